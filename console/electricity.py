@@ -1,4 +1,5 @@
-"""What a run costs in electricity: motley_kwh_price and motley_idle_watts of the inventory, and what GPUs draw. Pure.
+"""What a run costs in electricity: motley_kwh_price, motley_currency and motley_idle_watts of the inventory, and what
+GPUs draw. Pure.
 
 Nothing is guessed: of a machine whose watts are not known nothing is counted, and it is named.
 """
@@ -19,18 +20,26 @@ Values = Mapping[str, Mapping[str, Any]]
 
 def hourly(values: Values, gpu_watts: Watts) -> dict[str, Any]:
     """The power and the price of an hour for the nodes of `gpu_watts`; None for what is not known or not set."""
-    prices = [number(values.get(name, {}).get("motley_kwh_price")) for name in gpu_watts]
-    price = next(filter(None, prices), None)
+    price, currency = price_of(values.get(name, {}) for name in gpu_watts)
     rest = {name: number(values.get(name, {}).get("motley_idle_watts")) for name in gpu_watts}
     watts = sum(filter(None, (*gpu_watts.values(), *rest.values()))) or None
     return {
         "kwh_price": price,
+        "currency": currency,
         "idle_watts": rest,
         "gpu_watts": dict(gpu_watts),
         "watts": watts,
         "per_hour": watts / 1000 * price if price and watts else None,
         "covers": covers(gpu_watts, known(gpu_watts), known(rest)) if watts else None,
     }
+
+
+def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
+    """What a kWh costs, and in which currency: of the first node with a price."""
+    for values in nodes:
+        if price := number(values.get("motley_kwh_price")):
+            return price, str(values.get("motley_currency", ""))
+    return None, ""
 
 
 def of_plan(plan: Plan, values: Values) -> dict[str, Any]:
@@ -46,22 +55,25 @@ def of_plan(plan: Plan, values: Values) -> dict[str, Any]:
 
 def status_line(found: Mapping[str, Any]) -> str:
     """Empty where no price is set or nothing is known."""
-    return f"electricity  {money(found['per_hour'])} an hour: {_basis(found)}" if found["per_hour"] else ""
+    if not found["per_hour"]:
+        return ""
+    return f"electricity  {money(found['per_hour'], found['currency'])} an hour: {_basis(found)}"
 
 
 def plan_words(found: Mapping[str, Any]) -> str:
     """Empty as above."""
     if not found["per_hour"]:
         return ""
-    limit = "; GPUs by their power limit" if known(found["gpu_watts"]) else ""
+    limit = "; cards at their power limit" if known(found["gpu_watts"]) else ""
     cost, time = found["per_hour"], "an hour"
     if found["cost"]:
         cost, time = found["cost"], f"in the predicted {clock(round(found['seconds']))}"
-    return f"{found['bound']} {money(cost)} {time}: {_basis(found, limit)}"
+    return f"{found['bound']} {money(cost, found['currency'])} {time}: {_basis(found, limit)}"
 
 
 def _basis(found: Mapping[str, Any], more: str = "") -> str:
-    return f"{found['watts']:.0f} W at {found['kwh_price']:g} a kWh ({found['covers']}{more})"
+    price = money(found["kwh_price"], found["currency"])
+    return f"{found['watts']:.0f} W at {price} a kWh ({found['covers']}{more})"
 
 
 def covers(nodes: Iterable[str], gpus: Iterable[str], rest: Iterable[str]) -> str:
@@ -69,20 +81,22 @@ def covers(nodes: Iterable[str], gpus: Iterable[str], rest: Iterable[str]) -> st
     gpus, rest = list(gpus), list(rest)
     without = [node for node in nodes if node not in gpus and node not in rest]
     alone = [node for node in gpus if node not in rest]
-    words = "machines at rest and their GPUs" if gpus else "machines at rest only"
-    words += f", on {', '.join(alone)} the GPUs only" if alone else ""
-    return (words if rest else "GPUs only") + (f", nothing of {', '.join(without)}" if without else "")
+    words = "graphics cards and idle power" if gpus else "idle power only"
+    words += f", without the idle power of {', '.join(alone)}" if alone else ""
+    return (words if rest else "graphics cards only") + (f", nothing of {', '.join(without)}" if without else "")
 
 
 def known(watts: Watts) -> list[str]:
     return [name for name, value in watts.items() if value is not None]
 
 
-def money(amount: float) -> str:
-    """In whatever the price is; of small change two digits."""
-    if amount >= 0.1 or amount <= 0:
-        return f"{amount:.2f}"
-    return f"{amount:.{1 - math.floor(math.log10(amount))}f}".rstrip("0")
+def money(amount: float, currency: str = "") -> str:
+    """€0.25 or 0.25 EUR; of small change two digits. Without a currency in whatever the price is."""
+    words = f"{amount:.2f}"
+    if 0 < amount < 0.1:
+        words = f"{amount:.{1 - math.floor(math.log10(amount))}f}"
+        words = words.rstrip("0") if len(words) > 4 else words
+    return f"{currency}{words}" if len(currency) == 1 else f"{words} {currency}".strip()
 
 
 def watts_of(gpus: Iterable[Mapping[str, str]]) -> float | None:

@@ -1,20 +1,31 @@
-"""`./motley inventory`: a few questions, or --hosts "user@address …", and hosts.yml is written."""
+"""`./motley inventory`: writes hosts.yml from a few questions or from --hosts; --add and --remove change it."""
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import ipaddress
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from console.inventory import edit
 from console.inventory.check import check
+from console.inventory.keys import is_address, is_network
+from console.words import counted
+from train.errors import BadInput
 
 # How Ansible reaches a node: every inventory folder needs it beside its hosts.yml.
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
+ANSWER_S = 1.5
+DOCKER = ipaddress.IPv4Network("172.17.0.0/16")
+"""Of no use from another machine, although `hostname -I` lists it."""
 
 TEMPLATE = """\
 # Your machines; docs/reference.md explains every key. Next: ./motley bootstrap
@@ -36,25 +47,137 @@ class Machine:
     user: str
     address: str
     port: int = 22
+    name: str = ""
+    """The name that was given instead of an address."""
+
+    def keys(self, usual_user: str) -> list[str]:
+        """Its lines of hosts.yml."""
+        user = [f"ansible_user: {self.user}"] if self.user != usual_user else []
+        return [f"motley_address: {self.address}", *user, *([f"ansible_port: {self.port}"] if self.port != 22 else [])]
+
+
+# -- what was typed ----------------------------------------------------------------------------------------------------
 
 
 def parse_hosts(words: str) -> list[Machine]:
     """Machines of "user@address user@address"; ValueError says which word is wrong."""
     machines: list[Machine] = []
     for word in words.replace(",", " ").split():
-        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_.-]*)@(\d+\.\d+\.\d+\.\d+)(?::(\d{1,5}))?", word)
-        if match is None:
-            raise ValueError(f"'{word}' is not user@address, such as anna@192.168.1.23")
-        try:
-            ipaddress.IPv4Address(match[2])
-        except ValueError:
-            raise ValueError(f"'{match[2]}' is no address") from None
-        if match[2] in [machine.address for machine in machines]:
-            raise ValueError(f"{match[2]} is named twice: one machine, one address")
-        machines.append(Machine(match[1], match[2], int(match[3] or 22)))
+        machines.append(fits(parse_machine(word), machines))
     if not machines:
-        raise ValueError("no machine was named")
+        raise ValueError("type at least one machine, such as anna@192.168.1.23")
     return machines
+
+
+def parse_machine(text: str, user: str = "") -> Machine:
+    """One machine: [user@]address, [user@]name, or all that `hostname -I` prints on it."""
+    words = text.split()
+    if len(words) > 1:
+        words = [best_of(words)]
+    match = re.fullmatch(r"(?:([A-Za-z_][\w.-]*)@)?([A-Za-z0-9][\w.-]*)(?::(\d{1,5}))?", words[0] if words else "")
+    if match is None or not (match[1] or user):
+        raise ValueError(f"'{text}' is not user@address, such as anna@192.168.1.23")
+    address, port = address_of(match[2]), int(match[3] or 22)
+    name = "" if str(address) == match[2] else match[2].partition(".")[0].lower().replace("_", "-")
+    return Machine(match[1] or user, str(address), port, name)
+
+
+def best_of(words: Sequence[str]) -> str:
+    """Of a machine's addresses the one in the home network."""
+    found = []
+    for word in words:
+        with contextlib.suppress(ValueError):
+            found.append(ipaddress.ip_address(word))
+    if len(found) < len(words):
+        raise ValueError("one machine at a time, please: an address, a name, or what `hostname -I` prints on it")
+    usable = [one for one in found if isinstance(one, ipaddress.IPv4Address) and at_home(one)]
+    if not usable:
+        raise ValueError(f"none of {' '.join(words)} is an IPv4 address of a home network, such as 192.168.1.23")
+    return str(next((one for one in usable if one not in DOCKER), usable[0]))
+
+
+def address_of(host: str) -> ipaddress.IPv4Address:
+    try:
+        found = host if re.fullmatch(r"[\d.]+", host) else socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
+        address = ipaddress.IPv4Address(found)
+    except OSError:
+        raise ValueError(f"nobody here knows the name '{host}': type its address (on it: hostname -I)") from None
+    except ValueError:
+        raise ValueError(f"'{host}' is not an address: four numbers up to 255, such as 192.168.1.23") from None
+    if address.is_loopback:
+        raise ValueError(f"{address} is each machine itself: type its address in your network (on it: hostname -I)")
+    if not at_home(address):
+        raise ValueError(f"{address} is a public address: at home they begin with 192.168, 10 or 172.16 to 172.31")
+    return address
+
+
+def at_home(address: ipaddress.IPv4Address) -> bool:
+    return address.is_private and not address.is_loopback
+
+
+def fits(machine: Machine, others: Sequence[Machine], subnet: str = "") -> Machine:
+    """The machine, where it can stand beside the others."""
+    if machine.address in [other.address for other in others]:
+        raise ValueError(f"{machine.address} is already in the list: each machine has its own address")
+    network = ipaddress.IPv4Network(subnet) if subnet else network_of(others[0] if others else machine)
+    if ipaddress.IPv4Address(machine.address) not in network:
+        raise ValueError(f"{machine.address} is outside {network}, the network of the other machines")
+    return machine
+
+
+def network_of(machine: Machine) -> ipaddress.IPv4Network:
+    return ipaddress.IPv4Network(f"{machine.address}/24", strict=False)
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def ask(question: str) -> str:
+    """Ctrl-D is Ctrl-C."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def choose(question: str, letters: str) -> str:
+    """The first letter of the answer; Enter is the first of the letters."""
+    while (answer := ask(question).lower()[:1] or letters[0]) not in letters:
+        pass
+    return answer
+
+
+def questions(others: Sequence[Machine] = (), user: str = "", subnet: str = "") -> list[Machine]:
+    """Each is asked again until its answer is good; `others`: those that are described already, in `subnet`."""
+    usual = user or getpass.getuser()
+    user = user or ask(f"login name on the machines [{usual}]: ") or usual
+    machines = [*others]
+    while True:
+        which = "next machine (Enter: no more)" if machines else "first machine, the head (on it: hostname -I)"
+        text = ask(f"address or name of the {which}: ")
+        if not text and machines:
+            return machines[len(others) :]
+        try:
+            machines.append(fits(parse_machine(text, user), machines, subnet))
+        except ValueError as wrong:
+            print(f"  {wrong}")
+        else:
+            print(f"  {reached(machines[-1])}")
+
+
+def reached(machine: Machine) -> str:
+    """Whether its sshd answers now, in words: a machine may be off while it is described."""
+    try:
+        socket.create_connection((machine.address, machine.port), ANSWER_S).close()
+    except OSError:
+        return (
+            f"{machine.address} does not answer on port {machine.port} (kept all the same)\n"
+            "    fix: switch it on; on it: sudo apt install openssh-server"
+        )
+    return f"{machine.address} answers on port {machine.port}"
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 def gateway_here(network: ipaddress.IPv4Network) -> str:
@@ -66,55 +189,104 @@ def gateway_here(network: ipaddress.IPv4Network) -> str:
     return str(network[1])
 
 
+def names_of(machines: Sequence[Machine], taken: Sequence[str] = ()) -> list[str]:
+    """The name that was typed, or gpu-master for the first and gpu-worker-N for the others."""
+    found = [*taken]
+    for machine in machines:
+        usual = [*([] if found else ["gpu-master"]), *(f"gpu-worker-{n}" for n in range(1, len(found) + 2))]
+        found.append(next(name for name in (machine.name, *usual) if name and name not in found))
+    return found[len(taken) :]
+
+
 def render(machines: list[Machine], gateway: str = "") -> str:
     """Machines keep the address that they have now: nothing moves unless a person edits it."""
-    network = ipaddress.IPv4Network(f"{machines[0].address}/24", strict=False)
+    network, user = network_of(machines[0]), machines[0].user
     hosts = ""
-    for number, machine in enumerate(machines):
-        name = "gpu-master" if number == 0 else f"gpu-worker-{number}"
-        hosts += f"    {name}:\n      motley_address: {machine.address}\n"
-        if machine.user != machines[0].user:
-            hosts += f"      ansible_user: {machine.user}\n"
-        if machine.port != 22:
-            hosts += f"      ansible_port: {machine.port}\n"
-    return TEMPLATE.format(user=machines[0].user, subnet=network, gateway=gateway or gateway_here(network), hosts=hosts)
+    for name, machine in zip(names_of(machines), machines, strict=True):
+        hosts += "\n".join([f"    {name}:", *(f"      {key}" for key in machine.keys(user))]) + "\n"
+    return TEMPLATE.format(user=user, subnet=network, gateway=gateway or gateway_here(network), hosts=hosts)
 
 
-def describe(inventory: str, hosts: str) -> int:
-    return write_inventory(Path(inventory) / "hosts.yml", hosts)
+def describe(inventory: str, hosts: str, add: str = "", remove: str = "") -> int:
+    path = Path(inventory) / "hosts.yml"
+    if add:
+        return add_machines(path, add)
+    return remove_machine(path, remove) if remove else write_inventory(path, hosts)
 
 
 def write_inventory(path: Path, words: str) -> int:
     if not words and not sys.stdin.isatty():
         print('say which machines: ./motley inventory --hosts "user@192.168.1.23 user@192.168.1.31"', file=sys.stderr)
         return 2
+    if not words and path.exists():
+        there = f"{path} already describes {counted(len(check(path.parent).nodes), 'machine')}: "
+        answer = choose(f"{there}[a]dd more, start a [n]ew file, or [q]uit? [q] ", "qan")
+        if answer != "n":
+            return add_machines(path, "") if answer == "a" else 0
     try:
         machines = parse_hosts(words) if words else questions()
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
+    text = render(machines)
+    print(text)
+    if not words and choose(f"write this to {path}? [Y/n] ", "yn") == "n":
+        print("nothing was changed")
+        return 0
     path.parent.mkdir(parents=True, exist_ok=True)
     if not (path.parent / "group_vars").exists():
         shutil.copytree(GROUP_VARS, path.parent / "group_vars")
     if path.exists():
-        kept = path.with_suffix(".yml.before")
-        path.replace(kept)
-        print(f"the file that was there is now {kept}")
-    path.write_text(render(machines), encoding="utf-8")
-    print(path.read_text(encoding="utf-8"))
+        print(f"the file that was there is now {edit.kept(path)}")
+    path.write_text(text, encoding="utf-8")
     findings = check(path.parent).findings
     for finding in findings:
         print(finding, file=sys.stderr)
     if findings:
-        print(f"written: {path}   fix what is named above; then ./motley check", file=sys.stderr)
+        print(f"written: {path}   fix what is listed above; then ./motley check{of(path)}", file=sys.stderr)
         return 2
-    where = "" if path.resolve().parent == GROUP_VARS.parent else f" --inventory {shlex.quote(str(path.parent))}"
-    print(f"written: {path}   edit names and addresses as you like; next: ./motley bootstrap{where}")
+    print(f"written: {path}   edit names and addresses as you like; next: ./motley bootstrap{of(path)}")
     return 0
 
 
-def questions() -> list[Machine]:
-    user = input("login name on the machines: ").strip()
-    first = input("address of the first machine, the head (on it: hostname -I): ").strip()
-    others = input("addresses of the others, with spaces between: ").split()
-    return parse_hosts(" ".join(f"{user}@{address}" for address in [first, *others]))
+def of(path: Path) -> str:
+    """What a command about these machines ends with."""
+    usual = path.resolve().parent == GROUP_VARS.parent
+    return "" if usual else f" --inventory {shlex.quote(str(path.parent))}"
+
+
+def add_machines(path: Path, words: str) -> int:
+    """Adds those of `words`, or those that are asked for."""
+    taken = edit.nodes_of(path)
+    nodes = [*check(path.parent).nodes.values()]
+    user, subnet = (str(nodes[0].get(key, "")) if nodes else "" for key in ("ansible_user", "motley_subnet"))
+    subnet = subnet if is_network(subnet) else ""
+    others = [Machine(user, node["motley_address"]) for node in nodes if is_address(node.get("motley_address"))]
+    try:
+        typed = [parse_machine(word, user) for word in words.split()]
+        machines = [fits(one, others, subnet) for one in typed] if words else questions(others, user, subnet)
+    except ValueError as wrong:
+        raise BadInput(str(wrong)) from None
+    for name, machine in zip(names_of(machines, taken), machines, strict=True):
+        copy = edit.add(path, name, machine.keys(user))
+        print(f"added {name} at {machine.address} to {path} (before: {copy.name})")
+        if words:
+            print(f"  {reached(machine)}")
+    if machines:
+        print(f"next: ./motley bootstrap{of(path)}   sets it up, and makes the others know it")
+    return 0
+
+
+def remove_machine(path: Path, name: str) -> int:
+    undo = f"./motley undo --phase all --nodes {name}{of(path)}"
+    head = edit.others(path, name)[0]
+    if sys.stdin.isatty():
+        print(f"To take back what Motley has set up on {name}, first run, while it is still described:\n  {undo}")
+        if choose(f"remove {name} from {path} now? [y/N] ", "ny") == "n":
+            print("nothing was changed")
+            return 0
+    copy = edit.remove(path, name)
+    print(f"removed {name} from {path} (before: {copy.name})")
+    print(f"next: ./motley bootstrap{of(path)}   makes the others forget it ({head} is the head)")
+    print(f"not undone on {name} yet? mv {shlex.quote(str(copy))} {shlex.quote(str(path))}; {undo}; remove it again")
+    return 0

@@ -160,7 +160,7 @@ def launched(plan: dict[str, Any], **more: Any) -> dict[str, Any]:
         "given": {name: value for name, value in plan["given"].items() if name != "resume"},
         "all": plan["settings"],
         "predicted": plan["predicted"],
-        "electricity": {name: plan["electricity"][name] for name in ("kwh_price", "idle_watts")},
+        "electricity": {name: plan["electricity"].get(name) for name in ("kwh_price", "currency", "idle_watts")},
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],

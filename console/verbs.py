@@ -96,7 +96,12 @@ VERBS = {
     "inventory": Verb(
         "start",
         "describe your machines: asks a few questions",
-        (INVENTORY, Option("hosts", "your machines, instead of questions", "'USER@ADDRESS …'")),
+        (
+            INVENTORY,
+            Option("hosts", "your machines, instead of questions", "'USER@ADDRESS …'"),
+            Option("add", "add this machine to those that are described", "USER@ADDRESS"),
+            Option("remove", "remove this machine; shows first how to undo what Motley set up on it", "NAME"),
+        ),
         example='--hosts "anna@192.168.1.23 anna@192.168.1.31"',
         page="docs/machines.md",
     ),

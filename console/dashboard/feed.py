@@ -11,9 +11,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from console.electricity import number, watts_of
+from console import launched
+from console.electricity import number, price_of, watts_of
 from console.follow import Follower
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.processes import end_group
@@ -37,12 +40,18 @@ class Feed:
     inventory: dict[str, dict[str, Any]]
     """What hosts.yml says of each machine."""
     run: str = ""
+    launches: Path | None = None
+    """The controller's folder, where it keeps what it launched."""
     state: RunState = field(default_factory=RunState)
     changes: list[Change] = field(default_factory=list)
     evals: list[Event] = field(default_factory=list)
+    saved: Event | None = None
+    """The newest checkpoint."""
     readings: list[Event] = field(default_factory=list)
     newest: dict[str, Event] = field(default_factory=dict)
     """Node → its newest reading."""
+    gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """Node → its cards, as nvidia-smi lists them."""
     kwh: dict[str, float] = field(default_factory=dict)
     """What the cards of a node took since this page watches."""
     looks: dict[str, Facts] = field(default_factory=dict)
@@ -54,6 +63,7 @@ class Feed:
     urgent: int = 0
     """Counts what should be seen at once."""
     watched_at: float = 0.0
+    _launch: dict[str, dict[str, Any]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start(self) -> None:
@@ -65,18 +75,33 @@ class Feed:
             new = self.state.apply(event)
             self.changes += new
             self.evals += [change.event for change in new if change.kind == "eval"]
+            self.saved = next((change.event for change in new if change.kind == "checkpoint"), self.saved)
             self.urgent += urgent and any(change.kind not in QUIET for change in new)
 
     def history(self) -> History | None:
         with self.lock:
             if not any(change.kind == "start" for change in self.changes):
                 return None
-            return history_of(self.state, list(self.changes), list(self.readings), launch=self._launch())
+            readings = list(self.readings)
+            return history_of(self.state, list(self.changes), readings, launch=self.launch, gpus=dict(self.gpus))
 
-    def _launch(self) -> dict[str, Any]:
-        prices = [found for values in self.inventory.values() if (found := number(values.get("motley_kwh_price")))]
-        idle = {name: number(values.get("motley_idle_watts")) for name, values in self.inventory.items()}
-        return {"electricity": {"kwh_price": prices[0], "idle_watts": idle}} if prices else {}
+    @cached_property
+    def price(self) -> tuple[float | None, str]:
+        return price_of(self.inventory.values())
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """What was launched, if it was from here; with the price of now."""
+        if self.run not in self._launch:
+            known = launched.known(self.launches).get(self.run, {}) if self.launches and self.run else {}
+            idle = {name: number(values.get("motley_idle_watts")) for name, values in self.inventory.items()}
+            price = {"kwh_price": self.price[0], "currency": self.price[1], "idle_watts": idle}
+            self._launch[self.run] = known | ({"electricity": price} if self.price[0] else {})
+        return self._launch[self.run]
+
+    @property
+    def running(self) -> bool:
+        return bool(self.view and not self.view.ended and self.changes and not self.problem)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -145,6 +170,7 @@ class Feed:
         heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
         used = [found for gpu in gpus if (found := number(gpu.get("memory.used"))) is not None]
         before = self.newest.get(node)
+        self.gpus[node] = gpus or self.gpus.get(node, [])
         if not gpus or (before and at - before["time"] < CARDS_S):
             return
         facts = {"celsius": max(heat, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
-from console.dashboard.feed import Feed
-from console.electricity import number
+from console.dashboard.feed import LOOK_S, Feed
+from console.electricity import money
 from console.report.charts import swatch
-from console.report.page import environment, live_view, view
-from console.report.series import colour
+from console.report.machines import card_words
+from console.report.page import change, environment, live_view, model_and_data, view
+from console.report.request import settings
+from console.report.series import colour, loss_of
 from console.run_in_words import gpu_gb, rates
-from console.words import duration, wh_or_kwh
+from console.words import wh_or_kwh
 from train.runlog.stages import Part, parts_of
-from train.runlog.state import by_node, rows_of
+from train.runlog.state import Event, by_node, rows_of, time_of
 
 REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
 """Blocks of templates/run.html.j2, in their order; `live` comes before them. The other charts have a page."""
@@ -27,6 +29,9 @@ SELDOM = 1000
 CALM_S = 5.0
 HEAD_S = 0.9
 STEPS = 15
+HOT = 85
+OLD_S = 3 * LOOK_S
+"""From this age on a reading is not of now."""
 
 
 @dataclass
@@ -107,27 +112,25 @@ class Pages:
 
 
 def live(feed: Feed) -> dict[str, Any]:
-    """State in words, when it is done by the clock, and each machine."""
+    """State in words with the next step, when it is ready by the clock, and each machine."""
     state, view = feed.state, feed.view
     ended = view.ended if view else None
     step, total = state.step, max(1, state.total)
     done = state.verdict == "done" or (state.ending or {}).get("event") == "done"
     steps = [change.event for change in feed.changes[-6 * STEPS :] if change.kind == "step"][-STEPS:]
-    left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
     away = sorted({*state.lost, *state.away})
     word = in_words(feed, done=done, away=away)
     missed = {*state.lost} - {*state.away}  # who steps aside is missed by nobody
     waits = word.startswith("waiting") and state.away
     good = done or (not missed and (word.startswith(("training", "starting")) or bool(waits)))
-    until = time.strftime("%H:%M", time.localtime(time.time() + left_s))
-    if left_s > 20 * 3600:
-        until = time.strftime("%a %H:%M", time.localtime(time.time() + left_s))
-    ends = "" if ended or done or not steps or state.state == "waiting" else f"done at {until}, in {duration(left_s)}"
+    left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
+    ends = "" if ended or done or not steps or state.state == "waiting" else ready(left_s)
     percent = 100 * step // total if state.total else 0
     return {
-        "title": " · ".join(filter(None, [f"{percent} %", ends.partition(",")[0] or word[:40], feed.run or "Motley"])),
+        "title": " · ".join(filter(None, [f"{percent} %", ends.partition(" (")[0] or word[:40], feed.run or "Motley"])),
         "word": word,
         "good": good,
+        "next": next_step(feed, done=done),
         "ends": ends,
         "step": step,
         "total": state.total,
@@ -135,10 +138,58 @@ def live(feed: Feed) -> dict[str, Any]:
         "rates": " · ".join(rates(state.last)) if state.last else "",
         "losses": losses(feed),
         "machines": [machine(feed, name, place) for place, name in enumerate(names(feed))],
-        "price": price(feed),
-        "over": bool(ended),
+        "about": about(feed),
+        "over": bool(ended) or not state.total,
         "lines": [line.partition("   ")[0].removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
     }
+
+
+def ready(left_s: float) -> str:
+    """By the clock, and how long until then: as exact as a forecast is."""
+    at = time.localtime(time.time() + left_s)
+    return f"Ready at about {time.strftime('%a %H:%M' if left_s > 20 * 3600 else '%H:%M', at)} ({roughly(left_s)})"
+
+
+def roughly(seconds: float) -> str:
+    if seconds < 60:
+        return "less than a minute"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 10 * 60:
+        return f"{minutes // 60} h {minutes % 60 // 10 * 10} min".removesuffix(" 0 min")
+    return f"{round(minutes / 60)} h"
+
+
+def next_step(feed: Feed, *, done: bool) -> dict[str, str]:
+    """What a person does now, with its command; nothing while it trains."""
+    state, ended = feed.state, feed.view.ended if feed.view else None
+    if not feed.run:
+        return {"why": "Start one:", "verb": "launch --model … --dataset …"}
+    if done:
+        return {"why": "Bring home what it has made, with its report:", "verb": f"fetch --run {feed.run}"}
+    if ended:
+        return {"why": "It can be continued:", "verb": f"launch --resume {feed.run}"}
+    if feed.problem or (state.state == "waiting" and not state.away):
+        return {"why": "Find out why:", "verb": "doctor"}
+    return {}
+
+
+def about(feed: Feed) -> list[tuple[str, str]]:
+    """Model, data, the last checkpoint, what the cards have used."""
+    known = model_and_data(feed.launch) + settings(feed.launch)
+    if feed.state.last.get("lr") is not None and feed.running:
+        known = [pair for pair in known if pair[0] != "learning rate"]
+        known.append(("learning rate", f"{feed.state.last['lr']:.2g} now"))
+    shown = known[:2] + ([("settings", " · ".join(map(" ".join, known[2:])))] if known[2:] else [])
+    if feed.saved:
+        shown.append(("last checkpoint", f"step {feed.saved['step']}, {ago(feed.saved)}"))
+    return [*shown, *([("electricity", used)] if (used := electricity(feed)) else [])]
+
+
+def ago(event: Event) -> str:
+    age = time.time() - time_of(event)
+    return "just now" if age < 60 else f"{roughly(age)} ago"
 
 
 def in_words(feed: Feed, *, done: bool, away: list[str]) -> str:
@@ -163,36 +214,28 @@ def losses(feed: Feed) -> str:
     if not feed.evals:
         return ""
     first, last = feed.evals[0], feed.evals[-1]
-    at_first = f"{first['loss']:.3f} (step {first['step']}) → " if first is not last else ""
-    return f"held-out loss {at_first}{last['loss']:.3f} (step {last['step']})"
+    words = [f"{change(loss_of(event), loss_of(event))} (step {event['step']})" for event in (first, last)]
+    return f"held-out loss {' → '.join(dict.fromkeys(words))}"
 
 
 def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     state, look = feed.state, feed.looks.get(name, {})
     rows = rows_of(state.last) if state.last else {}
     whole = max(1, sum(rows.values()))
-    reading = feed.newest.get(name, {})
-    words, since = "", 0.0
+    words, since, verb = "", 0.0, ""
     if event := state.away.get(name):
-        words, since = f"steps aside: {event['reason']}", float(event["time"])
+        words, since, verb = f"steps aside: {event['reason']}", float(event["time"]), f"unpause {name}"
+        verb = verb if "pause" in str(event["reason"]) else ""
     elif name in state.lost:
-        words = f"away since step {state.lost[name]}"
+        words, verb = f"away since step {state.lost[name]}", f"wake {name}"
     elif look.get("paused") and name not in rows:
-        words = f"paused {look['paused']}"
+        words, verb = f"paused {look['paused']}", f"unpause {name}"
     elif name in feed.silent and name not in rows:
-        words = feed.silent[name]
+        words, verb = feed.silent[name], f"wake {name}"
     elif state.last and name not in rows:
-        words = "does not take part"
+        words, verb = "does not take part", "doctor"
     over = bool(feed.view and feed.view.ended)
     at_work = not words and not over and state.state != "waiting"
-    heat, watts, used = (reading.get(key) for key in ("celsius", "watts", "used_mb"))
-    facts = [
-        f"{heat:.0f} °C" + (" hot" if heat >= 85 else "") if heat is not None else "",
-        f"{watts:.0f} W" if watts is not None else "",
-        f"{used / 1024:.1f} GB in use" if used else "",
-        f"{gb:.1f} GB at most by the run" if state.last and (gb := gpu_gb(state.last, name)) else "",
-        wh_or_kwh(feed.kwh[name]) if feed.kwh.get(name) else "",
-    ]
     busy = by_node(state.last, "compute_s").get(name, 0.0) if state.last else 0.0
     part = parts_of(state.last).get(name)
     count = part.rows if part else rows.get(name, 0)
@@ -200,13 +243,35 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     return {
         "name": name,
         "colour": swatch(colour(place)),
+        "fill": colour(place),
+        "card": card_words(feed.gpus.get(name, [])),
         "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
-        "share": int(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
+        "share": round(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
         "rows": rows_words(rows, part, name) if name in rows and at_work else "",
         "speed": speed if at_work else "",
         "away": "" if over else f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
-        "facts": " · ".join(filter(None, facts)),
+        "next": "" if over else verb,
+        "facts": facts_of(feed, name, away=bool(words)),
     }
+
+
+def facts_of(feed: Feed, name: str, *, away: bool) -> str:
+    """Its cards' newest figures; with their age where they are not of now."""
+    reading, last = feed.newest.get(name, {}), feed.state.last
+    heat, watts, used = (reading.get(key) for key in ("celsius", "watts", "used_mb"))
+    facts = [
+        f"{heat:.0f} °C" + (" hot" if heat >= HOT else "") if heat is not None else "",
+        f"{watts:.0f} W" if watts is not None else "",
+        f"{used / 1024:.1f} GB in use" if used else "",
+    ]
+    shown = " · ".join(filter(None, facts))
+    if shown and (away or time.time() - time_of(reading) > OLD_S):
+        shown = f"{ago(reading)}: {shown}"
+    more = [
+        f"{gb:.1f} GB at most by the run" if last and (gb := gpu_gb(last, name)) else "",
+        f"{wh_or_kwh(feed.kwh[name])} used" if feed.kwh.get(name) else "",
+    ]
+    return " · ".join(filter(None, [shown, *more]))
 
 
 def rows_words(rows: Mapping[str, int], part: Part | None, name: str) -> str:
@@ -216,11 +281,10 @@ def rows_words(rows: Mapping[str, int], part: Part | None, name: str) -> str:
     return f"{rows[name]} of {max(1, sum(rows.values()))} rows{layers}"
 
 
-def price(feed: Feed) -> str:
-    """The energy of the cards and its price since this page watches: no more was read."""
-    whole = sum(feed.kwh.values())
-    each = next((found for one in feed.inventory.values() if (found := number(one.get("motley_kwh_price")))), None)
+def electricity(feed: Feed) -> str:
+    """The energy of the cards and its price since this page was started: no more was read."""
+    whole, (each, currency) = sum(feed.kwh.values()), feed.price
     if not whole:
         return ""
-    cost = f", {whole * each:.2f} at {each:g} a kWh" if each else ""
-    return f"the graphics cards took {wh_or_kwh(whole)}{cost} since this page watches"
+    cost = f", {money(whole * each, currency)} at {money(each, currency)} a kWh" if each else ""
+    return f"{wh_or_kwh(whole)}{cost}, by the graphics cards since you started this page"

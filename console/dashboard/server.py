@@ -21,11 +21,13 @@ from urllib.parse import parse_qs
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from console.dashboard import tables
 from console.dashboard.feed import Feed
 from console.dashboard.guard import Guard
 from console.dashboard.pages import REPORT, Pages
@@ -35,7 +37,6 @@ from console.fetch import no_name
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
-from console.status import run_lines, status_lines
 from console.words import say
 from train.errors import BadInput
 from train.plan.run_name import is_name
@@ -46,6 +47,8 @@ EVERY_S = 0.25
 ALIVE_S = 10.0
 LONGEST_QUESTION = 4000
 LONGEST_FORM = 16 << 10
+LINKS = {"": "run", "charts": "charts", "runs": "all runs", "ask": "ask", "machines": "machines"}
+NOTHING_YET = "<p>There is nothing to draw yet: the first step has not been trained.</p>"
 FILES = {"run.css": "text/css", "live.css": "text/css", "run.js": "text/javascript", "live.js": "text/javascript"}
 
 
@@ -57,6 +60,8 @@ class Dashboard:
     streams: int = 0
     drawn: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the next drawing."""
+    home: str = "./"
+    """Below it are all pages."""
     boot: str = ""
     """Which life of the server a stream's numbers are of."""
 
@@ -72,7 +77,9 @@ class Dashboard:
             Route("/stop", self.stop, methods=["GET", "POST"]),
             Route("/{name}", self.file),
         ]
-        return Guard(Starlette(routes=routes), hosts=hosts, folder=folder, token=token)
+        self.home = f"{folder}/"
+        handlers = {404: self.missing, 405: self.missing}
+        return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts=hosts, folder=folder, token=token)
 
     # -- pages -------------------------------------------------------------------------------------------------------
 
@@ -85,43 +92,47 @@ class Dashboard:
 
     async def charts(self, _: Request) -> Response:
         body = await run_in_threadpool(self.pages.charts)
-        return self.page("speeds, shares, heat", body.replace("<details>", "<details open>", 1) or "<p>nothing yet</p>")
+        return self.page("charts", body.replace("<details>", "<details open>", 1) or NOTHING_YET)
 
     async def runs(self, _: Request) -> Response:
         answers, silent = await run_in_threadpool(ask_all, self.feed.nodes, lambda node: node.runs())
-        return self.page("all runs", self.lines(run_lines(answers, silent), "runs"))
+        body = self.pages.page("tables.html.j2", what="runs", rows=tables.runs(answers), silent=silent)
+        return self.page("all runs", body + self.command("runs"))
 
     async def machines(self, _: Request) -> Response:
         answers, silent = await run_in_threadpool(ask_all, self.feed.nodes, lambda node: node.status())
-        names = [node.name for node in self.feed.nodes]
-        body = self.lines(status_lines(names, answers, silent), "status")
+        rows = tables.machines([node.name for node in self.feed.nodes], answers, silent)
+        body = self.pages.page("tables.html.j2", what="machines", rows=rows, silent={}) + self.command("status")
         at, said = await run_in_threadpool(last, self.inventory)
-        when = time.strftime("%A %d %B, %H:%M", time.localtime(at)) if at else ""
-        body += f"<h2>The last doctor{f', {when}' if at else ''}</h2>"
-        body += self.lines(said, "doctor") if at else f"<p>It has not looked yet.</p>{self.command('doctor')}"
-        return self.page("machines", body)
-
-    def lines(self, lines: list[str], verb: str) -> str:
-        text = html.escape("\n".join(lines))
-        look = "said" if verb == "doctor" else "wide"  # sentences, or a table
-        return f'<pre class="{look}" tabindex="0">{text}</pre>{self.command(verb)}'
+        when = time.strftime("%A %d %B, %H:%M", time.localtime(at)) if at else "never"
+        body += f"<h2>Last check-up: {when}</h2>"
+        body += f'<pre class="said" tabindex="0">{html.escape(chr(10).join(said))}</pre>' if at else ""
+        return self.page("machines", body + self.command("doctor"))
 
     def command(self, verb: str) -> str:
-        return f'<p class="quiet"><code>./motley {html.escape(verb)}{self.named()}</code></p>'
+        return f'<p class="quiet do">In a terminal: <code>./motley {html.escape(verb)}{self.named()}</code></p>'
 
     def named(self) -> str:
         return html.escape(self.pages.inventory)
 
     def page(self, heading: str, body: str, *, live: bool = False, title: str = "", status: int = 200) -> Response:
-        text = self.pages.page(
-            "dashboard.html.j2", heading=heading, body=body, live=live, title=title or f"{heading} · Motley"
-        )
-        return HTMLResponse(text, status)
+        return HTMLResponse(self.whole(heading, body, live=live, title=title), status)
+
+    def whole(self, heading: str, body: str, *, live: bool = False, title: str = "") -> str:
+        title = title or f"{heading} · Motley"
+        shown = {"heading": heading, "body": body, "live": live, "title": title, "home": self.home, "links": LINKS}
+        return self.pages.page("dashboard.html.j2", **shown)
+
+    async def missing(self, _: Request, error: Exception) -> Response:
+        known = isinstance(error, HTTPException) and error.status_code == 405
+        said = "That cannot be done here." if known else "There is no such page."
+        body = f'<p>{said}</p><p><a href="{self.home}">Back to the run</a></p>'
+        return self.page("not found", body, status=405 if known else 404)
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in FILES:
-            return PlainTextResponse("there is no such page\n", 404)
+            raise HTTPException(404)
         return PlainTextResponse((ROOT / "templates" / name).read_text(), media_type=FILES[name])
 
     # -- the stream --------------------------------------------------------------------------------------------------
@@ -171,12 +182,15 @@ class Dashboard:
                 said, status = "That is not its name: nothing was stopped.", 400
             else:
                 said = await self.verb(["stop", f"--inventory={self.inventory.path}"])
-        body = (
-            f"<p>This saves run <b>{html.escape(run)}</b> and ends it on every machine. It can be resumed.</p>"
+        why = "" if self.feed.running else "No run is running: there is nothing to stop."
+        form = (
+            f"<p>This saves run <b>{html.escape(run)}</b> and ends it on every machine. It can be resumed:"
+            f" <code>./motley launch --resume {html.escape(run)}{self.named()}</code></p>"
             '<form method="post" action="stop"><p><label>Type its name: '
             '<input name="run" autocomplete="off" required></label>'
-            f'</p><p><button>stop it</button></p></form><p id="said">{html.escape(said)}</p>{self.command("stop")}'
+            "</p><p><button>stop it</button></p></form>"
         )
+        body = f'{usable(form, why)}<p id="said">{html.escape(said)}</p>{self.command("stop")}'
         return self.page("stop", body, status=status)
 
     async def ask(self, request: Request) -> Response:
@@ -185,12 +199,16 @@ class Dashboard:
             if not question or len(question) > LONGEST_QUESTION:
                 return self.page("ask", ASK + "<p>A question has 1 to 4000 characters.</p>", status=400)
             return StreamingResponse(self.answer(question), media_type="text/html")
-        return self.page("ask", ASK + self.command(f"ask --run {self.feed.run}"))
+        why = "" if self.feed.run else "There is no run to ask yet."
+        if self.feed.running:
+            why = f"{self.feed.run} is still running: the machines compute for it. Ask when it has ended."
+        return self.page(
+            "ask", usable(ASK, why) + self.command(f"ask --run {self.feed.run}" if self.feed.run else "ask")
+        )
 
     async def answer(self, question: str) -> AsyncIterator[str]:
         """The page up to its end, with the answer's lines as they come."""
-        whole = self.pages.page("dashboard.html.j2", heading="ask", body="\0", live=False, title="ask · Motley")
-        before, _, after = whole.partition("\0")
+        before, _, after = self.whole("ask", "\0").partition("\0")
         yield f'{before}{ASK}<h2>{html.escape(question)}</h2><pre id="said">'
         words = ["ask", f"--inventory={self.inventory.path}", "--question=-"]
         words += [f"--run={self.feed.run}"] if self.feed.run else []
@@ -228,6 +246,11 @@ ASK = (
 )
 
 
+def usable(form: str, why: str) -> str:
+    """The form, or why it cannot be used now."""
+    return f'<p id="why">{html.escape(why)}</p><fieldset disabled>{form}</fieldset>' if why else form
+
+
 async def typed(request: Request, name: str) -> str:
     """One field of a form; empty where somebody sends more than a person types."""
     body = b""
@@ -252,7 +275,7 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
     port = place.getsockname()[1]
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses() if lan else []))]
     folder, token = f"/{secrets.token_urlsafe(6)}", secrets.token_urlsafe(24)
-    feed = Feed(from_inventory(inventory), inventory.nodes, run)
+    feed = Feed(from_inventory(inventory), inventory.nodes, run, launches=inventory.state)
     shown = "" if inventory.path == Path("inventory/homelab") else f" --inventory {inventory.path}"
     board = Dashboard(feed, Pages(feed, shown), inventory)
     feed.start()

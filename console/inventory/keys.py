@@ -75,6 +75,10 @@ def _is_amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
+def _is_currency(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[^\W\d_]{1,4}|[^\w\s]", value) is not None
+
+
 def _is_whole(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
@@ -111,6 +115,7 @@ KEYS: dict[str, Key] = {
     "motley_mac": Key('a network card\'s address in quotes, such as "3c:7c:3f:00:00:01"', _is_mac, on_node_only=True),
     "motley_gpu": Key("a card's name such as RTX 4070, or none", _is_text, on_node_only=True),
     "motley_kwh_price": Key("a number such as 0.32", _is_amount),
+    "motley_currency": Key("the price's currency, such as € or EUR", _is_currency),
     "motley_idle_watts": Key("a number such as 55", _is_amount),
     "motley_power_limit_w": Key("whole watts from 30 to 1000, such as 250", lambda value: _is_whole(value, 30, 1000)),
     "motley_max_celsius": Key("whole degrees from 50 to 100, such as 75", lambda value: _is_whole(value, 50, 100)),

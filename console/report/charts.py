@@ -108,9 +108,11 @@ class Frame:
         elif high - low < 1e-9:
             low, high = low - (0.05 * abs(low) or 1.0), high + (0.05 * abs(high) or 1.0)
         x_low, x_high = min(xs), max(xs)
+        if x_low == x_high:  # a run of one step: its point stands in the middle
+            x_low, x_high = x_low - 1, x_high + 1
         return cls(
             x_low,
-            x_high if x_high > x_low else x_low + 1,
+            x_high,
             nice_ticks(low, high, whole="y" in axes.whole),
             "x" in axes.whole,
         )
@@ -122,11 +124,12 @@ class Frame:
 
     def path(self, line: Line) -> str:
         pieces = [[self.place(x, y) for x, y in piece if y is not None] for piece in unbroken(line.points)]
-        if line.dots:
-            dots = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{line.colour}"/>' for p in pieces for x, y in p)
-            return "".join(dots)
-        d = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in piece) for piece in pieces if piece)
-        return f'<path class="{"line faint" if line.faint else "line"}" d="{d}" stroke="{line.colour}"/>'
+        dots = [point for piece in pieces if line.dots or len(piece) == 1 for point in piece]
+        circles = (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{line.colour}"/>' for x, y in dots)
+        d = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in piece) for piece in pieces if piece[1:])
+        look = "line faint" if line.faint else "line"
+        path = "" if line.dots or not d else f'<path class="{look}" d="{d}" stroke="{line.colour}"/>'
+        return path + "".join(circles)
 
     def line_ends(self, lines: Sequence[Line]) -> list[str]:
         """The names at the ends of the lines, if there are several: the colour alone does not say which is which."""
@@ -152,7 +155,8 @@ class Frame:
     def figure(self, name: str, shapes: list[str], lines: Sequence[Line], axes: Axes, marks: Sequence[Mark]) -> str:
         parts = [*self._grid(axes), *self._marks(marks), *shapes, '<line class="cursor" y1="0" y2="0"/>']
         svg = (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(name)}" tabindex="0" '
+            f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
+            f'role="img" aria-label="{html.escape(name)}" tabindex="0" '
             f'data-left="{LEFT}" data-right="{WIDTH - RIGHT}" data-top="{TOP}" data-bottom="{HEIGHT - BOTTOM}" '
             f'data-low="{self.x_low:g}" data-high="{self.x_high:g}">{"".join(parts)}</svg>'
         )
@@ -223,7 +227,7 @@ def table(name: str, axes: Axes, lines: Sequence[Line]) -> str:
         rows.append(f'<tr><th scope="row" class="number">{x:.4g}{cells}</tr>')
     what = f"{html.escape(name)} in figures"
     return (
-        f'<details class="figures"><summary>in figures</summary><div class="wide" tabindex="0" role="region" '
+        f'<details class="figures"><summary>Show the numbers</summary><div class="wide" tabindex="0" role="region" '
         f'aria-label="{what}"><table><caption>{what}: {html.escape(axes.y_name)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )
@@ -246,11 +250,7 @@ def legend(lines: Sequence[Line]) -> str:
 
 def swatch(colour: str) -> str:
     """The class of a colour: a live page allows no styles in its text."""
-    return f"c{colour.removeprefix('var(--n').removesuffix(')')}"
-
-
-def faint(line: Line) -> str:
-    return ' class="faint"' if line.faint else ""
+    return f"c-{colour.removeprefix('var(--').removesuffix(')')}"
 
 
 def _data(axes: Axes, lines: Sequence[Line]) -> str:

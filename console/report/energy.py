@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from console.electricity import covers, money
+from console.electricity import money
 from console.report.history import History
 from console.report.series import kwh
+from console.words import wh_or_kwh
 from train.runlog.state import nodes_of, time_of
 
 
 def energy(history: History) -> tuple[str, str, str]:
-    """Only what was measured is called energy; motley_idle_watts comes on top, and is named as what was set."""
+    """Only what was measured is called energy; motley_idle_watts comes on top, as what was set."""
 
     def reported(node: str) -> bool:
         return any(reading.get("watts") is not None for reading in history.cards.get(node, []))
 
     gpus = {node: used for node in history.nodes if (used := node_kwh(history, node)) is not None}
-    rest = at_rest(history)
-    used, resting, price = sum(gpus.values()), sum(rest.values()), history.electricity.get("kwh_price")
-    what, at = ("energy and price", f"; {price:g} a kWh") if price else ("energy", "")
-    as_set = f"{resting:.3g} kWh as motley_idle_watts says"
+    rest, price = at_rest(history), history.electricity.get("kwh_price")
+    used, resting, currency = sum(gpus.values()), sum(rest.values()), history.electricity.get("currency") or ""
+
+    def with_price(kwh: float, between: str) -> str:
+        return wh_or_kwh(kwh) + (f"{between}{money(kwh * price, currency)}" if price else "")
+
+    at = f"; {money(price, currency)} a kWh" if price else ""
     if not used:
-        cost = f", {money(resting * price)}" if price else ""
-        more = f"; {covers(history.nodes, [], rest)}: {as_set}{cost}{at}" if resting else ""
-        why = (
-            "too few readings of the GPUs" if any(map(reported, history.nodes)) else "no GPU that computed reported it"
-        )
-        return "energy", "not measured", why + more
-    cost = f" · {money((used + resting) * price)}" if price else ""
-    parts = f"{used:.3g} kWh by the GPUs, {as_set}" if resting else "the rest of each machine is not measured"
-    return what, f"{used + resting:.3g} kWh{cost}", f"{covers(history.nodes, gpus, rest)}: {parts}{at}"
+        few = any(map(reported, history.nodes))
+        why = "too few readings of the cards" if few else "no card that computed reported its power"
+        more = f"; idle power as you set it: {with_price(resting, ', ')}{at}" if resting else ""
+        return "electricity", "not measured", why + more
+    value = with_price(used + resting, " · ")
+    if not resting:
+        missing = [node for node in history.nodes if node not in gpus]
+        without = f", nothing of {', '.join(missing)}" if missing else ""
+        return "electricity", value, f"graphics cards only{without}: the rest of each machine is not measured{at}"
+    parts = f"graphics cards {wh_or_kwh(used)} measured, idle power {wh_or_kwh(resting)} as you set it"
+    uncounted = [node for node in history.nodes if node not in rest]
+    return "electricity", value, parts + (f" (not of {', '.join(uncounted)})" if uncounted else "") + at
 
 
 def node_kwh(history: History, node: str) -> float | None:

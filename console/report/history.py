@@ -13,7 +13,7 @@ from typing import Any
 
 from console.report.news import happened
 from train.plan.settings.config import RunConfig, kind_of
-from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
+from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 
@@ -41,6 +41,8 @@ class History:
     """Readings of the GPUs of the nodes that computed on theirs."""
     idle_cards: list[str] = field(default_factory=list)
     """Nodes whose GPUs were read, and did not compute."""
+    gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """Each node's GPUs as nvidia-smi lists them."""
     launch: dict[str, Any] = field(default_factory=dict)
     """What was launched; empty where it was not by Motley."""
     fetched: bool = False
@@ -66,7 +68,7 @@ class History:
 
     @property
     def electricity(self) -> dict[str, Any]:
-        """The price and the watts at rest that the inventory had at the launch; empty in older runs."""
+        """Price, currency and watts at rest that the inventory had at the launch; empty in older runs."""
         return dict(self.launch.get("electricity") or {})
 
     @property
@@ -103,6 +105,7 @@ def read_history(folder: Path) -> History:
         trace=TRACE if (folder / TRACE).exists() else "",
         plan=next(filter(None, (launch.get("predicted") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
+        gpus={view["node"]: view.get("gpus") or [] for view in map(_json, folder.rglob(AGENT)) if "node" in view},
     )
 
 

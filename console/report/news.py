@@ -35,7 +35,7 @@ def happened(changes: list[Change]) -> list[Event]:
             names = [name for name in names if name not in away]
             leaves = any(event.get("how", {}).get(name) == "leaving" for name in names)
             if not (leaves and time_of(event) > last_step):  # else told to stop, as all the others
-                news += [word(event, what) | {"names": who} for who, what in left(event, names)]
+                news += [word(event, what) | {"names": who, "aside": aside} for who, what, aside in left(event, names)]
             away |= set(names)
         elif change.kind == "joined":
             back = all(name in away for name in names)
@@ -77,13 +77,13 @@ def word(event: Event, what: str) -> Event:
     return {"kind": event["event"], "time": event["time"], "step": event.get("step"), "what": what, "mark": True}
 
 
-def left(event: Event, names: list[str]) -> Iterator[tuple[list[str], str]]:
+def left(event: Event, names: list[str]) -> Iterator[tuple[list[str], str, bool]]:
     """Yields the nodes that were lost and those that only step aside, each with its words."""
     aside = [name for name in names if steps_aside(event, name)]
     if lost := [name for name in names if name not in aside]:
-        yield lost, f"{', '.join(lost)} lost ({why_lost(event, lost)})"
+        yield lost, f"{', '.join(lost)} lost ({why_lost(event, lost)})", False
     if aside:
-        yield aside, f"{', '.join(aside)} {'step' if aside[1:] else 'steps'} aside: {why_lost(event, aside)}"
+        yield aside, f"{', '.join(aside)} {'step' if aside[1:] else 'steps'} aside: {why_lost(event, aside)}", True
 
 
 def cause(reason: str, names: list[str]) -> str:

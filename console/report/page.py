@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import jinja2
 
-from console.report.charts import swatch
-from console.report.energy import energy, node_kwh
+from console.report.energy import energy
 from console.report.history import History
+from console.report.machines import computes_on, node_table
 from console.report.news import numbered
-from console.report.parts import part_charts
-from console.report.series import colour, first_charts, further_charts, waiting_by_node, work_by_node
-from console.words import duration
+from console.report.parts import COLOURS as PART_COLOURS
+from console.report.parts import part_advice, part_charts, part_table
+from console.report.request import command, settings
+from console.report.series import first_charts, further_charts, loss_of
+from console.words import counted, duration
 from train.files import write_atomic
-from train.plan.speed.row_split import split_rows
 from train.runlog.events import metric_words
 from train.runlog.stages import parts_of
-from train.runlog.state import Event, by_node, node_of
+from train.runlog.state import Event, by_node
 
 TEMPLATE = Path(__file__).parents[2] / "templates"
 
@@ -60,6 +62,11 @@ def live_view(history: History) -> dict[str, Any]:
         "history": history,
         "loss": [chart for chart in first_charts(history) if chart["svg"]],
         "parts": part_charts(history),
+        "part_table": (table := part_table(history)),
+        "part_names": [*PART_COLOURS],
+        "part_advice": part_advice(table),
+        "repeat": command(history.launch),
+        "settings": settings(history.launch),
         "tokens": f"{sum(step['tokens'] for step in history.steps):,}",
         "news": [word for word in told if not word.get("quiet")],
         "quiet_news": [word for word in told if word.get("quiet")],
@@ -94,52 +101,72 @@ def outcome(history: History) -> str:
 
 def headline(history: History) -> str:
     steps = f"{history.steps[-1]['step']} of {history.total_steps} steps" if history.steps else "no step was finished"
-    nodes = f"{len(history.nodes)} nodes" if len(history.nodes) != 1 else "one node"
-    return f"{steps} on {nodes} in {duration(history.seconds)}"
+    return f"{steps} on {counted(len(history.nodes), 'machine')} in {duration(history.seconds)}"
 
 
 def about(history: History) -> list[tuple[str, str]]:
-    """Model, data, machines, time."""
-    model, rows = history.launch.get("model", {}), str(history.launch.get("rows", ""))
-    data = history.launch.get("given", {}).get("dataset") or rows.rpartition("-")[0]
+    """Model, data, machines, time, settings."""
+    cards = {node: computes_on(history, node) for node in history.nodes}
+    machines = [f"{node} ({card})" if card else node for node, card in cards.items()]
+    asked = " · ".join(f"{name} {value}" for name, value in settings(history.launch))
+    began, ended = (time.localtime(at) for at in (history.began, history.began + history.seconds))
+    end = time.strftime("%H:%M" if began[:3] == ended[:3] else "%d %B, %H:%M", ended)
+    when = f"{time.strftime('%d %B %Y, %H:%M', began)} to {end} ({time.strftime('%Z', began)})"
+    known = [*model_and_data(history.launch), ("machines", ", ".join(machines)), ("time", when), ("settings", asked)]
+    return [pair for pair in known if pair[1]]
+
+
+def model_and_data(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
+    model, rows = launch.get("model", {}), str(launch.get("rows", ""))
+    data = launch.get("given", {}).get("dataset") or rows.rpartition("-")[0]
     name = " · ".join(dict.fromkeys(filter(None, (model.get("name"), model.get("hub")))))
-    when = time.strftime("%d %B %Y, %H:%M", time.localtime(history.began))
-    known = [("model", name), ("data", Path(str(data)).name), ("machines", ", ".join(history.nodes))]
-    return [*(pair for pair in known if pair[1]), ("time", when)]
+    return [pair for pair in (("model", name), ("data", Path(str(data)).name)) if pair[1]]
 
 
 def figures(history: History) -> list[tuple[str, str, str]]:
     """The four that a person looks for first, each with what must be said beside it."""
     if not history.steps:
         return []
-    return [held_out(history), lost_and_back(history), energy(history), speed(history)]
+    return [worth(history), held_out(history), energy(history), lost_and_back(history)]
 
 
 def lost_and_back(history: History) -> tuple[str, str, str]:
-    """Machines, each as often as it was lost; who comes for the first time is not back."""
-    lost, back = 0, 0
+    """Machines, each as often as it left: lost, or paused by somebody; a machine that is new is not back."""
+    lost, paused, back = 0, 0, 0
     away: set[str] = set()
     for word in numbered(history):
         names = set(word.get("names", ()))
         if word["kind"] == "lost":
-            lost, away = lost + len(names), away | names
+            lost, paused = lost + len(names) * (not word["aside"]), paused + len(names) * word["aside"]
+            away |= names
         else:
             back, away = back + len(away & names), away - names
+    left = lost + paused
+    again = f"{back} back" if back else "not back"
+    if left and back == left:
+        again = {1: "back", 2: "both back"}.get(left, "all back")
+    words = [*([f"{lost} lost"] if lost else []), *([f"{paused} paused"] if paused else []), again]
     twice = f"{history.repeated or 'no'} step{'s' * (history.repeated > 1)} trained twice"
     whole = len(history.steps) == history.steps[-1]["step"]
-    return "machines", f"{lost} lost · {back} back" if lost else "none lost", twice + ", none missing" * whole
+    return "machines", ", ".join(words) if left else "none lost", twice + ", none missing" * whole
 
 
-def speed(history: History) -> tuple[str, str, str]:
-    """Against what the machines of each step compute alone, added up: waiting and the network are the rest."""
+def worth(history: History) -> tuple[str, str, str]:
+    """Against the fastest machine alone, and against all of them added up: waiting and the network are the rest."""
     alone = {row["name"]: row["speed"] or 0.0 for row in node_table(history)}
     took = sum(float(step["step_s"]) for step in history.steps)
     rows = sum(sum(by_node(step, "rows").values()) for step in history.steps)
     could = sum(float(step["step_s"]) * sum(alone[node] for node in by_node(step, "rows")) for step in history.steps)
     if took <= 0 or could <= 0:
         return "speed", "not measured", ""
-    beside = f"{100 * rows / could:.0f} % of the machines' own speeds, added up"
-    return "speed", f"{rows / took:.1f} rows/s", beside
+    rate, fastest = rows / took, max(alone, key=lambda node: alone[node])
+    beside = f"{100 * rows / could:.0f} % of the machines' speeds added up"
+    if len(alone) < 2 or any(parts_of(step) for step in history.steps):
+        return "speed", f"{rate:.1f} rows/s", beside if len(alone) > 1 else ""
+    times = rate / alone[fastest]
+    slower = f"; {fastest} alone is faster: --nodes {fastest}" if times < 1 else ""
+    against = f"as {fastest} alone, {rate:.1f} against {alone[fastest]:.1f} rows/s; {beside}"
+    return "Was it worth it?", f"{times:.1f} × as fast", against + slower
 
 
 def held_out(history: History) -> tuple[str, str, str]:
@@ -149,61 +176,24 @@ def held_out(history: History) -> tuple[str, str, str]:
         return "held-out loss, before → after", change(before, after), "lower is better; never trained on"
     if not history.evals:
         few = max(1, min(5, len(history.steps) // 4))
-        loss = change(mean(history.steps[:few], "loss"), mean(history.steps[-few:], "loss"))
+        loss = change(mean_loss(history.steps[:few]), mean_loss(history.steps[-few:]))
         return "training loss", loss, "no held-out rows were measured"
     first, last = history.evals[0], history.evals[-1]
     steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
-    beside = metric_words(last.get("metrics", {})).removeprefix(" · ") or "before training: ./motley eval"
-    return f"held-out loss, {steps}", change(first["loss"], last["loss"]), beside
+    beside = metric_words(last.get("metrics", {})).removeprefix(" · ") or "lower is better; never trained on"
+    return f"held-out loss, {steps}", change(loss_of(first), loss_of(last)), beside
 
 
-def change(first: float, last: float) -> str:
-    return f"{first:.3f} → {last:.3f}" if first != last else f"{last:.3f}"
+def change(first: float | None, last: float | None) -> str:
+    words = ["infinite" if loss is None else f"{loss:.3f}" for loss in (first, last)]
+    return " → ".join(dict.fromkeys(words))
 
 
-def mean(steps: list[Event], key: str) -> float:
-    return sum(float(step[key]) for step in steps) / len(steps)
-
-
-def node_table(history: History) -> list[dict[str, Any]]:
-    if not history.steps:
-        return []
-    rows = [sum(work_by_node(step).get(node, 0.0) for step in history.steps) for node in history.nodes]
-    parts = split_rows(100, rows) if sum(rows) else [0] * len(rows)
-    return [
-        node_row(history, node, taken) | {"colour": swatch(colour(number)), "part": part}
-        for number, (node, taken, part) in enumerate(zip(history.nodes, rows, parts, strict=True))
-    ]
-
-
-def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
-    """None for what was not measured of it."""
-    there = [step for step in history.steps if node in by_node(step, "rows")]
-    busy = sum(longest_compute(step, node) for step in there)
-    waits = [waiting_by_node(step)[node] for step in there]
-    readings = history.cards.get(node, [])
-    return {
-        "name": node,
-        "layers": layers_words(there[-1], node) if there else "",
-        "steps": len(there),
-        "speed": rows / busy if rows and busy > 0 else None,
-        "waits": sum(waits) / len(waits) if waits else None,
-        "gpu_gb": max((by_node(step, "gpu_gb")[node] for step in there), default=0.0),
-        "celsius": max((r["celsius"] for r in readings if r.get("celsius") is not None), default=None),
-        "kwh": node_kwh(history, node),
-    }
-
-
-def layers_words(step: Event, node: str) -> str:
-    """The layers of a machine in a pipe, in words, when it was last there."""
-    part = parts_of(step).get(node)
-    if part is None:
-        return ""
-    return part.words + (f" of {part.begins}'s rows" if node != part.begins else "")
-
-
-def longest_compute(step: Event, node: str) -> float:
-    return max(float(facts["compute_s"]) for name, facts in step["nodes"].items() if node_of(name) == node)
+def mean_loss(steps: list[Event]) -> float | None:
+    """None where one of them is infinite."""
+    losses = [loss_of(step) for step in steps]
+    known = [loss for loss in losses if loss is not None]
+    return sum(known) / len(known) if len(known) == len(losses) else None
 
 
 def plan_against_reality(history: History) -> list[dict[str, Any]]:
@@ -217,5 +207,5 @@ def plan_against_reality(history: History) -> list[dict[str, Any]]:
         found.append({"what": "seconds a step", "plan": f"{predicted:.2f}", "came": came})
     for node, share in history.plan.get("shares", {}).items():
         rows = [by_node(step, "rows").get(node, 0.0) for step in settled]
-        found.append({"what": f"rows a step, {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
+        found.append({"what": f"rows a step of {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,7 +15,10 @@ from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 
 COLOURS = 6
+TRAINING, HELD_OUT = "var(--ink)", "var(--held)"
+"""No machine's colours."""
 LONGEST_GAP_S = 60.0
+MOST_MARKS_IN_WORDS = 6
 SAME_ROWS = 0.01
 """Part by which two losses over the same held-out rows may differ: another machine, another precision."""
 
@@ -39,7 +43,7 @@ def further_charts(history: History) -> list[dict[str, str]]:
     axes = Axes(x_name="minutes", y_name="tokens/s")
     tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
     return [
-        chart("throughput", "Throughput", "Tokens a second, by the node that trained them.", tokens),
+        chart("throughput", "Throughput", "Tokens a second, by the machine that trained them.", tokens),
         *share_charts(history),
         *card_charts(history, clock, marks),
     ]
@@ -53,35 +57,44 @@ def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
 
 
 def loss_chart(history: History) -> dict[str, str]:
-    loss: list[Point] = [(float(step["step"]), float(step["loss"])) for step in history.steps]
-    held_out = Line(name="held-out", points=held_out_points(history), colour=colour(1), dots=True)
+    loss: list[Point] = [(float(step["step"]), loss_of(step)) for step in history.steps]
+    held_out = Line(name="held-out", points=held_out_points(history), colour=HELD_OUT, dots=True)
     axes = Axes(x_name="step", y_name="loss", from_zero=False, whole="x")
-    return chart(
-        "loss",
-        "Loss",
+    text = (
         "Lower is better. Held-out rows were never trained on: if their loss rises while training loss falls, "
-        "the model is learning by heart.",
-        charts.line_chart("loss", [*training_lines(loss), held_out], axes, step_marks(history)),
+        "the model is learning by heart."
     )
+    marks = [f"{word['label']} {word['what']}" for word in numbered(history) if word["label"]]
+    text += f" Marks: {' · '.join(marks)}." if 0 < len(marks) <= MOST_MARKS_IN_WORDS else ""
+    if lost := next((int(x) for x, y in loss if y is None), None):
+        text += f" From step {lost} on, the loss of some steps is infinite: a lower learning rate helps."
+    lines = [*training_lines(loss), held_out]
+    return chart("loss", "Loss", text, charts.line_chart("loss", lines, axes, step_marks(history)))
+
+
+def loss_of(event: Event) -> float | None:
+    """None where it was infinite, or no number at all."""
+    loss = event["loss"]
+    return float(loss) if loss is not None and math.isfinite(loss) else None
 
 
 def held_out_points(history: History) -> list[Point]:
     """The run's own, and the base's before them where it was asked about the same rows."""
-    points: list[Point] = [(float(event["step"]), float(event["loss"])) for event in history.evals]
+    points: list[Point] = [(float(event["step"]), loss_of(event)) for event in history.evals]
     before, after = history.asked_loss
-    if before is None or after is None or not points:
+    last = points[-1][1] if points else None
+    if before is None or after is None or last is None:
         return points
-    last = history.evals[-1]["loss"]
     return [(0.0, before), *points] if abs(after - last) <= SAME_ROWS * last else points
 
 
 def training_lines(loss: list[Point]) -> list[Line]:
     """The lines of the training loss: of a short run its steps; of a longer one the trend, with the steps behind it."""
     if len(loss) < charts.SMOOTHED_FROM:
-        return [Line(name="training", points=loss, colour=colour(0))]
+        return [Line(name="training", points=loss, colour=TRAINING)]
     return [
-        Line(name="training, each step", points=loss, colour=colour(0), faint=True),
-        Line(name="training, smoothed", points=charts.smoothed(loss), colour=colour(0)),
+        Line(name="training, each step", points=loss, colour=TRAINING, faint=True),
+        Line(name="training, smoothed", points=charts.smoothed(loss), colour=TRAINING),
     ]
 
 
@@ -93,14 +106,14 @@ def share_charts(history: History) -> list[dict[str, str]]:
     waits = [replace(line, points=charts.smoothed(line.points)) for line in waiting_by_step(history)]
     rows = Axes(x_name="step", y_name="rows", whole="xy")
     part = Axes(x_name="step", y_name="% of the step", whole="x")
-    text = "Rows of a step that each node took. They follow its speed."
+    text = "Rows of a step that each machine took. They follow its speed."
     if any(parts_of(step) for step in history.steps):
         text += " A machine that holds the model together with others is shown with its part of the computing."
     return [
         chart("shares", "Shares", text,
               charts.stacked_chart("shares", rows_by_step(history), rows, marks)),
         chart("waiting", "Waiting",
-              "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
+              "Part of each step that a machine waited for slower ones. Small and alike means well balanced.",
               charts.line_chart("waiting", waits, part, marks)),
     ]  # fmt: skip
 
@@ -198,9 +211,9 @@ def card_charts(history: History, clock: Clock, marks: list[Mark]) -> list[dict[
 
     degrees = Axes(x_name="minutes", y_name="°C", from_zero=False)
     return [
-        chart("temperature", "Temperature of the GPUs", "The hottest GPU of each node.",
+        chart("temperature", "Temperature of the graphics cards", "The hottest card of each machine.",
               charts.line_chart("temperature", lines("celsius"), degrees, marks)),
-        chart("power", "Power of the GPUs", "All GPUs of each node together.",
+        chart("power", "Power of the graphics cards", "All cards of each machine together.",
               charts.line_chart("power", lines("watts"), Axes(x_name="minutes", y_name="W"), marks)),
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 
 from console import status
 from console.electricity import hourly, limit_of, money, of_plan, plan_words, status_line, watts_of
+from console.inventory.keys import KEYS
 from console.inventory.read import Inventory
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
@@ -24,17 +25,19 @@ LAPTOP = card("RTX 4060 Laptop", 8) | {"power.limit": "[N/A]"}
     ("values", "gpu_watts", "line"),
     [
         ({"a": PRICE | {"motley_idle_watts": 60}, "b": PRICE | {"motley_idle_watts": 40}}, {"a": 200.0, "b": None},
-         "electricity  0.09 an hour: 300 W at 0.3 a kWh (machines at rest and their GPUs)"),
+         "electricity  0.09 an hour: 300 W at 0.30 a kWh (graphics cards and idle power)"),
         ({"a": PRICE, "b": PRICE}, {"a": 200.0, "b": 100.0},
-         "electricity  0.09 an hour: 300 W at 0.3 a kWh (GPUs only)"),
+         "electricity  0.09 an hour: 300 W at 0.30 a kWh (graphics cards only)"),
         ({"a": PRICE | {"motley_idle_watts": 50}, "b": PRICE}, {"a": 200.0, "b": 50.0},
-         "electricity  0.09 an hour: 300 W at 0.3 a kWh (machines at rest and their GPUs, on b the GPUs only)"),
+         "electricity  0.09 an hour: 300 W at 0.30 a kWh (graphics cards and idle power, without the idle power of b)"),
         ({"a": PRICE, "b": PRICE}, {"a": 300.0, "b": None},
-         "electricity  0.09 an hour: 300 W at 0.3 a kWh (GPUs only, nothing of b)"),
+         "electricity  0.09 an hour: 300 W at 0.30 a kWh (graphics cards only, nothing of b)"),
         ({"a": PRICE | {"motley_idle_watts": 60}}, {"a": None},
-         "electricity  0.018 an hour: 60 W at 0.3 a kWh (machines at rest only)"),
+         "electricity  0.018 an hour: 60 W at 0.30 a kWh (idle power only)"),
         ({"a": {"motley_kwh_price": "{{ 1 }}", "motley_idle_watts": 60}, "b": PRICE}, {"a": None, "b": None},
-         "electricity  0.018 an hour: 60 W at 0.3 a kWh (machines at rest only, nothing of b)"),
+         "electricity  0.018 an hour: 60 W at 0.30 a kWh (idle power only, nothing of b)"),
+        ({"a": PRICE | {"motley_currency": "€"}}, {"a": 200.0},
+         "electricity  €0.06 an hour: 200 W at €0.30 a kWh (graphics cards only)"),
         ({"a": {"motley_idle_watts": 60}}, {"a": 200.0}, ""),
         ({"a": PRICE}, {"a": None}, ""),
         ({"a": PRICE}, {}, ""),
@@ -62,6 +65,15 @@ def test_small_change_keeps_two_digits(amount: float, words: str) -> None:
     assert money(amount) == words
 
 
+def test_a_sign_stands_before_the_amount_and_a_code_behind_it() -> None:
+    assert (money(0.25, "€"), money(0.25, "EUR"), money(0.0024, "$")) == ("€0.25", "0.25 EUR", "$0.0024")
+
+
+@pytest.mark.parametrize(("currency", "good"), [("€", True), ("EUR", True), ("kr", True), ("5", False), ("a b", False)])
+def test_what_a_currency_may_be(currency: str, good: bool) -> None:
+    assert KEYS["motley_currency"].accepts(currency) is good
+
+
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
@@ -76,19 +88,19 @@ def planned(*cards: list[dict[str, Any]], step_s: float | None = 90.0, **values:
     ("plan", "values", "words"),
     [
         (planned([RTX], [RTX]), {"n0": PRICE | {"motley_idle_watts": 60}, "n1": PRICE | {"motley_idle_watts": 40}},
-         "up to 0.15 in the predicted 1:00:00: 500 W at 0.3 a kWh (machines at rest and their GPUs;"
-         " GPUs by their power limit)"),
+         "up to 0.15 in the predicted 1:00:00: 500 W at 0.30 a kWh (graphics cards and idle power;"
+         " cards at their power limit)"),
         (planned([RTX, RTX], [RTX]), {"n0": PRICE, "n1": PRICE},
-         "up to 0.18 in the predicted 1:00:00: 600 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+         "up to 0.18 in the predicted 1:00:00: 600 W at 0.30 a kWh (graphics cards only; cards at their power limit)"),
         (planned([RTX], [LAPTOP]), {"n0": PRICE, "n1": PRICE},
-         "about 0.06 in the predicted 1:00:00: 200 W at 0.3 a kWh (GPUs only, nothing of n1;"
-         " GPUs by their power limit)"),
+         "about 0.06 in the predicted 1:00:00: 200 W at 0.30 a kWh (graphics cards only, nothing of n1;"
+         " cards at their power limit)"),
         (planned([], []), {"n0": PRICE | {"motley_idle_watts": 60}, "n1": PRICE | {"motley_idle_watts": 40}},
-         "at least 0.03 in the predicted 1:00:00: 100 W at 0.3 a kWh (machines at rest only)"),
+         "at least 0.03 in the predicted 1:00:00: 100 W at 0.30 a kWh (idle power only)"),
         (planned([RTX], step_s=None), {"n0": PRICE},
-         "up to 0.06 an hour: 200 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+         "up to 0.06 an hour: 200 W at 0.30 a kWh (graphics cards only; cards at their power limit)"),
         (planned([RTX], max_steps=None, epochs=2), {"n0": PRICE},
-         "up to 0.06 an hour: 200 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+         "up to 0.06 an hour: 200 W at 0.30 a kWh (graphics cards only; cards at their power limit)"),
         (planned([RTX]), {"n0": {"motley_idle_watts": 60}}, ""),
         (planned([], [LAPTOP]), {"n0": PRICE, "n1": PRICE}, ""),
     ],
@@ -107,11 +119,12 @@ def test_the_price_of_a_plan_as_data() -> None:
     data = of_plan(planned([RTX]), {"n0": PRICE | {"motley_idle_watts": 60}})
     assert json.loads(json.dumps(data)) == {
         "kwh_price": 0.3,
+        "currency": "",
         "idle_watts": {"n0": 60.0},
         "gpu_watts": {"n0": 200.0},
         "watts": 260.0,
         "per_hour": pytest.approx(0.078),
-        "covers": "machines at rest and their GPUs",
+        "covers": "graphics cards and idle power",
         "seconds": pytest.approx(3600),
         "cost": pytest.approx(0.078),
         "bound": "up to",
@@ -140,9 +153,10 @@ def test_status_gives_the_price_as_numbers(monkeypatch: pytest.MonkeyPatch, caps
     told = json.loads(capsys.readouterr().out)
     assert told["electricity"] == {
         "kwh_price": 0.3,
+        "currency": "",
         "idle_watts": {"a": None},
         "gpu_watts": {"a": 200.0},
         "watts": 200.0,
         "per_hour": pytest.approx(0.06),
-        "covers": "GPUs only",
+        "covers": "graphics cards only",
     }

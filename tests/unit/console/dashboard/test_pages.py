@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from console.dashboard import tables
 from console.dashboard.feed import Feed, FeedView
-from console.dashboard.pages import CALM_S, HEAD_S, SELDOM, Pages
+from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
 from console.follow import Follower
 from console.infra.local import LocalNode
 from console.infra.node import Facts, Node
@@ -101,3 +102,59 @@ def test_who_is_read_anyway_is_not_looked_at_again(monkeypatch: pytest.MonkeyPat
     assert [*feed.looks] == ["gpu-master"] and feed.silent == {"gpu-worker-1": "nobody answers"}
     feed.look()
     assert feed.looks["gpu-worker-1"]["number"] == 3 and feed.silent == {}
+
+
+def test_an_old_figure_has_its_age_and_one_of_now_has_none() -> None:
+    feed = Feed([], {})
+    feed.newest["a"] = {"time": time.time(), "celsius": 64.0, "watts": 204.0, "used_mb": None}
+    assert facts_of(feed, "a", away=False) == "64 °C · 204 W"
+    feed.newest["a"]["time"] -= max(180.0, OLD_S + 1)
+    assert facts_of(feed, "a", away=False) == "3 min ago: 64 °C · 204 W"
+    assert facts_of(feed, "a", away=True).startswith("3 min ago: ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(20, "less than a minute"), (1407, "23 min"), (7900, "2 h 10 min"), (3601, "1 h"), (97_000, "27 h")],
+)
+def test_a_forecast_is_no_more_exact_than_it_is(seconds: float, words: str) -> None:
+    assert roughly(seconds) == words
+
+
+def test_the_price_has_its_currency() -> None:
+    feed = Feed([], {"a": {"motley_kwh_price": 0.3, "motley_currency": "€"}})
+    feed.kwh["a"] = 2.0
+    assert electricity(feed) == "2 kWh, €0.60 at €0.30 a kWh, by the graphics cards since you started this page"
+
+
+@pytest.mark.parametrize(
+    ("events", "verb"),
+    [
+        ([], "launch --model … --dataset …"),
+        ([start(1.0, 0, NODES) | {"run": "qa"}, {"event": "done", "time": 9.0, "step": 12, "loss": 1.0, "seconds": 9}],
+         "fetch --run qa"),
+    ],
+)  # fmt: skip
+def test_a_state_has_its_next_step(events: list[Facts], verb: str) -> None:
+    feed = Feed([], {}, run="qa" if events else "")
+    for event in events:
+        feed.take(event)
+    assert live(feed)["next"]["verb"] == verb
+
+
+def test_machines_and_runs_are_rows_with_the_next_command() -> None:
+    gpus = [{"name": "NVIDIA GeForce RTX 3090", "memory.total": "24576", "temperature.gpu": "40", "power.draw": "21"}]
+    idle = {"on": False, "now": {}, "gpus": gpus, "paused": "until 18:00", "checkpoint": 0, "free_bytes": 71e9}
+    one, two = tables.machines(NODES, {NODES[0]: idle}, {NODES[1]: "nobody answers"})
+    assert (one["card"], one["does"], one["next"]) == ("RTX 3090, 24 GB", "paused until 18:00", "unpause gpu-master")
+    assert (one["heat"], one["free"]) == ("40 °C · 21 W", "71 GB")
+    assert two["bad"] and (two["does"], two["next"]) == ("nobody answers", "wake gpu-worker-1")
+    pages = Pages(Feed([], {}), " --inventory mine")
+    text = pages.page("tables.html.j2", what="machines", rows=[one, two], silent={})
+    assert text.count("<tr") == 3 and "./motley wake gpu-worker-1 --inventory mine" in text
+    nobody = pages.page("tables.html.j2", what="runs", rows=[], silent={"a": "off"})
+    assert "./motley doctor --inventory mine" in nobody and "no runs yet" not in nobody
+    assert "./motley launch" in pages.page("tables.html.j2", what="runs", rows=[], silent={})
+    facts = {"step": 7, "steps": 12, "loss": None, "time": 1.0, "model": "m", "done": False, "bytes": 2e6}
+    (run,) = tables.runs({NODES[0]: {"runs": {"qa": facts}, "on": ""}})
+    assert (run["steps"], run["state"], run["next"]) == ("7 of 12", "stopped", "launch --resume qa")

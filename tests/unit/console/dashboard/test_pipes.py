@@ -18,5 +18,5 @@ def test_the_second_machine_of_a_pipe_shows_its_layers_and_its_part_of_the_work(
         "b": "layers 7-24 of 24 of a's rows",
         "c": "2 of 8 rows",
     }
-    assert [one["share"] for one in shown.values()] == [18, 56, 25], "of all rows through all layers"
+    assert [one["share"] for one in shown.values()] == [19, 56, 25], "of all rows through all layers"
     assert [shown[name]["speed"] for name in "ab"] == ["3.0 rows/s", "2.0 rows/s"]

@@ -154,7 +154,7 @@ def test_a_port_is_kept_and_a_machine_named_twice_is_refused(tmp_path: Path) -> 
     assert write_inventory(tmp_path / "hosts.yml", "anna@192.168.1.23 anna@192.168.1.24:2222") == 0
     inventory = check(tmp_path)
     assert inventory.findings == [] and inventory.nodes["gpu-worker-1"]["ansible_port"] == 2222
-    with pytest.raises(ValueError, match="named twice"):
+    with pytest.raises(ValueError, match="already in the list"):
         parse_hosts("anna@192.168.1.23 bert@192.168.1.23")
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from console.report import series
 from console.report.history import read_history
-from console.report.page import figures, node_table, write_page
+from console.report.machines import node_table
+from console.report.page import figures, write_page
 from tests.support.run_files import HEAD, WORKER, start, step, write
 
 

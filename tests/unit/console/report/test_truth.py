@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import pytest
 from console.report import charts, series
 from console.report.energy import at_rest
 from console.report.history import History, read_history
+from console.report.machines import card_words, node_table
 from console.report.news import numbered
-from console.report.page import figures, node_table, outcome
-from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
+from console.report.page import about, change, figures, outcome
+from console.report.parts import bars, in_columns, part_advice, part_charts, part_table
+from console.report.request import command, settings
+from tests.support.run_files import HEAD, WORKER, gpu, held_out, member, start, step, write
 
 KEPT = Path(__file__).parents[3] / "kept/run-67676e9"
 THIRD = "gpu-worker-2"
@@ -145,8 +149,8 @@ def test_cards_that_did_not_compute_have_no_energy_and_no_heat_in_the_report(fet
     processors(fetched)
     history = read_history(fetched)
     assert not history.cards and history.idle_cards == [HEAD, WORKER]
-    assert figure(history, "energy") == ("not measured", "no GPU that computed reported it")
-    assert all(row["kwh"] is None and row["celsius"] is None for row in node_table(history))
+    assert figure(history, "electricity") == ("not measured", "no card that computed reported its power")
+    assert all(row["energy"] is None and row["celsius"] is None for row in node_table(history))
 
 
 def test_a_silence_of_the_readings_is_a_gap_and_no_slope() -> None:
@@ -158,9 +162,9 @@ def test_a_silence_of_the_readings_is_a_gap_and_no_slope() -> None:
 
 
 def test_energy_is_said_to_be_of_the_gpus_only(fetched: Path) -> None:
-    assert figure(read_history(fetched), "energy") == (
-        "0.008 kWh",
-        "GPUs only: the rest of each machine is not measured",
+    assert figure(read_history(fetched), "electricity") == (
+        "8 Wh",
+        "graphics cards only: the rest of each machine is not measured",
     )
 
 
@@ -176,10 +180,10 @@ def processors(folder: Path) -> None:
 
 
 def test_the_price_that_was_set_at_the_launch_stands_beside_the_energy(fetched: Path) -> None:
-    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: None, WORKER: None})
-    assert figure(history, "energy and price") == (
-        "0.008 kWh · 0.0024",
-        "GPUs only: the rest of each machine is not measured; 0.3 a kWh",
+    history = priced(fetched, kwh_price=0.3, currency="€", idle_watts={HEAD: None, WORKER: None})
+    assert figure(history, "electricity") == (
+        "8 Wh · €0.0024",
+        "graphics cards only: the rest of each machine is not measured; €0.30 a kWh",
     )
 
 
@@ -187,42 +191,43 @@ def test_watts_at_rest_come_on_top_and_are_named_as_set(fetched: Path) -> None:
     """The head took part for 12 + 16 s; the worker for 12, and not while it was away."""
     history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
     assert at_rest(history) == {HEAD: pytest.approx(0.024), WORKER: pytest.approx(0.008)}
-    assert figure(history, "energy and price") == (
-        "0.04 kWh · 0.012",
-        "machines at rest and their GPUs: 0.008 kWh by the GPUs, 0.032 kWh as motley_idle_watts says; 0.3 a kWh",
+    assert figure(history, "electricity") == (
+        "40 Wh · 0.012",
+        "graphics cards 8 Wh measured, idle power 32 Wh as you set it; 0.30 a kWh",
     )
     without_price = priced(fetched, kwh_price=None, idle_watts={HEAD: 3600})
-    assert figure(without_price, "energy") == (
-        "0.032 kWh",
-        f"machines at rest and their GPUs, on {WORKER} the GPUs only:"
-        " 0.008 kWh by the GPUs, 0.024 kWh as motley_idle_watts says",
+    assert figure(without_price, "electricity") == (
+        "32 Wh",
+        f"graphics cards 8 Wh measured, idle power 24 Wh as you set it (not of {WORKER})",
     )
 
 
 def test_a_machine_whose_gpu_reports_nothing_is_named(fetched: Path) -> None:
     (fetched / "nodes" / WORKER / "gpu.jsonl").unlink()
-    beside = f"GPUs only, nothing of {WORKER}: the rest of each machine is not measured"
-    assert figure(read_history(fetched), "energy") == ("0.004 kWh", beside)
+    beside = f"graphics cards only, nothing of {WORKER}: the rest of each machine is not measured"
+    assert figure(read_history(fetched), "electricity") == ("4 Wh", beside)
 
 
 def test_a_gpu_that_was_read_once_is_not_counted(fetched: Path) -> None:
     """A run of a few seconds: no power over time comes of one reading."""
     write(fetched / "nodes" / WORKER, "gpu.jsonl", [gpu(100.0, WORKER)])
-    beside = f"GPUs only, nothing of {WORKER}: the rest of each machine is not measured"
-    assert figure(read_history(fetched), "energy") == ("0.004 kWh", beside)
+    beside = f"graphics cards only, nothing of {WORKER}: the rest of each machine is not measured"
+    assert figure(read_history(fetched), "electricity") == ("4 Wh", beside)
     write(fetched / "nodes" / HEAD, "gpu.jsonl", [gpu(100.0, HEAD)])
-    assert figure(read_history(fetched), "energy") == ("not measured", "too few readings of the GPUs")
+    assert figure(read_history(fetched), "electricity") == ("not measured", "too few readings of the cards")
 
 
 def test_processors_have_no_energy_whatever_is_set(fetched: Path) -> None:
     processors(fetched)
     history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
-    assert figure(history, "energy") == (
+    assert figure(history, "electricity") == (
         "not measured",
-        "no GPU that computed reported it; machines at rest only: 0.032 kWh as motley_idle_watts says, 0.0096"
-        "; 0.3 a kWh",
+        "no card that computed reported its power; idle power as you set it: 32 Wh, 0.0096; 0.30 a kWh",
     )
-    assert figure(priced(fetched, kwh_price=0.3), "energy") == ("not measured", "no GPU that computed reported it")
+    assert figure(priced(fetched, kwh_price=0.3), "electricity") == (
+        "not measured",
+        "no card that computed reported its power",
+    )
 
 
 # -- the four figures --------------------------------------------------------------------------------------------------
@@ -230,7 +235,7 @@ def test_processors_have_no_energy_whatever_is_set(fetched: Path) -> None:
 
 def test_losses_and_returns_are_counted_with_the_steps_they_cost(fetched: Path) -> None:
     lost = figure(read_history(fetched), "machines")
-    assert lost == ("1 lost · 0 back", "2 steps trained twice, none missing")
+    assert lost == ("1 lost, not back", "2 steps trained twice, none missing")
 
 
 def test_machines_are_counted_and_who_comes_for_the_first_time_is_not_back(tmp_path: Path) -> None:
@@ -241,7 +246,18 @@ def test_machines_are_counted_and_who_comes_for_the_first_time_is_not_back(tmp_p
         member("lost", 109.0, HEAD, [WORKER], "silent") | {"epoch": 4},
     ]
     folder = made(tmp_path, [{HEAD: 4, WORKER: 2, THIRD: 2}] * 6, {HEAD: members})
-    assert figure(read_history(folder), "machines")[0] == "3 lost · 2 back"
+    assert figure(read_history(folder), "machines")[0] == "3 lost, 2 back"
+
+
+def test_who_was_paused_by_somebody_was_not_lost(tmp_path: Path) -> None:
+    aside = {"how": {THIRD: "away"}, "why": {THIRD: "paused until 18:00"}}
+    members = [
+        member("lost", 103.0, HEAD, [WORKER], "silent"),
+        member("lost", 105.0, HEAD, [THIRD], "") | aside | {"epoch": 2},
+        member("joined", 107.0, HEAD, [WORKER, THIRD], "they can take part") | {"epoch": 3},
+    ]
+    folder = made(tmp_path, [{HEAD: 4, WORKER: 2, THIRD: 2}] * 6, {HEAD: members})
+    assert figure(read_history(folder), "machines")[0] == "1 lost, 1 paused, both back"
 
 
 def test_a_machine_that_stands_in_no_start_is_one_of_the_run(tmp_path: Path) -> None:
@@ -249,13 +265,27 @@ def test_a_machine_that_stands_in_no_start_is_one_of_the_run(tmp_path: Path) -> 
     steps = [step(102 + 2 * n, n, {HEAD: 5, WORKER: 3}) for n in range(1, 5)]
     write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD]), *steps])
     history = read_history(tmp_path)
-    assert history.nodes == [HEAD, WORKER] and figure(history, "speed")[0] == "4.0 rows/s"
+    assert history.nodes == [HEAD, WORKER] and figure(history, "Was it worth it?")[1].startswith(
+        f"as {HEAD} alone, 4.0 against"
+    )
 
 
 def test_speed_is_measured_against_the_machines_that_were_there(fetched: Path) -> None:
     """96 rows in 24 s; of machines that compute 4 rows/s there were two for four steps, and one for eight."""
-    value, beside = figure(read_history(fetched), "speed")
-    assert (value, beside.split(" of ")[0]) == ("4.0 rows/s", "75 %")
+    value, beside = figure(read_history(fetched), "Was it worth it?")
+    assert value == "1.0 × as fast"
+    assert beside == f"as {HEAD} alone, 4.0 against 4.0 rows/s; 75 % of the machines' speeds added up"
+
+
+def test_a_cluster_that_is_slower_than_one_of_its_machines_says_so(tmp_path: Path) -> None:
+    both = step(102, 1, {HEAD: 6, WORKER: 2}) | {"step_s": 4.0}
+    write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD, WORKER]), both])
+    value, beside = figure(read_history(tmp_path), "Was it worth it?")
+    assert value.startswith("0.5 ×") and beside.endswith(f"{HEAD} alone is faster: --nodes {HEAD}")
+
+
+def test_a_machine_alone_is_compared_with_nobody(tmp_path: Path) -> None:
+    assert figure(read_history(made(tmp_path, [{HEAD: 8}] * 6, {})), "speed") == ("4.0 rows/s", "")
 
 
 # -- shares and waiting ------------------------------------------------------------------------------------------------
@@ -267,8 +297,7 @@ def test_an_absent_machine_takes_no_rows_from_one_step_to_the_next_and_waits_for
     assert (4.0, 3.0) in rows and (4.0, 0.0) in rows, "an edge, not a slope"
     waits = series.waiting_by_step(history)[1].points
     assert [y for x, y in waits if x > 4] == [None] * 8
-    table = {row["name"]: row for row in node_table(history)}
-    assert table[WORKER]["waits"] == pytest.approx(5)
+    assert [row["percent"] for row in part_table(history)] == [[90, 5, 5], [79, 11, 10]]
 
 
 def test_nobody_trains_in_a_gap_however_many_steps_are_drawn(tmp_path: Path) -> None:
@@ -284,12 +313,90 @@ def test_a_machine_that_trained_no_step_has_no_speed_and_no_waiting(tmp_path: Pa
     folder = made(tmp_path, [{HEAD: 8}] * 6, {})
     write(folder / "nodes" / WORKER, "events.jsonl", [start(90, 0, [HEAD, WORKER], 6)])
     table = {row["name"]: row for row in node_table(read_history(folder))}
-    assert table[WORKER]["waits"] is None and table[WORKER]["speed"] is None
+    assert table[WORKER]["speed"] is None and [row["name"] for row in part_table(read_history(folder))] == [HEAD]
 
 
 def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
     third = {HEAD: 1, WORKER: 1, THIRD: 1}
     assert [row["part"] for row in node_table(read_history(made(tmp_path, [third] * 4, {})))] == [34, 33, 33]
+
+
+# -- what it was -------------------------------------------------------------------------------------------------------
+
+
+def test_cards_are_named_with_their_memory(fetched: Path) -> None:
+    rtx = {"name": "NVIDIA GeForce RTX 3090", "memory.total": "24576"}
+    (fetched / "nodes" / HEAD / "agent.json").write_text(json.dumps({"node": HEAD, "gpus": [rtx]}))
+    known = dict(about(read_history(fetched)))
+    assert known["machines"] == f"{HEAD} (RTX 3090, 24 GB), {WORKER} (graphics card)"
+    assert card_words([rtx, rtx, {"name": "NVIDIA T4"}]) == "2 × RTX 3090, 24 GB + T4"
+    processors(fetched)
+    assert dict(about(read_history(fetched)))["machines"] == f"{HEAD} (processor), {WORKER} (processor)"
+
+
+def test_the_command_repeats_what_was_asked_for() -> None:
+    asked = {"model": "qwen3-4b", "max_steps": 40, "packing_odd": True, "run": "qa", "then": None}
+    launch = {"given": asked, "all": {"model": "/home/a/models/base/qwen3-4b", "dataset": "my notes.jsonl"}}
+    words = "./motley launch --model qwen3-4b --dataset 'my notes.jsonl' --steps 40 --set packing_odd=true"
+    assert command(launch) == words
+    assert command({}) == "" == command({"all": launch["all"]})
+
+
+def test_settings_that_shape_the_result_are_there_and_no_rank_without_an_adapter() -> None:
+    known = {"learning_rate": 0.0002, "lora_r": 16, "method": "lora", "seed": 7, "epochs": None, "keep": 3}
+    assert settings({"all": known}) == [
+        ("learning rate", "0.0002"), ("method", "lora"), ("LoRA rank", "16"), ("seed", "7"),
+    ]  # fmt: skip
+    assert ("LoRA rank", "16") not in settings({"all": known | {"method": "full"}})
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("percent", "word"),
+    [([60, 5, 35], "cable"), ([75, 20, 5], "waited for slower"), ([90, 2, 8], "This is good: 90 %")],
+)
+def test_where_the_time_went_is_judged(percent: list[int], word: str) -> None:
+    table = [{"name": name, "percent": percent, "seconds": 10.0} for name in (HEAD, WORKER)]
+    assert word in part_advice(table)
+    assert part_advice(table[:1]) == "", "nobody to wait for"
+
+
+# -- odd losses --------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_one_step_shows_its_point(tmp_path: Path) -> None:
+    chart = series.loss_chart(read_history(made(tmp_path, [{HEAD: 8}], {})))
+    assert chart["svg"].count("<circle") == 1 and 'data-low="0" data-high="2"' in chart["svg"]
+
+
+@pytest.mark.parametrize("loss", [None, float("inf")])
+def test_an_infinite_loss_is_said_in_words(tmp_path: Path, loss: float | None) -> None:
+    folder = made(tmp_path, [{HEAD: 8}] * 6, {})
+    file = folder / "nodes" / HEAD / "events.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    events[-1]["loss"] = loss
+    write(file.parent, file.name, [*events, held_out(120, 6, 1.0) | {"loss": loss}])
+    history = read_history(folder)
+    assert figure(history, "held-out loss, step 6")[0] == "infinite"
+    assert "From step 6 on, the loss of some steps is infinite" in series.loss_chart(history)["text"]
+    assert change(2.0, None) == "2.000 → infinite"
+
+
+def test_no_colour_of_a_chart_of_losses_or_times_is_a_machine_s(fetched: Path) -> None:
+    history = read_history(fetched)
+    for chart in (series.loss_chart(history), *part_charts(history)):
+        assert "var(--n" not in chart["svg"], chart["key"]
+
+
+def test_the_last_column_is_as_wide_as_its_steps() -> None:
+    columns = in_columns([(step, [1.0, 0.0, 0.0]) for step in range(1, 10)], 4)
+    assert [(first, last) for first, last, _ in columns] == [(1, 4), (5, 8), (9, 9)]
+    rects = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', bars("a", columns, 1.0))[::3]
+    edges = [(float(x), float(x) + float(width)) for x, width in rects]
+    assert all(before[1] < after[0] for before, after in pairwise(edges))
+    assert float(rects[0][1]) == pytest.approx(4 * float(rects[-1][1]), rel=0.01)
 
 
 # -- axes --------------------------------------------------------------------------------------------------------------

@@ -398,7 +398,7 @@ def files(found: list[PlanNode], node: str, **more: str) -> dict[str, str]:
 
 def test_a_run_keeps_the_price_for_its_report_and_the_plan_shows_it() -> None:
     launched = json.loads(files(nodes(look(), look()), "n0")["logs/runs/qa/launch.json"])
-    assert launched["electricity"] == {"kwh_price": 0.3, "idle_watts": {"n0": 60.0, "n1": None}}
+    assert launched["electricity"] == {"kwh_price": 0.3, "currency": "", "idle_watts": {"n0": 60.0, "n1": None}}
     found = made(nodes(look()))
     assert plan_view.lines(found, "up to 0.12 an hour")[-1] == "  cost      up to 0.12 an hour"
     assert not any("cost" in line for line in plan_view.lines(found))

@@ -1,0 +1,76 @@
+"""A run's machines in its report: what each is, what it did, and how fast it computes alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.electricity import number as known_number
+from console.report.charts import swatch
+from console.report.energy import node_kwh
+from console.report.history import History
+from console.report.series import colour, work_by_node
+from console.words import wh_or_kwh
+from train.plan.machines.nodes import short_name
+from train.plan.speed.row_split import split_rows
+from train.runlog.stages import parts_of
+from train.runlog.state import Event, by_node, node_of
+
+
+def card_words(gpus: Sequence[Mapping[str, str]]) -> str:
+    """2 × RTX 3090, 24 GB; empty where nvidia-smi has listed none."""
+    words = []
+    for gpu in gpus:
+        mb = known_number(gpu.get("memory.total"))
+        words.append(short_name(gpu) + (f", {mb / 1024:.0f} GB" if mb else "") if gpu.get("name") else "graphics card")
+    counted = [(len(list(same)), name) for name, same in itertools.groupby(words)]
+    return " + ".join(f"{count} × {name}" if count > 1 else name for count, name in counted)
+
+
+def computes_on(history: History, node: str) -> str:
+    """Empty where it did not train yet."""
+    used = [gb for step in history.steps[-20:] if (gb := by_node(step, "gpu_gb").get(node)) is not None]
+    if not used or max(used) > 0:
+        return card_words(history.gpus.get(node, [])) or ("graphics card" if used else "")
+    return "processor"
+
+
+def node_table(history: History) -> list[dict[str, Any]]:
+    if not history.steps:
+        return []
+    rows = [sum(work_by_node(step).get(node, 0.0) for step in history.steps) for node in history.nodes]
+    parts = split_rows(100, rows) if sum(rows) else [0] * len(rows)
+    return [
+        node_row(history, node, taken) | {"colour": swatch(colour(number)), "part": part}
+        for number, (node, taken, part) in enumerate(zip(history.nodes, rows, parts, strict=True))
+    ]
+
+
+def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
+    """None for what was not measured of it."""
+    there = [step for step in history.steps if node in by_node(step, "rows")]
+    busy = sum(longest_compute(step, node) for step in there)
+    readings = history.cards.get(node, [])
+    return {
+        "name": node,
+        "card": computes_on(history, node),
+        "layers": layers_words(there[-1], node) if there else "",
+        "steps": len(there),
+        "speed": rows / busy if rows and busy > 0 else None,
+        "gpu_gb": max((by_node(step, "gpu_gb")[node] for step in there), default=0.0),
+        "celsius": max((r["celsius"] for r in readings if r.get("celsius") is not None), default=None),
+        "energy": wh_or_kwh(used) if (used := node_kwh(history, node)) is not None else None,
+    }
+
+
+def layers_words(step: Event, node: str) -> str:
+    """The layers of a machine in a pipe, in words, when it was last there."""
+    part = parts_of(step).get(node)
+    if part is None:
+        return ""
+    return part.words + (f" of {part.begins}'s rows" if node != part.begins else "")
+
+
+def longest_compute(step: Event, node: str) -> float:
+    return max(float(facts["compute_s"]) for name, facts in step["nodes"].items() if node_of(name) == node)

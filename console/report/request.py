@@ -1,0 +1,48 @@
+"""What was asked for: the settings that matter, and the command that repeats the run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from console.verbs import SETTINGS, VERBS
+
+MATTER = {
+    "epochs": "epochs",
+    "rows_per_step": "rows a step",
+    "max_seq_length": "row length",
+    "learning_rate": "learning rate",
+    "method": "method",
+    "lora_r": "LoRA rank",
+    "lora_alpha": "LoRA alpha",
+    "optimizer": "optimizer",
+    "seed": "seed",
+}
+OF_LORA = ("lora_r", "lora_alpha")
+
+
+def settings(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Those that shape the result, with their values, also where they are the usual ones."""
+    known = launch.get("all", {})
+    found = {name: known.get(name) for name in MATTER if known.get("method") == "lora" or name not in OF_LORA}
+    return [(MATTER[name], f"{value:g}" if isinstance(value, float) else str(value))
+            for name, value in found.items() if value is not None]  # fmt: skip
+
+
+def command(launch: Mapping[str, Any]) -> str:
+    """Repeats the run under a new name; empty where it is not known what was launched."""
+    if not launch.get("given"):
+        return ""
+    names = {variable: option for option, variable in SETTINGS.items()}
+    options = {option.name for option in VERBS["launch"].options}
+    given = {name: launch["all"][name] for name in ("model", "dataset") if launch.get("all", {}).get(name)}
+    words = ["./motley", "launch"]
+    for name, value in {**given, **launch["given"]}.items():
+        if name in ("run", "resume") or value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        option = names.get(name, name).replace("_", "-")
+        words += [f"--{option}", text] if option in options else ["--set", f"{name}={text}"]
+    return shlex.join(words)
