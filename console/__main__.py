@@ -119,6 +119,10 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     while_rented.before_any(verb)
+    if cards := options.pop("cards", ""):
+        for name in ("inventory", "infra", "vault", "verbose"):
+            del options[name]
+        return resolve_name("console.launch_options:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
     if "inventory" not in options:
         return does(verb)(**options)
     infra = options.pop("infra", "")

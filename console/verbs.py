@@ -110,6 +110,7 @@ ASKED = (
     INVENTORY,
     JSON,
 )
+CARDS = Option("cards", "without an inventory: GB of each machine's cards, or of a CPU's memory: 24,8+8,cpu:16", "24,6")
 PHASE = Option("phase", f"one phase only: {', '.join(PHASES)}", "NAME")
 
 VERBS = {
@@ -147,7 +148,7 @@ VERBS = {
         ),
     ),
     "notify-test": Verb("start", "send a test message to motley_notify; says who can", (INVENTORY, VAULT)),
-    "plan": Verb("train", "what a run would do, and whether it can; changes nothing", ASKED),
+    "plan": Verb("train", "what a run would do, and whether it can; changes nothing", (CARDS, *ASKED)),
     "launch": Verb(
         "train",
         "train on all nodes, and watch",
