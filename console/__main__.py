@@ -17,13 +17,14 @@ from console.inventory.check import check
 from console.inventory.finding import Finding, nearest, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
+from console.typed import as_typed, remember
 from console.verbs import VERBS, parser
 from console.words import counted
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
-from train.safe_stdio import may_be_unread
+from train.safe_stdio import may_be_unread, plain
 
 ROOT = Path(__file__).parents[1]
 # Of an inventory whose machines cannot be reached from here: a program that runs a command where they can.
@@ -37,7 +38,7 @@ def main() -> int:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
-    with may_be_unread():
+    with may_be_unread(lambda text: as_typed(plain(text))):
         return run_verb(verb, sys.argv[2:])
 
 
@@ -52,8 +53,10 @@ def run_verb(verb: str, words: list[str]) -> int:
         if called_as == "make":
             words = make_words.options(verb, os.environ)
         args = parser(verb).parse_args(words)
+        given = typed(verb, words)
+        remember({name: getattr(args, name) for name in given} if "infra" in args else {})
         if called_in and Path(called_in) != ROOT:
-            from_where_it_was_called(args, typed(verb, words), Path(called_in))
+            from_where_it_was_called(args, given, Path(called_in))
         inventory = getattr(args, "inventory", "")
         if called_as and verb != "inventory" and inventory and Path(inventory, ENTRANCE).exists():
             enter(Path(inventory, ENTRANCE), verb, words, called_in)

@@ -13,6 +13,7 @@ from console.inventory.read import Inventory
 from console.torchrun import command
 from console.verbs import SETTINGS
 from console.words import say
+from train.data.look import look
 from train.errors import BadInput
 from train.plan.launch.what_if import what_if
 from train.plan.settings.config import read_yaml
@@ -53,7 +54,9 @@ def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: A
     if real := [name for name in OF_REAL_MACHINES if name in values]:
         raise BadInput(f"{real[0]}: it does not go with --cards", fix="leave one of the two out")
     answer = what_if(cards, values, FETCHED)
-    say(json.dumps(answer.data) if as_json else "\n".join(answer.lines))
+    data = look(answer.request)
+    lines = [*answer.lines, *(["", f"{answer.request.dataset.reason}: {data['words']}"] if data else [])]
+    say(json.dumps(answer.data | {"examples": data}) if as_json else "\n".join(lines))
     return 0 if answer.fits else 1
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from console import interrupt, playbook_view, receipt
 from console.inventory.read import Inventory, is_local
 from console.playbook_progress import FINDING, Progress
+from console.typed import as_typed
 from console.words import counted
 from train.safe_stdio import COLOUR, Drawing, plain
 
@@ -98,7 +99,7 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
         f"receipt  {short_path(page)}",
         *_next(request, whole),
     ]:
-        screen.print(plain(line), soft_wrap=True)
+        screen.print(plain(as_typed(line)), soft_wrap=True)
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from console.ansible_errors import Cause
 from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
+from console.typed import as_typed
 from train.safe_stdio import plain
 
 
@@ -42,7 +43,7 @@ class View:
         if not self.silent:
             for node, phase in news:
                 if line := phase_line(node, phase, width, check=self.check):
-                    self.screen.print(plain(line), soft_wrap=True)
+                    self.screen.print(plain(as_typed(line)), soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))

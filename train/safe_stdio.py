@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,19 +44,19 @@ class Drawing:
 class Forgiving:
     """A stream whose words may get lost, and are words alone."""
 
-    def __init__(self, stream: Any, forgiven: type[OSError] = OSError) -> None:
-        self.stream, self.forgiven = stream, forgiven
+    def __init__(self, stream: Any, forgiven: type[OSError] = OSError, words: Callable[[str], str] = plain) -> None:
+        self.stream, self.forgiven, self.words = stream, forgiven, words
         self.unread = False
 
     def write(self, text: str) -> int:
-        self._try(self.stream.write, plain(text))
+        self._try(self.stream.write, self.words(text))
         return len(text)
 
     def draw(self, text: str) -> None:
         self._try(draw, text, self.stream)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        self._try(self.stream.writelines, map(plain, lines))
+        self._try(self.stream.writelines, map(self.words, lines))
 
     def flush(self) -> None:
         self._try(self.stream.flush)
@@ -85,10 +85,10 @@ def may_get_lost() -> None:
 
 
 @contextmanager
-def may_be_unread() -> Iterator[None]:
+def may_be_unread(words: Callable[[str], str] = plain) -> Iterator[None]:
     """`… | head -3`: the rest of what is printed is lost, and what was begun is done to its end."""
     before = sys.stdout, sys.stderr
-    ours = sys.stdout, sys.stderr = [Forgiving(stream, BrokenPipeError) for stream in before]
+    ours = sys.stdout, sys.stderr = [Forgiving(stream, BrokenPipeError, words) for stream in before]
     try:
         yield
     finally:
