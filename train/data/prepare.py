@@ -313,7 +313,7 @@ def rows_folder(dataset: str, key: dict[str, Any], out: str | None) -> Path:
         raise BadInput(
             "the folder for the rows exists, and holds something else",
             f"folder: {folder}",
-            "name another with --out, or remove it",
+            "remove it, or choose another folder",
         )
     return folder
 
