@@ -110,6 +110,9 @@ def refusal(**values: object) -> str:
     return str(refused.value)
 
 
+BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
+
+
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
@@ -117,7 +120,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else {"model": "tiny"}
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE
 
 
 @functools.cache

@@ -50,7 +50,8 @@ class Answer:
 
 def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> Answer:
     """`values`: settings of a run, as a launch takes them, and what ABOUT_MACHINES names."""
-    wanted = request.read(dict(values), home, also=ABOUT_MACHINES, required="model", what="variable")
+    how: dict[str, Any] = {"also": ABOUT_MACHINES, "required": "model", "what": "variable", "default_data": False}
+    wanted = request.read(dict(values), home, **how)
     about = {name: str(values.get(name, "")) for name in ABOUT_MACHINES}
     config, model, mbit = wanted.config, wanted.model, number("link_mbit", about["link_mbit"] or "1000")
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))

@@ -59,8 +59,10 @@ def read(
     also: Iterable[str] = (),
     required: str = "",
     what: str = "setting",
+    default_data: bool = True,
 ) -> Request:
-    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here."""
+    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here;
+    without `default_data` a data set that is not named is none."""
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
     findings = [
@@ -89,7 +91,8 @@ def read(
     findings[:0] = [f"{name}: a value is missing{example(name, own)}" for name in missing if needed(name, own)]
     meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
-    model, dataset = attempt(names.start_model, home), attempt(names.data)
+    model = attempt(names.start_model, home)
+    dataset = attempt(names.data) if default_data or "dataset" in own else Dataset(name="", reason="none is named")
     for sent in (model, config and attempt(config.tokenizer_model, home)):
         if sent and sent.source == "folder" and sent.folder:
             attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))

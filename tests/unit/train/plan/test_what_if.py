@@ -16,6 +16,11 @@ def test_machines_are_written_with_commas_and_cards_of_one_with_plus() -> None:
     assert [one.name for one in parse_cards("desktop=24,laptop=6", {})] == ["desktop", "laptop"]
 
 
+def test_no_data_set_is_looked_for_that_nobody_named() -> None:
+    """The usual one of pictures is a package, which this machine may not have."""
+    assert what_if("24,8", {"recipe": "images", "model": "resnet50", "image_size": 224}).fits
+
+
 @pytest.mark.parametrize(
     ("cards", "values", "wrong"),
     [
