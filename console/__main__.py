@@ -17,6 +17,7 @@ from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
+from console.typed import remember
 from console.verbs import VERBS, parser
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
@@ -52,8 +53,10 @@ def run_verb(verb: str, words: list[str]) -> int:
         if called_as == "make":
             words = make_words.options(verb, os.environ)
         args = parser(verb).parse_args(words)
+        given = typed(verb, words)
+        remember({name: getattr(args, name) for name in given} if "infra" in args else {})
         if called_in and Path(called_in) != ROOT:
-            from_where_it_was_called(args, typed(verb, words), Path(called_in))
+            from_where_it_was_called(args, given, Path(called_in))
         inventory = getattr(args, "inventory", "")
         if called_as and verb != "inventory" and inventory and Path(inventory, ENTRANCE).exists():
             enter(Path(inventory, ENTRANCE), verb, words, called_in)
@@ -119,6 +122,10 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     while_rented.before_any(verb)
+    if cards := options.pop("cards", ""):
+        for name in ("inventory", "infra", "vault", "verbose"):
+            del options[name]
+        return resolve_name("console.launch_options:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
     if "inventory" not in options:
         return does(verb)(**options)
     infra = options.pop("infra", "")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from console import typed
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files
@@ -18,7 +20,6 @@ from train.plan.model.catalogue import read_config
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"
 """The controller's own home of `python -m train`: what it fetched for the nodes."""
-VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory/homelab/group_vars/all.yml"
 
 
 def token(variables: Mapping[str, Any]) -> dict[str, str]:
@@ -76,6 +77,7 @@ def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
     if " is gated" not in failure:
         return failure
     repo = (about.get("hub_4bit") if about.get("in_4bit") else about.get("hub")) or about["name"]
+    vault = shlex.quote(f"{typed.inventory()}/group_vars/all.yml")
     if has_token:
         return (
             f"{repo} is gated, and the token that was given has no access to it\n"
@@ -85,5 +87,6 @@ def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
     return (
         f"{repo} is gated, and there is no token: accept its licence at https://huggingface.co/{repo}\n"
         "and make a token of the type Read at https://huggingface.co/settings/tokens; it stays on this controller\n"
-        f"fix: {VAULT}   then ./motley launch --vault ask (or once: HF_TOKEN=… before the command)"
+        f"fix: .venv/bin/ansible-vault encrypt_string --stdin-name motley_hub_token >> {vault}"
+        " (type the token, Enter, Ctrl-D), then ./motley launch --vault ask; or once: HF_TOKEN=… before the command"
     )

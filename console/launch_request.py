@@ -18,13 +18,14 @@ from console.hub import FETCHED, ROOT
 from console.infra.slurm.job_files import options_of
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
+from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
 ONLY_AT_HOME = {
-    "nodes": "Kubernetes chooses them\nfix: motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
+    "nodes": "Kubernetes chooses them\nfix: --set motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
     "at": "Kubernetes keeps no time\nfix: leave it out, or let a queue begin it (Kueue)",
     "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
 }
@@ -54,6 +55,8 @@ class Asked:
     """When the run may begin; 0: now."""
     then: str = ""
     """What the machines do after it: suspend, poweroff or nothing."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """What the file to train on holds, where it is of this computer (train/data/look.py)."""
 
 
 def read(
@@ -82,9 +85,11 @@ def read(
     not_before, wrong_time = begin(own.get("at"))
     then = str(own.get("then") or "")
     findings += [*wrong_time, *wrong_then(then, infra)]
-    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
+    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset"
+    data: dict[str, Any] = {}
     try:
-        request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
+        wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
+        data = look(wanted) if required else {}
     except BadInput as wrong:
         findings.insert(0, str(wrong))
     if findings:
@@ -100,6 +105,7 @@ def read(
         slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
         not_before=not_before,
         then=then,
+        data=data,
     )
 
 
@@ -107,15 +113,15 @@ def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]
     """The options for sbatch, and what is wrong with settings that are Slurm's alone or do not fit the infra."""
     given = [name for name in ON_SLURM if own.get(name)]
     if given and infra != "slurm":
-        return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
+        return [], [f"{given[0]} is for Slurm\nfix: ./motley launch --infra slurm"]
     if infra == "kubernetes" and (
         wrong_there := [name for name in ONLY_AT_HOME if own.get(name) not in (None, "", "all")]
     ):
         return [], [f"{name}: {ONLY_AT_HOME[name]}" for name in wrong_there]
     if own.get("nodes") not in (None, "", "all") and infra == "slurm":
-        return [], ["nodes: Slurm chooses them\nfix: slurm_options=--nodes=3, or --nodelist=NAMES in it"]
+        return [], ["nodes: Slurm chooses them\nfix: --slurm-options '--nodes=3', or '--nodelist=NAMES'"]
     if own.get("at") and infra == "slurm":
-        return [], ["at: Slurm keeps the time\nfix: slurm_options=--begin=22:00"]
+        return [], ["at: Slurm keeps the time\nfix: --slurm-options '--begin=22:00'"]
     gb = str(own.get("slurm_gpu_gb") or 1)
     wrong = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from console.words import clock, drawn
 from train.plan.estimate import sizes
@@ -18,7 +20,8 @@ from train.plan.speed.speedup import remedies_as_text
 from train.runlog.stages import layer_words
 
 
-def lines(plan: Plan, cost: str = "") -> list[str]:
+def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
+    """`data`: what the launch has seen of the file to train on."""
     settings = plan.settings
     known = plan.fit.facts is not None
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
@@ -48,11 +51,13 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
         )
     sent = cost_of_exchange(plan.fit, plan.wire, plan.prediction, config)
     lines_ = [head, *drawn(table)]
-    lines_ += [f"  {word:<9} {text}" for word, text in [*summary(plan), ("exchange", sent), ("cost", cost)] if text]
+    lines_ += [
+        f"  {word:<9} {text}" for word, text in [*summary(plan, data or {}), ("exchange", sent), ("cost", cost)] if text
+    ]
     if plan.prediction:
-        advice = [*plan.prediction["sentences"], *remedies_as_text(plan.prediction, "-e ")]
+        advice = [*plan.prediction["sentences"], *remedies_as_text(plan.prediction, "--set ")]
         lines_ += [f"  {line}" for line in advice]
-    lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "-e ")]
+    lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "--set ")]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 
@@ -90,7 +95,7 @@ def alone_or_even(plan: Plan) -> dict[str, str]:
     return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
 
 
-def summary(plan: Plan) -> list[tuple[str, str]]:
+def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     sent, count = plan.fit.traffic, len(plan.nodes)
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
     if count > 1 and plan.fit.facts:
@@ -115,6 +120,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         *(("streams", f"{entry.device.name}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
+        ("", data.get("words", "")),
         ("steps", "" if plan.request.config.length_is_set else length),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),

@@ -13,13 +13,14 @@ from rich.text import Text
 
 from console.ansible_errors import Cause
 from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
+from console.typed import as_typed
 from console.words import painted
 from train.safe_stdio import plain
 
 
 def show(screen: Console, line: str) -> None:
     """In the colours of our marks, where the screen has any."""
-    screen.print(Text.from_ansi(painted(plain(line))), soft_wrap=True)
+    screen.print(Text.from_ansi(painted(plain(as_typed(line)))), soft_wrap=True)
 
 
 class View:

@@ -76,6 +76,7 @@ ASKED = (
     INVENTORY,
     JSON,
 )  # fmt: skip
+CARDS = Option("cards", "without an inventory: GB of each machine's cards, or of a CPU's memory: 24,8+8,cpu:16", "24,6")
 PHASE = Option("phase", "only this phase", "NAME", PHASES, other=True, usual="all")
 
 VERBS = {
@@ -126,8 +127,8 @@ VERBS = {
     "plan": Verb(
         "train",
         "show whether it fits and what a run would do",
-        ASKED,
-        example="--model qwen2.5-7b --dataset ./my-notes.jsonl",
+        (CARDS, *ASKED),
+        example="--model qwen2.5-7b --cards 24,8",
         page="docs/training.md",
     ),
     "launch": Verb(

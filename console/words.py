@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from console.typed import as_typed
 from train.safe_stdio import draw, plain
 
 BAR = 24
@@ -28,9 +29,9 @@ def painted(text: str) -> str:
 
 
 def shown_on(stream: Any) -> Callable[[str], str]:
-    """How a text is written there: in colour on a terminal whose owner has not asked for none (no-color.org)."""
+    """How a text is written there: commands as they were typed; in colour on a terminal, unless NO_COLOR is set."""
     colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return (lambda text: painted(plain(text))) if colour else plain
+    return lambda text: painted(as_typed(plain(text))) if colour else as_typed(plain(text))
 
 
 def first(text: str) -> str:

@@ -34,7 +34,6 @@ COMMANDS = {
     "versions": ("train.measure.versions", "every version that must agree between nodes"),
     "check": ("train.plan.settings.request", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
-    "plan": ("train.plan.launch.plan_command", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
     "trace": ("train.runlog.merge_traces", "the recorded steps of all processes as one picture"),

@@ -192,10 +192,10 @@ def judge_keys(values: dict[str, Any], where: str, keys: dict[str, Key], *, on_n
         elif isinstance(value, str) and "{{" in value:
             continue  # a template: only Ansible knows its value
         elif name in SECRETS and not isinstance(value, Vaulted):
-            fix = f"ansible-vault encrypt_string --stdin-name {name}, and put here what it prints"
+            fix = f".venv/bin/ansible-vault encrypt_string --stdin-name {name}, and put here what it prints"
             yield Finding(what=f"'{name}' stands here in plain text", where=where, fix=fix)
         elif name in PASSWORDS and not isinstance(value, Vaulted):
-            fix = "take it out (it is asked for once); where it must be kept: ansible-vault encrypt_string"
+            fix = "take it out (it is asked for once); where it must be kept: .venv/bin/ansible-vault encrypt_string"
             yield Finding(what=f"'{name}' stands here in plain text", where=where, fix=fix)
         elif not key.accepts(value):
             yield Finding(what=f"{name} is {value!r}", where=where, fix=f"it expects {key.expects}")

@@ -30,4 +30,4 @@ class ActionModule(OnController):
         data["ports"] = launch.ports(values)
         data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
         said = launch.try_out(data, settings, launch.Cluster(kubectl_of(values)), args["environment"])
-        return told(args, data, [*plan_view.lines(found), *said])
+        return told(args, data, [*plan_view.lines(found, data=args["asked"]["data"]), *said])

@@ -36,7 +36,9 @@ class ActionModule(OnController):
         found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         cost = electricity.of_plan(found, known["hostvars"])
         data = plan.as_data(found) | {"electricity": cost}
-        return told(args, data, [*plan_view.lines(found, electricity.plan_words(cost)), *messages])
+        return told(
+            args, data, [*plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"]), *messages]
+        )
 
 
 def unload(known: Facts) -> None:
@@ -48,6 +50,7 @@ def unload(known: Facts) -> None:
 
 def told(args: Facts, data: Facts, lines: list[str]) -> Facts:
     """The plan for the tasks behind it, and for the verb that started them, where one did."""
+    data = data | {"examples": args["asked"]["data"]}
     if args.get("tell_in"):
         Path(args["tell_in"]).write_text(json.dumps(data))
     return {"plan": data, "motley_lines": lines}

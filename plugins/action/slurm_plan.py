@@ -43,9 +43,8 @@ class ActionModule(OnController):
             **{"sweep": sweep, "lack_environment": brings, "environment_sets": sets},
             "runs": [one["run"] for one in sweep] or [found.run],
         }
-        return told(
-            args, data, [*plan_view.lines(found), *slurm_lines(look, sets if brings else []), *sweep_lines(sweep)]
-        )
+        lines = plan_view.lines(found, data=asked["data"])
+        return told(args, data, [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep)])
 
 
 def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict[str, Any]]]:
@@ -98,9 +97,9 @@ def look_of(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bo
 
 def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None:
     if new and run in look["runs"]:
-        raise BadInput(f"there is a run '{run}' already", fix="fix: another name for the sweep: -e run=…")
+        raise BadInput(f"there is a run '{run}' already", fix="fix: another name for the sweep: --run NAME")
     if job := look["runs"].get(run, {}).get("job"):
-        raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: ./motley stop, or another name: -e run={run}-2")
+        raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: ./motley stop, or another name: --run {run}-2")
 
 
 def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:

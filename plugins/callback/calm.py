@@ -20,6 +20,7 @@ from ansible.release import __version__
 
 try:
     from console import ansible_errors
+    from console.typed import as_typed
     from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]
@@ -57,7 +58,7 @@ class CallbackModule(Default):
         self.before_looking: Any = None
 
     def _say(self, words: str, **how: Any) -> None:
-        self._display.display(plain(words), **how)
+        self._display.display(plain(as_typed(words)), **how)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0
@@ -140,7 +141,7 @@ class CallbackModule(Default):
             super().v2_runner_item_on_failed(result)
 
     def v2_runner_retry(self, result: Any) -> None:
-        """The one thing that is waited for is the end of another run (-e queue=true)."""
+        """The one thing that is waited for is the end of another run (queue=true)."""
         if not self.calm:
             super().v2_runner_retry(result)
         elif (run := str((result.result.get("look") or {}).get("run_on") or "")) not in ("", self.waiting_for):

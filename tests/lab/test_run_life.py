@@ -19,7 +19,7 @@ from lab import lab as labs
 from lab.host import Host
 from lab.profile import USER
 from tests.support import pace
-from tests.support.bootstrap import Person, Said
+from tests.support.bootstrap import Person, Said, hint
 from tests.support.watching import Watching
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
@@ -121,7 +121,8 @@ def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: 
     patient.expect("started on 3 of 3 nodes within", timeout=LAUNCH_S)
     patient.expect(r"\r\x1b\[2Kstep \d+/50000  loss \d", timeout=LAUNCH_S)  # one line, in place
     patient.sendintr()
-    words = r"detached; the run continues. +follow: ./motley follow +status: ./motley status +stop: ./motley stop"
+    follow, status, stop = map(hint, ("follow", "status", "stop"))
+    words = rf"detached; the run continues. +follow: {follow} +status: {status} +stop: {stop}"
     patient.expect(words, timeout=20)
     patient.expect(pexpect.EOF, timeout=20)
     patient.close()
@@ -226,15 +227,15 @@ def test_a_node_that_throttles_gets_less(person: Person) -> None:
 
 def test_another_launch_is_refused_by_the_name_of_the_run(person: Person) -> None:
     refused = person.types("launch", *asked("run=other", "max_steps=50000"))
-    busy = f"'long' is running on {MASTER}, {LAPTOP}, {OLD}\nfix: ./motley stop"
-    assert refused.rc == 2 and busy in refused.out, refused.out
+    busy = rf"'long' is running on {MASTER}, {LAPTOP}, {OLD}\nfix: {hint('stop')}"
+    assert refused.rc == 2 and re.search(busy, refused.out), refused.out
 
 
 def test_an_undo_waits_until_the_run_is_stopped(person: Person) -> None:
     before = step_of(person)
     refused = person.types("undo", phase="all")
     assert refused.rc == 1 and "run long is running there: nothing was undone, on no machine" in refused.out
-    assert "./motley stop, then again" in refused.out and not any(refused.changed().values()), refused.out
+    assert re.search(f"{hint('stop')}, then again", refused.out) and not any(refused.changed().values()), refused.out
     for host in person.cluster.hosts:
         assert host.run("systemctl", "is-active", "motley-run.path").strip() == "active"
         assert host.run("readlink", f"{HOME}/code").startswith("code.")
@@ -276,7 +277,7 @@ def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> Non
 
 def test_stop_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> None:
     said = stopped(person)
-    found = re.search(r"run long stopped at step (\d+) · resume it: ./motley launch --resume long\n", said.out)
+    found = re.search(rf"run long stopped at step (\d+) · resume it: {hint('launch --resume long')}\n", said.out)
     kept = [int(step) for step in re.findall(r"checkpoint (\d+) · nothing left", said.out)]
     assert found and len(kept) == 3 and int(found[1]) == max(kept), said.out
     assert all(max(kept) - one in SAVED_BY_ANY for one in kept), said.out

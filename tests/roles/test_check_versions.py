@@ -1,6 +1,7 @@
 """`./motley check-versions` on real hosts: nothing installed, all equal, drifted in three ways, fixed by --fix."""
 
 import json
+import shlex
 
 import pytest
 
@@ -109,7 +110,8 @@ def test_a_changed_package_and_a_changed_file_are_found_and_mended(checker: Chec
     before = other.run("readlink", f"{HOME}/env")
     other.run("sh", "-c", f"cd {packages} && touch -r idna/core.py /tmp/when"
               " && sed -i s/idna/ibna/g idna/core.py && touch -r /tmp/when idna/core.py")  # fmt: skip
-    fix = "./motley bootstrap --phase python_env --nodes {}".format
+    typed = f"./motley bootstrap --inventory {shlex.quote(str(checker.person.inventory))}"
+    fix = (typed + " --phase python_env --nodes {}").format
     assert checker.failures() == [(host.name, "environment", fix(host.name)) for host in (one, other)]
     said = checker.asks().out
     assert "changed: tqdm" in said and "changed: idna (idna/core.py)" in said, said

@@ -48,7 +48,12 @@ def on(host: Host, command: str) -> str:
 
 def launch_llama(person: Person, hub: Hub, token: str = "", **more: object) -> tuple[int, str]:
     said = person.launches(
-        model="llama2-7b", max_steps=4, rows_per_step=6, env={"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": token}, **more
+        model="llama2-7b",
+        dataset="stdlib-qa",
+        max_steps=4,
+        rows_per_step=6,
+        env={"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": token},
+        **more,
     )
     return said.rc, said.out
 
@@ -176,7 +181,13 @@ def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: 
     ).stdout
     variables = tiny.folder / "token.yml"
     variables.write_text(locked)
-    asked = {"model": "llama2-7b", "max_steps": 4, "rows_per_step": 6, "env": {"HF_ENDPOINT": hub.endpoint}}
+    asked = {
+        "model": "llama2-7b",
+        "dataset": "stdlib-qa",
+        "max_steps": 4,
+        "rows_per_step": 6,
+        "env": {"HF_ENDPOINT": hub.endpoint},
+    }
     said = tiny.launches("-e", f"@{variables}", **asked)
     assert said.rc != 0 and "--ask-vault-pass" in said.out, said.out
     said = tiny.launches("-e", f"@{variables}", "--vault-password-file", str(vault), **asked)
@@ -208,7 +219,7 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(tiny: Person, tmp_pat
     big = {"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128}
     big |= {"num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256}
     (tmp_path / "config.json").write_text(json.dumps(big | {"max_position_embeddings": 4096}))
-    said = tiny.plans(model=tmp_path, max_steps=4)
+    said = tiny.plans(model=tmp_path, dataset="stdlib-qa", max_steps=4)
     assert said.rc != 0 and "gpu-worker-2 has too little memory" in said.out and "GB are needed, it has" in said.out
     assert "choose a smaller model" in said.out
 
@@ -220,7 +231,7 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
     said = tiny.plans(model="tiny", max_steps=4)
     faults.fix(tiny.cluster.lab, host, "disk-full")
     assert said.rc != 0 and "gpu-worker-2: " in said.out and "are free" in said.out, said.out
-    assert "leave it out: -e nodes=gpu-master,gpu-worker-1" in said.out
+    assert "leave it out: --nodes gpu-master,gpu-worker-1" in said.out
 
 
 @pytest.mark.long  # tests/unit/train/plan
@@ -246,7 +257,7 @@ def test_a_closed_firewall_is_found_before_anything_starts(tiny: Person) -> None
     assert (
         "fix: ./motley bootstrap --phase firewall --nodes gpu-master; your own rules: sudo nft list ruleset" in said.out
     )
-    assert "gpu-worker-1: " not in said.out and "-e nodes=gpu-worker-1,gpu-worker-2" in said.out, said.out
+    assert "gpu-worker-1: " not in said.out and "--nodes gpu-worker-1,gpu-worker-2" in said.out, said.out
     said = tiny.plans(model="tiny", max_steps=4)
     assert said.rc == 0, said.out
 
@@ -259,7 +270,7 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
     said = tiny.launches(model="tiny", max_steps=4)
     host.run("systemctl", "stop", "agent")
     assert said.rc != 0 and "is running on gpu-worker-1" in said.out, said.out
-    assert "fix: ./motley stop" in said.out and "-e queue=true" in said.out
+    assert "fix: ./motley stop" in said.out and "--set queue=true" in said.out
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 
 

@@ -79,7 +79,14 @@ def made(person: Person, family: str) -> Path:
 def test_each_family_of_the_catalogue_is_launched_over_machines_that_hold_it_together(
     ready: Person, family: str
 ) -> None:
-    asked = {"model": made(ready, family), "max_steps": 4, "rows_per_step": 6, "max_seq_length": 64, "starts": True}
+    asked = {
+        "model": made(ready, family),
+        "dataset": "stdlib-qa",
+        "max_steps": 4,
+        "rows_per_step": 6,
+        "max_seq_length": 64,
+        "starts": True,
+    }
     whole = ready.launches(**asked, run=f"{family}-whole", pipes="off")
     cut = ready.launches(**asked, run=f"{family}-cut", pipes="+".join(NODES))
     assert whole.rc == 0 and cut.rc == 0, whole.out + cut.out
@@ -149,7 +156,9 @@ def config_of(facts: Facts) -> dict:
 
 
 def planned(person: Person, hub: Hub, **asked: object) -> tuple[int, str]:
-    said = person.plans(**asked, max_steps=4, max_seq_length=1024, env={"HF_ENDPOINT": hub.endpoint})
+    said = person.plans(
+        **asked, dataset="stdlib-qa", max_steps=4, max_seq_length=1024, env={"HF_ENDPOINT": hub.endpoint}
+    )
     return said.rc, said.out
 
 
@@ -163,7 +172,7 @@ def test_a_13b_is_held_by_the_large_card_and_streamed_to_the_small_ones(cards: P
 
 def test_a_13b_is_handed_on_whole_to_each_node(cards: Person, hub: Hub) -> None:
     """All its bytes, which are zeros: each node keeps the whole file, whatever part of it it computes with."""
-    asked = {"model": "llama2-13b", "max_steps": 4, "max_seq_length": 1024, "run": "handed"}
+    asked = {"model": "llama2-13b", "dataset": "stdlib-qa", "max_steps": 4, "max_seq_length": 1024, "run": "handed"}
     said = cards.launches(**asked, env={"HF_ENDPOINT": hub.endpoint})
     assert said.rc == 0, said.out
     facts = resolve_model("llama2-13b").facts

@@ -193,7 +193,10 @@ def test_a_machine_fetches_a_public_model_itself_and_a_gated_one_after_asking(
         assert hashlib.sha256((there / "model.safetensors").read_bytes()).hexdigest() == weights
         shutil.rmtree(there)
 
-    size, words = (kept / LLAMA / "model.safetensors").stat().st_size, [*brought, "--model", "llama2-7b"]
+    size, words = (
+        (kept / LLAMA / "model.safetensors").stat().st_size,
+        [*brought, "--model", "llama2-7b", "--dataset", "stdlib-qa"],
+    )
     hub.behave(damage={"model.safetensors": 1})
     assert "rented-1000 fetches it from the hub itself" in renter.types("launch", *words).stdout
     fetched()

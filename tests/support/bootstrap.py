@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,12 @@ from lab.profile import PASSWORD, USER
 from tests.support import pace
 from tests.support.cluster import REPOSITORY, Cluster
 from tests.support.screen import Screen
+
+
+def hint(words: str) -> str:
+    """A pattern of this command in a message: with the inventory that a person typed."""
+    verb, _, rest = words.partition(" ")
+    return rf"\./motley {verb} --inventory (?:'[^']+'|\S+)" + (f" {re.escape(rest)}" if rest else "")
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,11 @@ def hub(tmp_path):
 
 
 def train(env, *flags):
-    command = [sys.executable, "-m", "train", *flags]
+    return python(env, "-m", "train", *flags)
+
+
+def python(env, *words):
+    command = [sys.executable, *words]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     done = pace.run(*command, cwd=ROOT, env=clean | environment() | env)
     return done.returncode, done.stdout, done.stderr
@@ -296,8 +300,20 @@ def test_a_data_set_of_the_hub_is_prepared(hub, tmp_path):
     assert "hub id" in err
 
 
+PLAN = """\
+import json, sys
+from train.errors import BadInput
+from train.plan.launch.what_if import what_if
+try:
+    print(json.dumps(what_if("8", {"model": sys.argv[1]}).data))
+except BadInput as wrong:
+    print(wrong, file=sys.stderr)
+    sys.exit(2)
+"""
+
+
 def test_a_model_of_the_hub_is_planned_from_its_config_alone(hub):
-    code, out, err = train(hub, "plan", "--model", "me/small", "--nodes", "a=8", "--json")
+    code, out, err = python(hub, "-c", PLAN, "me/small")
     assert code == 0, err
     assert json.loads(out)["parameters"] == 1_049_728
 
@@ -305,13 +321,17 @@ def test_a_model_of_the_hub_is_planned_from_its_config_alone(hub):
 @pytest.mark.parametrize(
     ("flags", "env", "said"),
     [
-        (("plan", "--model", "me/gated"), {}, "its owner wants the licence accepted first"),
-        (("plan", "--model", "me/nothing"), {}, "me/nothing could not be fetched"),
-        (("prepare", "--dataset", "me/qa", "--model", "tiny"), {"HF_HUB_OFFLINE": "1"}, "me/qa could not be fetched"),
+        (("-c", PLAN, "me/gated"), {}, "its owner wants the licence accepted first"),
+        (("-c", PLAN, "me/nothing"), {}, "me/nothing could not be fetched"),
+        (
+            ("-m", "train", "prepare", "--dataset", "me/qa", "--model", "tiny"),
+            {"HF_HUB_OFFLINE": "1"},
+            "me/qa could not be fetched",
+        ),
     ],
 )
 def test_what_the_hub_refuses_is_said_in_three_lines(hub, flags, env, said):
-    code, _, err = train(hub | env, *flags)
+    code, _, err = python(hub | env, *flags)
     message = [line for line in err.splitlines() if not line.startswith(("Warning", "data ", "model "))]
     assert code == 2
     assert said in err

@@ -1,6 +1,5 @@
 """One rule for a run's automatic choices, and that a run keeps to them, whoever comes and goes."""
 
-import json
 import signal
 
 import pytest
@@ -8,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train import cluster
-from train.__main__ import main
 from train.errors import BadInput
 from train.plan.launch import decided
 from train.plan.launch.auto_settings import choose
+from train.plan.launch.what_if import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB
@@ -66,9 +65,8 @@ def test_eight_bit_is_on_request_only(gibs):
 @pytest.mark.parametrize("sizes", ["a=24", "a=16,b=12", "a=8", "a=24,b=cpu:32", "a=12,b=12,c=10"])
 @pytest.mark.parametrize("model", ["llama2-7b", "smollm2-135m", "qwen2.5-7b"])
 @pytest.mark.parametrize("backend", ["auto", "hf"])
-def test_the_plan_and_the_run_decide_alike(capsys, model, sizes, backend):
-    main(["plan", "--model", model, "--nodes", sizes, "--backend", backend, "--json"])
-    planned = json.loads(capsys.readouterr().out)["decisions"]
+def test_the_plan_and_the_run_decide_alike(model, sizes, backend):
+    planned = what_if(sizes, {"model": model, "backend": backend}).data["decisions"]
     nodes = (part.split("=") for part in sizes.split(","))
     devices = [
         Device(

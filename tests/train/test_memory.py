@@ -1,6 +1,5 @@
 """The planner: parameter counts against transformers, and what must hold over all inputs."""
 
-import json
 from dataclasses import replace
 
 import peft
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from tests.gpu.weights import config_of
-from train.__main__ import main
+from train.plan.launch.what_if import what_if
 from train.plan.model.catalogue import Facts, catalogue, resolve_model
 from train.plan.model.memory import (
     GIB,
@@ -118,38 +117,15 @@ def test_what_is_said_to_fit_fits(facts, setup, card_gib):
         assert fits(facts, replace(setup, **changes), card_gib * GIB)
 
 
-def plan(capsys, *flags):
-    code = main(["plan", *flags, "--json"])
-    return code, json.loads(capsys.readouterr().out)
-
-
-def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
-    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "2048", "--micro-batch", "8")
-    code, out = plan(capsys, *flags)
-    big, small = out["nodes"]
-    assert (code, out["ok"], big["fits"], small["fits"]) == (1, False, True, False)
+def test_a_card_that_is_too_small_gets_the_knob_that_helps():
+    values = {"model": "llama2-7b", "max_seq_length": 2048}
+    found = what_if("big=24,small=8", values | {"micro_batch": 8})
+    big, small = found.data["nodes"]
+    assert (found.fits, found.data["ok"], big["fits"], small["fits"]) == (False, False, True, False)
     assert small["fix"] == {"micro_batch": 5}
-    code, out = plan(capsys, *flags[:-1], "5")
-    assert code == 0
+    assert what_if("big=24,small=8", values | {"micro_batch": 5}).fits
 
 
-def test_the_base_is_held_alike_on_all_cards(capsys):
-    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24")[1]["decisions"]["load_in"] == "16bit"
-    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24,b=8")[1]["decisions"]["load_in"] == "4bit"
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--model", "lama2-7b"), "did you mean llama2-7b?"),
-        (("--model", "tiny", "--nodes", "a=b"), "'a=b' is not NAME=GB"),
-        (("--model", "tiny", "--lora-targets", "q_proj,w"), "no layer is called w"),
-        (("--model", "tiny", "--load-in", "3bit"), "'3bit' is none of"),
-        (("--model", "tiny", "--micro-batch", "0"), "micro_batch: 0 is below 1"),
-    ],
-)
-def test_bad_input_is_said_in_three_lines(capsys, flags, said):
-    assert main(["plan", *flags]) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert len(err.splitlines()) <= 3
+def test_the_base_is_held_alike_on_all_cards():
+    held = [what_if(cards, {"model": "llama2-7b"}).data["decisions"]["load_in"] for cards in ("24", "24,8")]
+    assert held == ["16bit", "4bit"]

@@ -24,6 +24,7 @@ from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
+from train.plan.launch.what_if import what_if
 from train.plan.settings.config import config_of, load_config
 from train.recipes import own_rows
 from train.recipes.own_file import load
@@ -303,8 +304,7 @@ def test_eval_measures_it_and_the_others_say_what_to_do(alone, rows, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_a_plan_without_machines_says_what_it_does_not_know(capsys):
-    assert main(["plan", f"--recipe={TABLE}", "--width=8"]) == 0
-    assert "shows only when the model is built" in capsys.readouterr().out
-    assert main(["plan", f"--recipe={TABLE}", "--speeds=a=30,b=10"]) == 0
-    assert "24" in capsys.readouterr().out
+def test_a_plan_without_machines_says_what_it_does_not_know():
+    values = {"recipe": str(TABLE), "width": 8}
+    assert "shows only when the model is built" in what_if("24,8", values).lines[0]
+    assert any("24" in line for line in what_if("a=24,b=8", values | {"speeds": "a=30,b=10"}).lines)

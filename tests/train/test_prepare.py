@@ -173,7 +173,7 @@ def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
     assert any("data.jsonl line 10: the answer is empty" in line for line in said)
     assert index(folder)["records"]["bad"] == 2
     with pytest.raises(
-        BadInput, match=r"2 bad records of 10; the last: .*line 10.*\nthe first: data.jsonl line 5.*\n.*max_bad"
+        BadInput, match=r"2 bad records of 10; the first: data.jsonl line 5.*\nfile: .*data.jsonl\n.*max_bad"
     ):
         run(tmp_path, data, "limited", max_bad=1)
     assert not (tmp_path / "limited").exists()

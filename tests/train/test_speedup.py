@@ -1,12 +1,10 @@
 """What machines would do together, predicted from speeds and links."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train import __main__
+from train.plan.launch.what_if import what_if
 from train.plan.speed.speedup import (
     TOO_MUCH,
     Machine,
@@ -159,9 +157,11 @@ def test_local_steps_are_as_few_as_keep_exchanges_at_a_tenth(group, rows, weight
         assert found.sync_s * steps / (steps - 1) > TOO_MUCH / (1 - TOO_MUCH) * found.compute_s * (1 - 1e-6)
 
 
-def test_what_local_steps_give_is_predicted_too(capsys):
-    flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5", "--json")
-    exact, local = (json.loads(plan(capsys, *flags, "--sync", sync)[1]) for sync in ("auto", "local"))
+ASKED = {"model": "tiny", "speeds": "a=11.3,b=6.1,c=2.8", "rows_per_step": 24, "links": "c=0.5"}
+
+
+def test_what_local_steps_give_is_predicted_too():
+    exact, local = (what_if("a=8,b=8,c=8", ASKED | {"sync": sync}).data for sync in ("auto", "local"))
     by_way = next(way for way in exact["ways"] if way["settings"] == {"sync": "local"})
     assert local["together"]["step_s"] == by_way["step_s"] < exact["together"]["step_s"]
     assert local["ways"] == local["sentences"] == []
@@ -173,32 +173,10 @@ def test_seconds_that_do_not_depend_on_rows_count_for_each_step():
     assert found.shares == {"a": 10, "b": 20} and found.compute_s == pytest.approx(2.0)
 
 
-def plan(capsys, *flags) -> tuple[int, str]:
-    code = __main__.main(["plan", "--model", "tiny", *flags])
-    return code, "".join(capsys.readouterr())
-
-
-def test_plan_predicts(capsys):
-    flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5")
-    code, said = plan(capsys, *flags, "--json")
-    found = json.loads(said)
-    assert code == 0 and found["together"]["shares"] == {"a": 14, "b": 7, "c": 3}
+def test_plan_predicts():
+    answer = what_if("a=8,b=8,c=8", ASKED)
+    found, said = answer.data, "\n".join(answer.lines)
+    assert answer.fits and found["together"]["shares"] == {"a": 14, "b": 7, "c": 3}
     assert found["slower_with"] == ["c"] and list(found["best"]["shares"]) == ["a", "b"]
-    _, said = plan(capsys, *flags)
     assert "faster: a, b alone" in said and "makes the run slower" in said
     assert "adding c over 0 Mbit/s makes it 0." in said and "sync=local" in said
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--speeds", "a=fast"], "speeds: 'a=fast' is not NAME=ROWS_PER_SECOND"),
-        (["--speeds", "a=1", "--links", "b=100"], "links: b is not among the speeds"),
-        (["--speeds", "a=1", "--wireless", "b"], "wireless: b is not among the speeds"),
-        (["--speeds", "a=1", "--rows-per-step", "0"], "rows_per_step: 0 is below 1"),
-        (["--speeds", "a=1", "--wire", "fp8"], "wire: 'fp8' is none of"),
-    ],
-)
-def test_mistakes_are_named(flags, message, capsys):
-    code, said = plan(capsys, *flags)
-    assert code == 2 and message in said

@@ -12,7 +12,8 @@ from tests.train import texts
 from train.__main__ import main
 from train.data import left_out
 from train.data.rows import open_rows
-from train.data.texts import RowStream, Texts, held_out, pieces, prepare
+from train.data.text_files import Texts, held_out, pieces
+from train.data.texts import RowStream, prepare
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 

@@ -48,5 +48,5 @@ def require_held_out(config: RunConfig, rows: int) -> None:
         raise BadInput(
             f"patience: {config.patience}, but no rows are held out that it could look at",
             f"rows: {config.dataset}",
-            "leave patience out, or give more data, or hold out a larger part of it: eval_fraction=0.2",
+            "leave patience out, or give more data, or hold out a larger part of it: --set eval_fraction=0.2",
         )

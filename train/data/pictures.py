@@ -262,7 +262,7 @@ def stop_if_bad(config: ImagesConfig, tally: Tally) -> None:
         raise BadInput(
             f"{tally.bad} broken pictures of {tally.records}; the first: {tally.first_bad[0]}",
             "",
-            "remove them, or allow more: max_bad: 0.05 (5 %) or max_bad: 200",
+            "remove them, or allow more: --set max_bad=0.05 (5 %) or --set max_bad=200",
         )
 
 
@@ -308,7 +308,8 @@ def build(folder: Path, config: ImagesConfig, found: Found, facts: dict[str, Any
         splits[name] = writer.close()
     stop_if_bad(config, found.tally)
     if not splits["train"]["rows"]:
-        raise BadInput("no picture is left to train on", f"data set: {config.dataset}", "use a smaller eval_fraction")
+        fix = "hold out fewer: --set eval_fraction=0.02"
+        raise BadInput("no picture is left to train on", f"data set: {config.dataset}", fix)
     index = {
         "format": FORMAT,
         "kind": KIND,
@@ -328,7 +329,7 @@ def require_room(folder: Path, needed: int) -> None:
         raise BadInput(
             f"the rows of these pictures take {gb(needed)}, {gb(free)} are free",
             f"folder: {folder.parent}",
-            "make room there, or use a smaller image_size",
+            "make room there, or use a smaller --set image_size=…",
         )
 
 

@@ -31,7 +31,7 @@ from train.data.chat import Chat, encode, load_chat
 from train.data.formats import FORMATS, BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
-from train.data.records import Asked, Reader, Say, Tally, examples
+from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.split import split_of
 from train.errors import BadInput
@@ -106,8 +106,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     say(f"model     {model.reason}")
     _warn_of_length(config, model, say)
     files = dataset_files(data)
-    if not any(file.stat().st_size for file in files):
-        raise BadInput("the data set is empty", f"file: {files[0]}")
+    require_bytes(files)
     hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": data_format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
@@ -296,12 +295,9 @@ def _require_rows(splits: dict[str, Any], config: RunConfig, reader: Reader) -> 
         raise BadInput(
             f"of {tally.emptied} records, none has any of its answer within {config.max_seq_length} tokens",
             where,
-            f"the longest has {tally.longest} tokens: --max-seq-length {tally.longest}",
+            f"the longest has {tally.longest} tokens: --set max_seq_length={tally.longest}",
         )
-    if splits["eval"]["rows"]:
-        raise BadInput("all records are held out for evaluation", where, "use a smaller --eval-fraction")
-    problem = f": {tally.first_bad[0]}" if tally.first_bad else ""
-    raise BadInput(f"the data set has no usable record{problem}", where, "docs/datasets.md shows what is known")
+    reader.require_some(held_out=splits["eval"]["rows"])
 
 
 def _warn_of_length(config: RunConfig, model: Model, say: Say) -> None:
@@ -317,7 +313,7 @@ def rows_folder(dataset: str, key: dict[str, Any], out: str | None) -> Path:
         raise BadInput(
             "the folder for the rows exists, and holds something else",
             f"folder: {folder}",
-            "name another with --out, or remove it",
+            "remove it, or choose another folder",
         )
     return folder
 

@@ -3,7 +3,7 @@ counted, and stop it at a limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from train.errors import BadInput
 BATCH_BYTES = 1 << 17
 BATCH_RECORDS = 128
 SHOWN_BAD = 5
+MORE_BAD = "allow more of them: --set max_bad=0.05 (5 %) or --set max_bad=200"
 
 Say = Callable[[str], None]
 Result = TypeVar("Result")
@@ -69,7 +70,6 @@ class Reader:
         self.max_bad = max_bad
         self.tally = Tally()
         self.say = say
-        self.last_bad = ""
         self.format = "" if format_name == "auto" else format_name
 
     def made(
@@ -96,7 +96,7 @@ class Reader:
                     bar.update(seen - bar.n)
                     where = f"{source.path.name} {record.unit} {record.line}"
                     if not self.format and record.value is not None:
-                        self._detect(record.value, where)
+                        self._detect(record.value, f"file: {source.path}, {record.unit} {record.line}")
                     yield Found(record.value, record.problem, where, seen)
                 read += source.size
 
@@ -106,8 +106,8 @@ class Reader:
         if not found:
             raise BadInput(
                 f"no known format has the keys {keys}",
-                f"file: {where}",
-                "rename the keys (docs/datasets.md shows what is known) or say which with --format",
+                where,
+                "rename the keys: docs/datasets.md shows what is known",
             )
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")
@@ -117,18 +117,31 @@ class Reader:
         if self.tally.bad <= SHOWN_BAD:
             self.tally.first_bad.append(f"{where}: {reason}")
             self.say(f"skipped   {where}: {reason}")
-        self.last_bad = f"{where}: {reason}"
         # As many as the whole file would have, were it all like this: a broken one is not read to its end.
         self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
+
+    def require_some(self, *, held_out: int) -> None:
+        """Where nothing is left to train on."""
+        where = f"file: {self.sources[0].path}"
+        if held_out:
+            fix = "hold out fewer: --set eval_fraction=0.02, or 0 for none"
+            raise BadInput("all records are held out for evaluation", where, fix)
+        problem = f": {self.tally.first_bad[0]}" if self.tally.first_bad else ""
+        raise BadInput(f"the data set has no usable record{problem}", where, "docs/datasets.md shows what is known")
 
     def _stop_if_bad(self, records: float) -> None:
         tally, limit = self.tally, self.max_bad
         if tally.bad > (max(SHOWN_BAD, limit * records) if limit < 1 else limit):
             raise BadInput(
-                f"{tally.bad} bad records of {tally.records}; the last: {self.last_bad}",
-                f"the first: {tally.first_bad[0]}",
-                "fix the file, or allow more of them: max_bad: 0.05 (5 %) or max_bad: 200",
+                f"{tally.bad} bad records of {tally.records}; the first: {tally.first_bad[0]}",
+                f"file: {self.sources[0].path}" if len(self.sources) == 1 else "",
+                f"fix it there, or {MORE_BAD}",
             )
+
+
+def require_bytes(files: Sequence[Path]) -> None:
+    if not any(file.stat().st_size for file in files):
+        raise BadInput("the data set is empty", f"file: {files[0]}", "docs/datasets.md shows what it may look like")
 
 
 def examples(asked: Asked) -> list[Example | BadRecord]:

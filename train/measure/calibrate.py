@@ -39,7 +39,7 @@ FILE = "calibration.json"
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The speed of a machine as `plan --speeds --fixed` takes it."""
+    """The speed of a machine as `plan` takes it in `speeds` and `fixed`."""
 
     rows_per_s: float
     fixed_s: float

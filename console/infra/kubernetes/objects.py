@@ -180,7 +180,7 @@ def _carried(plan: dict[str, Any]) -> dict[str, str]:
             size = f"{file.stat().st_size / 1e6:.1f} MB"
             raise BadInput(
                 f"{file} has {size}; what travels in a ConfigMap may have {MOST_BYTES / 1e6:.1f} MB",
-                fix="fix: bring it to the hub, and name it there: -e dataset=YOU/NAME",
+                fix="fix: bring it to the hub, and name it there: --dataset YOU/NAME",
             )
         try:
             found[file.name] = file.read_text(encoding="utf-8")

@@ -172,7 +172,7 @@ def choose_modules(methods: list[Data], params: Data) -> Data:
     if any(method["kernels"] for method in methods):
         fix = "upgrade it first (sudo apt full-upgrade, then restart it) and run again"
     elif params["secure_boot"] and not methods[-1]["trouble"]:
-        fix = "read docs/cards.md (Secure Boot) first, then run again with -e motley_gpu_driver_own_key=true"
+        fix = "read docs/cards.md (Secure Boot); then again, with motley_gpu_driver_own_key: true in hosts.yml"
     return {"error": "no source of the driver's modules; " + "; ".join(against), "fix": fix}
 
 

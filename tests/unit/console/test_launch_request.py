@@ -110,14 +110,17 @@ def refusal(**values: object) -> str:
     return str(refused.value)
 
 
+BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
+
+
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
     if "recipe" in values:
-        return {"dataset": photos()} if values["recipe"] == "images" else {}
+        return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain"} if new & values.keys() else {"model": "tiny"}
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE
 
 
 @functools.cache
@@ -147,7 +150,41 @@ def test_what_contradicts_itself_is_refused() -> None:
 
 
 def test_a_new_model_needs_no_base() -> None:
-    assert launch_request.read({"recipe": "pretrain"}, CLUSTER).values == {"recipe": "pretrain"}
+    asked = {"recipe": "pretrain", "dataset": "stdlib-qa"}
+    assert launch_request.read(asked, CLUSTER).values == asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (
+            {"model": "qwen2.5-7b"},
+            r"\./my-notes.jsonl, a hub id \(owner/name\), or one of: stdlib-qa alpaca\nfix: --da",
+        ),
+        ({"recipe": "pretrain"}, "stdlib-qa alpaca"),
+        ({"recipe": "images"}, "a sub-folder for each class, .*: fashion-mnist"),
+    ],
+)
+def test_what_to_train_on_must_be_named(asked: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=rf"dataset: a value is missing\n.*{named}"):
+        launch_request.read(asked, CLUSTER)
+
+
+def test_a_first_try_and_a_run_that_goes_on_need_no_data(tmp_path: Path) -> None:
+    assert launch_request.read({"model": "tiny"}, CLUSTER).data == {}
+    assert launch_request.read({"resume": "first"}, CLUSTER).data == {}
+    own = Path(__file__).parents[3] / "examples/table.py"
+    assert launch_request.read({"recipe": str(own)}, CLUSTER).values == {"recipe": str(own)}
+
+
+def test_the_file_is_read_with_the_request(tmp_path: Path) -> None:
+    data = tmp_path / "notes.jsonl"
+    data.write_text('{"prompt": "a", "completion": "b"}\n' * 3)
+    found = launch_request.read({"model": "tiny", "dataset": str(data), "eval_fraction": 0}, CLUSTER).data
+    assert found["words"] == "3 examples: 0 held out, 3 trained on; 50 steps"
+    data.write_text("")
+    with pytest.raises(BadInput, match=f"the data set is empty\nfile: {data}"):
+        launch_request.read({"model": "tiny", "dataset": str(data)}, CLUSTER)
 
 
 def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:

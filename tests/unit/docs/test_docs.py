@@ -193,12 +193,13 @@ def leads_somewhere(page: Path, file: str, heading: str) -> bool:
 
 def quick() -> list[Command]:
     """What a page shows with its answer."""
-    return [command for command in of("python", "make") if command.output and " -m train plan" in command.text]
+    return [command for command in of("./motley") if command.output and {"plan", "--cards"} <= {*command.words}]
 
 
 @pytest.mark.parametrize("command", quick(), ids=str)
 def test_what_is_shown_is_what_comes(command: Command) -> None:
-    done = subprocess.run([sys.executable, *command.words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-m", "console", *command.words[1:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     came = {" ".join(line.split()) for line in done.stdout.splitlines()}
     for line in command.output:

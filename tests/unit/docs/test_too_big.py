@@ -1,10 +1,12 @@
 """docs/too-big.md: its tables are the plan's own figures."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.support import too_big
 from tests.support.pages import ROOT
-from train.__main__ import main
 
 PAGE = (ROOT / "docs/too-big.md").read_text()
 
@@ -39,13 +41,14 @@ def test_more_cards_hold_more_and_the_larger_card_more_of_it() -> None:
     assert first > max(others)
 
 
-def test_the_table_of_the_ways_is_what_its_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_the_ways_is_what_its_command_says() -> None:
     part = PAGE.split("What each way takes, before you launch or buy.")[1]
-    command = next(line for line in part.splitlines() if line.startswith("    python -m train plan"))
+    command = next(line for line in part.splitlines() if line.startswith("    ./motley plan"))
     shown = [line.strip() for line in part.split("    way  ")[1].split("\n\n")[0].splitlines()]
-    assert main(command.split()[3:]) == 0
+    words = [sys.executable, "-m", "console", *command.split()[1:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     shown[0] = f"way  {shown[0]}"
-    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    said = [" ".join(line.split()) for line in done.stdout.splitlines()]
     at = said.index(" ".join(shown[0].split()))
     assert said[at : at + 4] == [" ".join(line.split()) for line in shown]
 

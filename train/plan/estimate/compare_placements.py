@@ -5,7 +5,7 @@ fast it is where the nodes' speeds are given. Pure.
     streamed  each node brings the layers from its main memory or its files
     cut       all nodes hold it together
 
-Seconds on the link are those of one step over the slowest one. No speed is assumed: without `--tflops`, what each node
+Seconds on the link are those of one step over the slowest one. No speed is assumed: without `tflops`, what each node
 computes with in this training, tokens per second stay open.
 """
 

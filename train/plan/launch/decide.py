@@ -90,7 +90,7 @@ def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) ->
         return []
     return [
         f"rows have up to {rows} tokens, {model} was made for {facts.positions}\n"
-        f"fix: -e max_seq_length={facts.positions}, or a model that was made for longer texts"
+        f"fix: --set max_seq_length={facts.positions}, or a model that was made for longer texts"
     ]
 
 

@@ -60,7 +60,7 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
     known = None if from_start else runs.get(name)
     if known and known.done:
         raise BadInput(
-            f"run: '{name}' is done", fix=f"fix: -e run={unused(name, runs)}, or begin it again: -e resume=never"
+            f"run: '{name}' is done", fix=f"fix: --run {unused(name, runs)}, or begin it again: --resume never"
         )
     if known:
         refuse_changes(request, known, unused(name, runs))
@@ -80,7 +80,7 @@ def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dic
             raise BadInput(
                 f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
                 "and has a file or folder of that name, which the nodes would get",
-                fix=f"fix: if that is what you want: -e {place}={value}",
+                fix=f"fix: if that is what you want: --set {place}={value}",
             )
     return {**values, **launched}
 
@@ -116,7 +116,7 @@ def begun(
 
 def refuse_changes(request: Request, known: Known, free: str) -> None:
     if changed := conflicts(request, request.given, known):
-        raise BadInput(changed, fix=f"fix: leave that out, or begin a new run: -e run={free}")
+        raise BadInput(changed, fix=f"fix: leave that out, or begin a new run: --run {free}")
 
 
 def conflicts(request: Request, names: Iterable[str], known: Known) -> str:

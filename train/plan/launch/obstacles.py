@@ -17,7 +17,7 @@ KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
 
 
-def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself: -e queue=true") -> list[str]:
+def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself: --set queue=true") -> list[str]:
     where: dict[str, list[str]] = {}
     for name, look in looks.items():
         if look["run_on"]:
@@ -56,7 +56,7 @@ def closed(nodes: list[PlanNode]) -> list[str]:
             fix = f"./motley bootstrap --phase firewall --nodes {node.name}; your own rules: sudo nft list ruleset"
             findings.append(
                 f"{node.name}: {what} on the ports of runs: a firewall there, or a router that isolates Wi-Fi clients\n"
-                f"fix: {fix}; or leave it out: -e nodes={others(nodes, node)}"
+                f"fix: {fix}; or leave it out: --nodes {others(nodes, node)}"
             )
     return findings
 
@@ -68,14 +68,14 @@ def blocking(
     findings = [
         f"{node.name}: {node.look['route']['why']}\n"
         f"fix: ./motley bootstrap --phase static_ip --nodes {node.name}, or leave it out: "
-        f"-e nodes={others(nodes, node)}"
+        f"--nodes {others(nodes, node)}"
         for node in nodes
         if node.look["route"]["why"]
     ]
     findings += [
         f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
         f"fix: ./motley stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
-        f"-e motley_render_presence_port={taken + 1}"
+        f"--set motley_render_presence_port={taken + 1}"
         for node in nodes
         if (taken := node.look["port_taken"])
     ]
@@ -86,7 +86,7 @@ def blocking(
             findings.append(
                 f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
                 f"({'the base model, and ' if bytes_to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
-                f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: -e nodes={others(nodes, node)}"
+                f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: --nodes {others(nodes, node)}"
             )
     return findings
 
@@ -118,10 +118,10 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
     if fit.lacking:
         lines.append(fit.lacking)
     fitting = [node.name for node in nodes if node.name not in {entry.device.name for entry in small}]
-    options = [f"-e nodes={','.join(fitting)}"] if fitting else []
+    options = [f"--nodes {','.join(fitting)}"] if fitting else []
     if all(entry.fix for entry in small):
         together = {name: value for entry in small for name, value in (entry.fix or {}).items()}
-        options.insert(0, " ".join(f"-e {name}={str(value).lower()}" for name, value in together.items()))
+        options.insert(0, " ".join(f"--set {name}={str(value).lower()}" for name, value in together.items()))
     fix = ", or ".join(options) or "choose a smaller model; no setting makes it fit here"
     return ["\n".join([*lines, f"fix: {fix}"])]
 

@@ -49,7 +49,7 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> di
     busy = obstacles.running(facts.looks, or_wait="wait for its end")
     findings = busy or obstacles.unequal(facts.versions) + obstacles.blocking(nodes)
     if findings:
-        raise BadInput("\n".join(findings).replace("-e nodes=", "--nodes "))
+        raise BadInput("\n".join(findings))
     run = chosen_run(script, facts.looks)
     words = {node.name: torchrun_words(script, nodes, node, port) for node in nodes}
     return {

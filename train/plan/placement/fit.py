@@ -1,6 +1,6 @@
 """Whether a model fits the nodes, what travels between them in a step, and what they do together. Pure.
 
-`python -m train plan` and a launch compute it alike.
+`./motley plan --cards` and a launch compute it alike.
 """
 
 from __future__ import annotations

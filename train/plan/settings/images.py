@@ -34,6 +34,7 @@ DECAY = {"sgd": 5e-4, "adamw": 0.05}
 class ImagesConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.pictures"
     RESULT: ClassVar[str] = "model"
+    REQUIRED: ClassVar[frozenset[str]] = frozenset({"dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = ("recipe", "model", "width", "image_size")
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"model", "width", "image_size", "max_seq_length"})
     ROW_UNIT: ClassVar[str] = "lines"

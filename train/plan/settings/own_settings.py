@@ -32,7 +32,7 @@ NOT_ITS_OWN = frozenset(
         "help",
         "known_only",
     }
-    | {"links", "link_mbit", "wireless", "fixed", "without_bf16", "without_unsloth"}
+    | {"links", "link_mbit", "wireless", "fixed", "main_memory", "tflops"}
 )
 """Names that a recipe can neither take nor give another default: they mean something else, or nothing to it."""
 

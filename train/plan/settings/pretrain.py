@@ -25,6 +25,7 @@ TOKENS_PER_STEP = 32768
 class PretrainConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.texts"
     RESULT: ClassVar[str] = "model"
+    REQUIRED: ClassVar[frozenset[str]] = frozenset({"dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = (
         "recipe", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size", "tie_embeddings",
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,8 +59,10 @@ def read(
     also: Iterable[str] = (),
     required: str = "",
     what: str = "setting",
+    default_data: bool = True,
 ) -> Request:
-    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here."""
+    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here;
+    without `default_data` a data set that is not named is none."""
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
     findings = [
@@ -73,7 +75,6 @@ def read(
     own = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(own)
     missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in own]
-    findings += [f"{name}: a value is missing{example(name)}" for name in missing]
 
     def attempt(read: Callable[..., T], *args: Any) -> T | None:
         try:
@@ -87,9 +88,11 @@ def read(
         if name not in chosen.TOGETHER:
             attempt(load_config, {**recipe, name: value})
     config = None if findings else attempt(load_config, own)
+    findings[:0] = [f"{name}: a value is missing{example(name, own)}" for name in missing if needed(name, own)]
     meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
-    model, dataset = attempt(names.start_model, home), attempt(names.data)
+    model = attempt(names.start_model, home)
+    dataset = attempt(names.data) if default_data or "dataset" in own else Dataset(name="", reason="none is named")
     for sent in (model, config and attempt(config.tokenizer_model, home)):
         if sent and sent.source == "folder" and sent.folder:
             attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))
@@ -125,9 +128,18 @@ def settings() -> list[str]:
     return [name for name in HELP if name not in HERE_ONLY]
 
 
-def example(name: str) -> str:
-    kind = {"model": "models", "dataset": "datasets"}.get(name)
-    return f"; the catalogue has {' '.join(catalogue()[kind])}" if kind else ""
+def needed(name: str, given: Mapping[str, Any]) -> bool:
+    """The smallest model is for a first try: what it trains on does not matter."""
+    return name != "dataset" or given.get("model") != "tiny"
+
+
+def example(name: str, given: Mapping[str, Any]) -> str:
+    if name == "dataset":
+        pictures = given.get("recipe") == "images"
+        own = "a folder with a sub-folder for each class" if pictures else "a file of yours, such as ./my-notes.jsonl"
+        names = [known for known, entry in catalogue()["datasets"].items() if ("package" in entry) == pictures]
+        return f"\nit is {own}, a hub id (owner/name), or one of: {' '.join(names)}\nfix: --dataset NAME"
+    return f"; the catalogue has {' '.join(catalogue()['models'])}" if name == "model" else ""
 
 
 def about_model(model: Model) -> dict[str, Any]:

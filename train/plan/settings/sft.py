@@ -19,7 +19,7 @@ RATES = {"lora": 2e-4, "full": 2e-5}
 class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
     RESULT: ClassVar[str] = "adapter"
-    REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
+    REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend", "weights")
 
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")

@@ -346,5 +346,5 @@ def slows_the_run(facts: Mapping[str, Any]) -> list[str]:
         return []
     rest = ",".join(facts["best"]["shares"])
     whole, best = facts["together"]["step_s"], facts["best"]["step_s"]
-    figures = f"{whole:.2f} s a step with it, {best:.2f} s on {rest.replace(',', ', ')} alone: -e nodes={rest}"
+    figures = f"{whole:.2f} s a step with it, {best:.2f} s on {rest.replace(',', ', ')} alone: --nodes {rest}"
     return [f"{', '.join(facts['slower_with'])} slows the run: {figures}"]

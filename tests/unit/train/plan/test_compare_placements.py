@@ -3,8 +3,9 @@
 import pytest
 
 from tests.support.too_big import facts_of
-from train.__main__ import main
+from train.errors import BadInput
 from train.plan.estimate.compare_placements import ways
+from train.plan.launch.what_if import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB, Setup
 from train.plan.settings.config import load_config
@@ -64,20 +65,18 @@ def test_rows_that_go_through_together_make_machines_wait_longer_for_one_another
     assert (each[1].tokens_per_s or 0) > 1.1 * (each[4].tokens_per_s or 0)
 
 
-def test_the_command_prints_them_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8,laptop=8 --max-seq-length 1024"
-    assert main([*words.split(), "--tflops", "desktop=32,tower=17,laptop=17"]) == 0
-    said = capsys.readouterr().out
+def test_they_are_shown_as_a_table() -> None:
+    values = {"model": "qwen2.5-32b", "max_seq_length": 1024, "tflops": "desktop=32,tower=17,laptop=17"}
+    said = "\n".join(what_if("desktop=16,tower=8,laptop=8", values).lines)
     assert "way       desktop             tower               laptop              link, s a step  tokens/s" in said
     assert "held      23.6 GB, too small" in said and "cut       12.6 GB, 32 layers" in said
 
 
-def test_a_node_that_is_missing_among_the_speeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8 --tflops desktop=32"
-    assert main(words.split()) == 2
-    assert "tflops: tower: name exactly the nodes" in capsys.readouterr().err
+def test_a_machine_that_is_missing_among_the_speeds_is_named() -> None:
+    with pytest.raises(BadInput, match="tflops: tower: a number is missing"):
+        what_if("desktop=16,tower=8", {"model": "qwen2.5-32b", "tflops": "desktop=32"})
 
 
-def test_where_all_hold_it_there_is_nothing_to_choose(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("plan --model llama2-7b --nodes a=24,b=24".split()) == 0
-    assert "streamed" not in capsys.readouterr().out
+@pytest.mark.parametrize("cards", ["24,24", "24,4+4"])
+def test_where_all_hold_it_or_one_has_several_cards_there_is_no_table(cards: str) -> None:
+    assert "streamed  " not in "\n".join(what_if(cards, {"model": "llama2-7b"}).lines)

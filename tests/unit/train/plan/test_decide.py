@@ -146,7 +146,7 @@ def test_rows_longer_than_the_model_was_made_for_are_refused(monkeypatch: pytest
     assert decided("long") == {
         "refused": [
             "rows have up to 1024 tokens, tiny was made for 512",
-            "fix: -e max_seq_length=512, or a model that was made for longer texts",
+            "fix: --set max_seq_length=512, or a model that was made for longer texts",
         ]
     }
 

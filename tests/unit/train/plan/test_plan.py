@@ -136,7 +136,7 @@ def test_unequal_versions_name_cause_and_mend_once() -> None:
 
 @pytest.mark.parametrize(
     ("fix", "fixes"),
-    [({"load_in": "4bit", "max_seq_length": 256}, "-e load_in=4bit -e max_seq_length=256, or "), (None, "")],
+    [({"load_in": "4bit", "max_seq_length": 256}, "--set load_in=4bit --set max_seq_length=256, or "), (None, "")],
 )
 def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes: str) -> None:
     found = nodes(look(), look(memory_bytes=8 * GB))
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes
     small = replace(small, memory=needs, fits=False, fix=fix)
     [finding] = obstacles.does_not_fit(found, replace(fitted(found), nodes=[big, small]))
     assert "n1 has too little memory for tiny: 21.5 GB are needed, it has 8.6 GB" in finding
-    assert finding.endswith(f"fix: {fixes}-e nodes=n0")
+    assert finding.endswith(f"fix: {fixes}--nodes n0")
 
 
 def test_a_port_that_is_taken_is_reported() -> None:
@@ -159,7 +159,7 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
-    assert "fix: ./motley bootstrap --phase firewall --nodes n1" in finding and finding.endswith("-e nodes=n0,n2")
+    assert "fix: ./motley bootstrap --phase firewall --nodes n1" in finding and finding.endswith("--nodes n0,n2")
     assert [said[:3] for said in told(["n1"], ["n0", "n2"], ["n1"])] == ["n1:"], "cut off both ways"
     isolated = told(["n1", "n2"], ["n0", "n2"], ["n0", "n1"])
     assert len(isolated) == 3 and all("it reaches no other node on the ports of runs" in said for said in isolated)
@@ -170,7 +170,7 @@ def test_a_small_disk_and_a_lost_route_are_reported() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, route={"why": "it has no route to n0"}))
     findings = obstacles.blocking(found, {"n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: ./motley bootstrap --phase static_ip --nodes n1" in findings[0]
-    assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
+    assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "--nodes n0" in findings[1]
 
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
@@ -186,7 +186,7 @@ def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 9.0}, [look(), look(), wifi], 60, rows_per_step=48)
     said = "\n".join(plan_view.lines(found))
     assert "adding n2 over Wi-Fi (60 Mbit/s) makes it 0." in said and "; on a cable 1." in said
-    order = [said.index(f"-e {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
+    order = [said.index(f"--set {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
     assert order == sorted(order)
     quick = foreseen({"n0": 10.0, "n1": 9.0}, [look(), look()], 100_000, rows_per_step=48)
     assert quick.prediction["sentences"] == remedies_as_text(quick.prediction) == []
@@ -206,7 +206,7 @@ def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)
     [finding] = slows_the_run(slow.prediction)
     assert re.fullmatch(
-        r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: -e nodes=n0,n1", finding
+        r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: --nodes n0,n1", finding
     )
     assert slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).prediction) == []
     assert slows_the_run({}) == []
@@ -292,7 +292,7 @@ def test_what_was_decided_for_a_run_is_asked_for_again() -> None:
 def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
     done = new_or_resumed.Known(KNOWN.launched, 40, True)
     assert run_of({"tiny-stdlib-qa": done}).config.run == "tiny-stdlib-qa-2"
-    assert "'qa' is done\nfix: -e run=qa-2, or begin it again: -e resume=never" in refusal({"qa": done}, run="qa")
+    assert "'qa' is done\nfix: --run qa-2, or begin it again: --resume never" in refusal({"qa": done}, run="qa")
     run = run_of({"qa": done}, run="qa", resume="never")
     assert run.from_start and run.given["resume"] == "auto"  # else every restart within the run would begin again
 

@@ -113,8 +113,8 @@ def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes() -> None:
         "model     a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, a vocabulary of up to 50304" in text
     )
     assert "all 123.6 M weights travel in each step: " in text and "more tokens a step, or sync=local" in text
-    assert "-e tokens_per_step=" in text and "-e sync=local" in text and "lora_targets" not in text
-    assert all(f"-e size={size}" in text for size in ("10m", "50m", "124m", "350m"))
+    assert "--set tokens_per_step=" in text and "--set sync=local" in text and "lora_targets" not in text
+    assert all(f"--set size={size}" in text for size in ("10m", "50m", "124m", "350m"))
     assert [row["size"] for row in plan.as_data(found)["sizes"]] == ["10m", "50m", "124m", "350m"]
 
 

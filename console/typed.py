@@ -1,0 +1,34 @@
+"""The commands in messages as this person would type them: with the --inventory or --infra that was typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+
+from console.verbs import VERBS
+
+NAMES = ("inventory", "infra")
+VARIABLE = "MOTLEY_TYPED"
+"""In the environment: the playbook that a verb runs says its commands alike."""
+VERB = "|".join(name for name, verb in VERBS.items() if {*NAMES} <= {option.name for option in verb.options})
+COMMAND = re.compile(rf"\./motley (?:{VERB})\b(?!-)(?!(?: --?[\w-]+(?:[ =][^\s-]\S*)?)* --(?:{'|'.join(NAMES)})\b)")
+
+
+def remember(typed: Mapping[str, str]) -> None:
+    words = [word for name in NAMES if typed.get(name) for word in (f"--{name}", typed[name])]
+    os.environ[VARIABLE] = shlex.join(words)
+
+
+def as_typed(text: str) -> str:
+    words = os.environ.get(VARIABLE, "")
+    if not words or {'"', "\\"} & {*words}:  # in the text of JSON these would be others
+        return text
+    return COMMAND.sub(lambda found: f"{found[0]} {words}", text)
+
+
+def inventory() -> str:
+    """The folder that was typed, or the usual one."""
+    words = shlex.split(os.environ.get(VARIABLE, ""))
+    return words[words.index("--inventory") + 1] if "--inventory" in words else "inventory/homelab"

@@ -1,0 +1,88 @@
+"""A file is read before anything is sent: what is in it, and the steps that follow; or what is wrong, and where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.data import look as looking
+from train.data.look import look
+from train.errors import BadInput
+from train.plan.settings import request
+
+CHAT = [{"prompt": f"What is {number}?", "completion": str(number)} for number in range(60)]
+
+
+def written(folder: Path, records: list[dict[str, Any]] | str, name: str = "my notes.jsonl") -> Path:
+    text = records if isinstance(records, str) else "\n".join(json.dumps(one) for one in records)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def seen(data: Path, **values: Any) -> dict[str, Any]:
+    recipe = {"model": "tiny"} if "recipe" not in values else {}
+    return look(request.read({"dataset": str(data), **recipe, **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        ({}, "50 steps"),
+        ({"max_steps": 7}, "7 steps"),
+        ({"epochs": 2, "rows_per_step": 4}, "27 steps at most, as short examples share a row"),
+        ({"rows_per_step": 1}, "54 steps at most, as short examples share a row"),
+    ],
+)
+def test_examples_and_steps(tmp_path: Path, values: dict[str, Any], steps: str) -> None:
+    found = seen(written(tmp_path, CHAT), **values)
+    assert found["words"] == f"60 examples: 6 held out, 54 trained on; {steps}"
+
+
+def test_how_many_rows_a_text_is_shows_only_its_tokens(tmp_path: Path) -> None:
+    found = seen(written(tmp_path, [{"text": "A long one. " * 40}] * 3), eval_fraction=0)
+    assert found["words"] == "3 examples: 0 held out, 3 trained on; steps: known once the rows are made"
+
+
+def test_a_few_bad_lines_are_skipped_and_named(tmp_path: Path) -> None:
+    data = written(tmp_path, CHAT)
+    data.write_text('{"prompt": "half\n' + data.read_text())
+    found = seen(data)
+    assert (found["examples"], found["skipped"]) == (60, 1)
+    assert found["first_bad"].startswith("my notes.jsonl line 1: not JSON") and found["first_bad"] in found["words"]
+
+
+def test_of_a_large_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LOOK_BYTES", 1000)
+    found = seen(written(tmp_path, CHAT))
+    assert not found["whole"] and 0 < found["examples"] < 60 and found["steps"] == looking.LATER
+
+
+@pytest.mark.parametrize(
+    ("content", "values", "wrong"),
+    [
+        ("", {}, r"the data set is empty\nfile: .*my notes.jsonl\n"),
+        ('{"prompt": "x\n' * 6, {}, r"6 bad records of 6; the first: my notes.jsonl line 1: not JSON.*\nfile: .*my n"),
+        ('{"prompt": "x", "completion": ""}\n', {}, "no usable record: my notes.jsonl line 1: the answer is empty"),
+        ('\n{"a": 1}\n', {}, r"no known format has the keys a\nfile: .*my notes.jsonl, line 2\n"),
+        (CHAT, {"eval_fraction": 0.9999}, r"all records are held out .*\n.*\n.*--set eval_fraction="),
+        (CHAT[:2], {"patience": 2}, r"no rows are held out .*\n.*\n.*--set eval_fraction="),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(tmp_path: Path, content: Any, values: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(BadInput, match=wrong) as caught:
+        seen(written(tmp_path, content), **values)
+    assert len(str(caught.value).splitlines()) <= 3 and str(tmp_path) in str(caught.value)
+
+
+def test_texts_of_a_new_model_are_counted(tmp_path: Path) -> None:
+    for number in range(5):
+        written(tmp_path, f"Text {number}.", f"{number}.txt")
+    found = seen(tmp_path, recipe="pretrain")
+    assert found["words"].startswith("5 examples: 1 held out, 4 trained on; steps: known")
+
+
+def test_what_is_not_read_here_is_left_to_the_head(tmp_path: Path) -> None:
+    assert look(request.read({"model": "tiny", "dataset": "stdlib-qa"})) == {}
+    assert look(request.read({"model": "tiny", "dataset": "me/data"})) == {}
+    assert seen(written(tmp_path, "PAR1", "my.parquet")) == {}

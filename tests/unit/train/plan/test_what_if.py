@@ -1,0 +1,43 @@
+"""Machines that need not exist: how they are written, and what is asked of them."""
+
+import pytest
+
+from train.errors import BadInput
+from train.plan.launch.what_if import parse_cards, what_if
+from train.plan.model.memory import GIB
+
+
+def test_machines_are_written_with_commas_and_cards_of_one_with_plus() -> None:
+    first, second, third = parse_cards("24, 8+8GB,cpu:16", {"machine-2": 64.0})
+    assert [one.name for one in (first, second, third)] == ["machine-1", "machine-2", "machine-3"]
+    assert [one.memory_bytes / GIB for one in (first, second, third)] == [24, 8, 16]
+    assert (second.processes, second.main_bytes) == (2, 32 * GIB), "each card's process has half of the main memory"
+    assert third.device == "cpu" and not third.bitsandbytes
+    assert [one.name for one in parse_cards("desktop=24,laptop=6", {})] == ["desktop", "laptop"]
+
+
+def test_no_data_set_is_looked_for_that_nobody_named() -> None:
+    """The usual one of pictures is a package, which this machine may not have."""
+    assert what_if("24,8", {"recipe": "images", "model": "resnet50", "image_size": 224}).fits
+
+
+@pytest.mark.parametrize(
+    ("cards", "values", "wrong"),
+    [
+        ("24,x", {}, "'x' is no machine\n.*like --cards 24"),
+        ("a=24,a=8", {}, "one name"),
+        ("24", {"main_memory": "laptop=8"}, "laptop is none of the machines\nthey are machine-1"),
+        ("a=24,b=8", {"speeds": "a=2"}, "speeds: b: a number is missing"),
+        ("a=24", {"speeds": "a=2", "links": "b=100"}, "links: b is none of the machines"),
+        ("a=24", {"speeds": "a=2", "wireless": "b"}, "wireless: b is none of the machines"),
+        ("24", {"link_mbit": "fast"}, "link_mbit: 'fast' is no number above 0"),
+        ("24", {"model": "lama2-7b"}, "did you mean llama2-7b"),
+        ("24", {"lora_targets": "q_proj,w"}, "no layer is called w"),
+        ("24", {"micro_batch": 0}, "micro_batch: 0 is below 1"),
+        ("24", {"main_memori": "a=8"}, "unknown variable 'main_memori'"),
+    ],
+)
+def test_what_is_wrong_is_named_in_three_lines(cards: str, values: dict[str, object], wrong: str) -> None:
+    with pytest.raises(BadInput, match=wrong) as caught:
+        what_if(cards, {"model": "tiny"} | values)
+    assert len(str(caught.value).splitlines()) <= 3

@@ -1,0 +1,127 @@
+"""What is known of a data set of this computer before anything is sent: examples, which are held out, and the steps.
+
+A launch asks, on the controller, which has neither numpy nor a tokenizer. How many tokens an example has, and so how
+many share a row, shows only on the head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from train.data.formats import BadRecord, Example
+from train.data.left_out import require_held_out
+from train.data.records import Asked, Reader, examples, require_bytes
+from train.data.split import split_of
+from train.data.text_files import Texts, held_out
+from train.errors import BadInput
+from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.every_run import LEAST_STEPS
+from train.plan.settings.request import Request
+
+LOOK_BYTES = 32 << 20
+"""What is read of a large file: a person waits."""
+LATER = "steps: known once the rows are made"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    examples: int
+    held_out: int
+    skipped: int
+    steps: str
+    whole: bool
+    """Whether all of the file was read."""
+    first_bad: str = ""
+
+    @property
+    def words(self) -> str:
+        count = f"{self.examples} examples"
+        if not self.whole:
+            count += f" in the first {LOOK_BYTES >> 20} MB"
+        skipped = f"{self.skipped} skipped ({self.first_bad}), " if self.skipped else ""
+        trained = self.examples - self.held_out
+        return f"{count}: {skipped}{self.held_out} held out, {trained} trained on; {self.steps}"
+
+
+def look(request: Request) -> dict[str, Any]:
+    """Empty where the data is not here, or not read here; BadInput where it cannot be trained on."""
+    config, data = request.config, request.dataset
+    files = [data.file] if data.file else list(data.files)
+    if any(file.suffix.lower() == ".parquet" for file in files) and not find_spec("pyarrow"):
+        return {}
+    try:
+        small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
+        if files and isinstance(config, SftConfig):
+            found = of_examples(config, files)
+        elif files and isinstance(config, PretrainConfig) and small:
+            found = of_texts(config, files)
+        else:
+            return {}
+    except OSError as error:
+        raise BadInput(f"the data cannot be read: {error.strerror}", f"file: {error.filename}") from None
+    if found.whole:
+        require_held_out(config, found.held_out)
+    return asdict(found) | {"words": found.words}
+
+
+def of_examples(config: SftConfig, files: list[Path]) -> Look:
+    require_bytes(files)
+    reader = Reader(files, lambda _: None, format_name="auto", max_bad=config.max_bad)
+    counts = {"train": 0, "eval": 0}
+    conversations, whole = True, True
+    for found, (split, is_chat) in reader.made(partial(sides, config.eval_fraction)):
+        counts[split] += 1
+        conversations &= is_chat
+        if found.seen > LOOK_BYTES:
+            whole = False
+            break
+    if not counts["train"]:
+        reader.require_some(held_out=counts["eval"])
+    bad = reader.tally.bad
+    return Look(
+        examples=sum(counts.values()),
+        held_out=counts["eval"],
+        skipped=bad,
+        first_bad=reader.tally.first_bad[0] if bad else "",
+        steps=steps(config, counts["train"], known=conversations and whole),
+        whole=whole,
+    )
+
+
+def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
+    """Of each record whether it is held out, and whether it is a conversation."""
+    return [
+        (split_of(one, eval_fraction), bool(one.messages)) if isinstance(one, Example) else one
+        for one in examples(asked)
+    ]
+
+
+def of_texts(config: PretrainConfig, files: list[Path]) -> Look:
+    require_bytes(files)
+    texts = Texts(files, config, lambda _: None)
+    away = len(held_out(texts, config.eval_fraction))
+    bad = texts.tally.bad
+    return Look(
+        examples=texts.tally.records - bad,
+        held_out=away,
+        skipped=bad,
+        first_bad=texts.tally.first_bad[0] if bad else "",
+        steps=steps(config, 0, known=False),
+        whole=True,
+    )
+
+
+def steps(config: RunConfig, trained: int, *, known: bool) -> str:
+    """A conversation is one row at most, and short ones share one: so many steps can it be."""
+    if config.max_steps:
+        return f"{config.max_steps} steps"
+    most = config.steps_over(trained)
+    if not known:
+        return LATER
+    if not config.length_is_set and most == LEAST_STEPS:
+        return f"{most} steps"
+    return f"{most} steps at most, as short examples share a row"
