@@ -18,7 +18,9 @@ COMMAND = re.compile(rf"\./motley (?:{VERB})\b(?!-)(?!(?: --?[\w-]+(?:[ =][^\s-]
 
 def remember(typed: Mapping[str, str]) -> None:
     words = [word for name in NAMES if typed.get(name) for word in (f"--{name}", typed[name])]
-    os.environ[VARIABLE] = shlex.join(words)
+    os.environ.pop(VARIABLE, None)
+    if words:
+        os.environ[VARIABLE] = shlex.join(words)
 
 
 def as_typed(text: str) -> str:

@@ -26,7 +26,7 @@ RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path
 FIX = Option("fix", "fix what can be fixed safely")
 YES = Option("yes", "do not ask")
 VERBOSE = Option("verbose", "show everything that Ansible prints", also=("v",))
-VAULT = Option("vault", "ask for your ansible-vault password", "ask", choices=("ask",))
+VAULT = Option("vault", "ask for your vault's password", "ask", choices=("ask",))
 PORT = Option("port", "the port on this machine", "N", default=7007)
 INFRA = Option(
     "infra",
@@ -127,7 +127,7 @@ VERBS = {
     "plan": Verb(
         "train",
         "show whether it fits and what a run would do",
-        (CARDS, *ASKED),
+        (*ASKED, CARDS),
         example="--model qwen2.5-7b --cards 24,8",
         page="docs/training.md",
     ),

@@ -94,6 +94,7 @@ def test_end_of_input_is_a_stop_that_changes_nothing(
     own: Path, answers: Answers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.interrupt.listen_to_sigterm", lambda: None)
+    monkeypatch.setenv("MOTLEY_TYPED", "")
     answers("n", "anna", "192.168.1.40")
     assert run_verb("inventory", ["--inventory", str(own)]) == 130
     assert "stopped; nothing was changed" in capsys.readouterr().err
