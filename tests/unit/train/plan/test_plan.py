@@ -362,7 +362,7 @@ def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], 
         return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(look_of, from_here)).dataset.file
 
     for from_here in ({}, {"other": of_node}, {"qa": {"given": {"dataset": str(tmp_path / "public.jsonl")}}}):
-        with pytest.raises(BadInput, match=f"this computer did not launch it so.*\n.*-e dataset={private}"):
+        with pytest.raises(BadInput, match=f"this computer did not launch it so.*\n.*--set dataset={private}"):
             dataset(from_here)
     assert dataset({"qa": of_node}) == dataset({}, dataset=str(private)) == private
 
