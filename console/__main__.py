@@ -17,7 +17,7 @@ from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
-from console.typed import remember
+from console.typed import for_one_verb, remember
 from console.verbs import VERBS, parser
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
@@ -42,6 +42,7 @@ def main() -> int:
         return run_verb(verb, sys.argv[2:])
 
 
+@for_one_verb()
 def run_verb(verb: str, words: list[str]) -> int:
     called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
     if verb in (*front.HELP, *front.VERSION):

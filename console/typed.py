@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from console.verbs import VERBS
 
@@ -14,6 +15,18 @@ VARIABLE = "MOTLEY_TYPED"
 """In the environment: the playbook that a verb runs says its commands alike."""
 VERB = "|".join(name for name, verb in VERBS.items() if {*NAMES} <= {option.name for option in verb.options})
 COMMAND = re.compile(rf"\./motley (?:{VERB})\b(?!-)(?!(?: --?[\w-]+(?:[ =][^\s-]\S*)?)* --(?:{'|'.join(NAMES)})\b)")
+
+
+@contextmanager
+def for_one_verb() -> Iterator[None]:
+    """What is remembered while a verb is at work is forgotten behind it."""
+    before = os.environ.get(VARIABLE, "")
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        if before:
+            os.environ[VARIABLE] = before
 
 
 def remember(typed: Mapping[str, str]) -> None:
