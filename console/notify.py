@@ -153,7 +153,7 @@ def for_launch(state: Path, run: str, address: str) -> Notifier | None:
 
 
 def nobody(locked: BadInput) -> str:
-    return f"· nobody is told from here: {'   '.join(str(locked).splitlines())}"
+    return f"· no messages are sent from here: {'   '.join(str(locked).splitlines())}"
 
 
 class Pipe:
@@ -191,7 +191,7 @@ def hand_over(address: str, folder: Path) -> None:
 def test(inventory: Inventory, *, vault: str) -> int:
     """A message by this controller and, where they are to send, by each node."""
     if not (address := address_of(inventory, vault)):
-        raise BadInput(f"{KEY} is not set: nobody is told anything\nfix: docs/training.md#told-when-it-is-done")
+        raise BadInput(f"{KEY} is not set: no messages are sent\nfix: docs/training.md#told-when-it-is-done")
     nodes = from_inventory(inventory) if sent_by_nodes(inventory.nodes.values()) else []
     width = max(len(name) for name in ("this controller", *(node.name for node in nodes)))
 
@@ -202,11 +202,11 @@ def test(inventory: Inventory, *, vault: str) -> int:
     why = send(address, Notice("test", "motley", "this controller can send"))
     show("this controller", why, f" in {time.monotonic() - began:.1f} s")
     if not nodes:
-        say("  it sends while ./motley launch or ./motley follow watches a run")
+        say("  it sends messages while ./motley launch or ./motley follow watches a run")
         return 1 if why else 0
     answers, silent = ask_all(nodes, lambda node: node.try_notify(address))
     found = silent | {name: str(answer["why"]) for name, answer in answers.items()}
     for node in nodes:
         show(node.name, found[node.name])
-    say(f"  the node that hosts a run sends, or another that can ({FROM}: nodes); the controller does not")
+    say(f"  the node that hosts a run sends messages, or another that can ({FROM}: nodes); the controller does not")
     return 1 if any(found.values()) else 0

@@ -16,10 +16,10 @@ from train.errors import BadInput
 
 def pause(inventory: Inventory, limit: list[str], *, lasts: str) -> int:
     if lasts and pauses.seconds(lasts) is None:
-        raise BadInput(f"for: '{lasts}' is no time", fix="for example: --for 2h, or --for 90m")
+        raise BadInput(f"for: '{lasts}' is not a time", fix="for example: --for 2h, or --for 90m")
     if not limit:
         fix = f"./motley pause --nodes {list(inventory.nodes)[-1]}"
-        raise BadInput("which machine does somebody need?", f"nodes: {', '.join(inventory.nodes)}", fix)
+        raise BadInput("which machine do you need?", f"nodes: {', '.join(inventory.nodes)}", fix)
     nodes = chosen(inventory, limit)
     with interrupt.changing():
         answers, silent = ask_all(nodes, lambda node: node.pause(lasts))
@@ -38,7 +38,7 @@ def pause(inventory: Inventory, limit: list[str], *, lasts: str) -> int:
         good = good and not first and not answer["left"]
         say(f"  {node.name:<{width}}  {words}")
     if any(not answer.get("failed") for answer in answers.values()):
-        say(f"the others continue without; back: ./motley unpause --nodes {','.join(answers)}")
+        say(f"the others continue without it; to bring it back: ./motley unpause --nodes {','.join(answers)}")
     return 0 if good else 1
 
 

@@ -96,7 +96,7 @@ def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asl
 def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> needs.Needs:
     for name, value in (("gpu", gpu), ("hours", hours), ("max", usd_h)):
         if not value or (not isinstance(value, str) and not 0 < value < 1000):
-            raise BadInput(f"rent wants --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
+            raise BadInput(f"rent needs --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
     asked = dict(setting.split("=", 1) for setting in settings if as_words([setting]))
     named = {**asked, **({"model": model} if model else {})}
     found = request.read(named) if named else None
@@ -107,7 +107,9 @@ def chosen(market: Market, wanted: needs.Needs) -> tuple[needs.Good, dict[str, f
     try:
         offers, balance = market.offers(), market.balance()
     except (Unanswered, Declined) as why:
-        raise BadInput(f"{market.name} does not answer: {why}", fix="fix: again later; nothing was ordered") from None
+        raise BadInput(
+            f"{market.name} does not answer: {why}", fix="fix: try again later; nothing was ordered"
+        ) from None
     good, refused = needs.judge(offers, wanted, market.fee)
     for line in wording.refused_lines(refused):
         say(line)
@@ -140,7 +142,7 @@ def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, sta
         raise
     if why:
         gone_back(market, book, want_back(book, lease, why.splitlines()[0].rstrip(":")))
-        raise CheckFailed(f"{lease.name} was not proven: {why}", fix="fix: again; it takes the next best offer")
+        raise CheckFailed(f"{lease.name} was not proven: {why}", fix="fix: try again; it takes the next best offer")
     book.change(lease, state=READY)
     say(f"{lease.name}  proven. next: ./motley launch --nodes {lease.name} --model … --dataset …")
     return 0
@@ -154,7 +156,7 @@ def gone_back(market: Market, book: Book, lease: Lease) -> int:
             reconcile(market, book, known=[lease], only=lease.mark)
         except (Unanswered, Declined, OSError) as why:
             trouble = "its bill cannot be written" if isinstance(why, OSError) else f"{market.name} does not answer"
-            say(f"{trouble} ({why}): tried again")
+            say(f"{trouble} ({why}): trying again")
             time.sleep(RETRY_S)
     receipt = book.receipt(lease.mark)
     if receipt is None:

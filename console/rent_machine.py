@@ -150,7 +150,7 @@ def look(lease: Lease) -> str:
         if status["run"]:
             return fetched(lease, status["run"])
         idle = between(lease.born, now()) > IDLE_S
-        return f"no run was begun within {IDLE_S / 60:.0f} minutes" if idle else ""
+        return f"no run was started within {IDLE_S / 60:.0f} minutes" if idle else ""
 
 
 def settled(node: Node) -> Facts:
@@ -177,7 +177,7 @@ def fetched(lease: Lease, run: str) -> str:
     except (OSError, Silent, TypeError, ValueError, tarfile.TarError):
         whole = False
     if not whole:
-        say(f"{lease.name}  the results of {run} could not be fetched whole: it stays, and they are fetched again")
+        say(f"{lease.name}  the results of {run} could not all be fetched: it stays, and Motley tries again")
         return ""
     return f"run {run} has ended and is fetched to results/{run}"
 

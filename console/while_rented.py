@@ -28,7 +28,7 @@ def before_any(verb: str) -> None:
     if not (secret or living) or verb in ("rent", "rented", "give-back"):
         return
     if living and not secret:
-        say(f"{living[0].name} is rented: {KEY} is not set, so nobody looks after it here", file=sys.stderr)
+        say(f"{living[0].name} is rented: {KEY} is not set, so nothing looks after it here", file=sys.stderr)
         return
     stamp = book.place / "looked"
     with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ def end_of_use(book: Book, lease: Lease) -> None:
     if status["on"]:
         say(f"{lease.name}  when {status['run']} has ended, its watcher fetches it and gives the machine back")
     elif not status["run"]:
-        say(f"{lease.name}  no run was begun; it is yours until {wording.clock(lease.until)}: ./motley give-back")
+        say(f"{lease.name}  no run was started; it is yours until {wording.clock(lease.until)}: ./motley give-back")
     elif ended := rent_machine.fetched(book.change(lease, run=status["run"]), str(status["run"])):
         back = want_back(book, lease, ended)
         if secret := known_key():

@@ -7,8 +7,8 @@ from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
 
 KNOCKS = {
     "closed": (
-        "its SSH server closes each connection from here at {at}: it holds this computer off for a moment",
-        "wait two minutes, then again (sshd does so after failed logins; on it: journalctl -u ssh)",
+        "its SSH server closes each connection from here at {at}: it blocks this computer for a moment",
+        "wait two minutes, then try again (sshd does this after failed logins; on it: journalctl -u ssh)",
     ),
     "silent": (
         "it hangs: its kernel takes connections at {at}, its programs do not answer",
@@ -21,7 +21,7 @@ KNOCKS = {
 }
 OFF = (
     "nobody answers at {at}: it is off, asleep, or its cable or Wi-Fi is out",
-    "wake it, look at its cable, then again",
+    "wake it, check its cable, then try again",
 )
 
 
@@ -54,24 +54,24 @@ def _stranger(node: NodeReadings, state: str) -> Finding:
     causes = {
         "changed": (
             changed,
-            f"if it was reinstalled: ./motley bootstrap --repin {node.name}; else find who has its address",
+            f"if it was reinstalled: ./motley bootstrap --repin {node.name}; else find the machine with its address",
         ),
-        "double": (same, f"one machine: take {node.name} out of hosts.yml; a copied disk: on it: {keys}"),
+        "double": (same, f"one machine: remove {node.name} from hosts.yml; a copied disk: on it: {keys}"),
         "new": ("it has not been bootstrapped: its host key is not pinned", "./motley bootstrap"),
         "off": KNOCKS.get(str(contact.get("knock", "")), OFF),
     }
     what, fix = causes[state]
     if state == "off" and twin:
-        what, fix = f"{{at}} is answered by {twin}", "see who has which address, on both: ip -4 address"
+        what, fix = f"{twin} answers at {{at}}", "compare the addresses, on both: ip -4 address"
     return Finding(probe="reach" if state == "off" else "host key", node=node.name, what=what.format(at=at), fix=fix)
 
 
 def sudo(readings: Readings) -> Found:
     tried = [node for node in readings.looked_at if node.managed]
     if not tried:
-        raise Skipped(FOLDERS if readings.looked_at else "no node could be looked at")
+        raise Skipped(FOLDERS if readings.looked_at else "no node could be checked")
     asked = [node for node in tried if node.sudo is not None]
     if not asked:
-        raise Skipped("no password was given: what needs root is skipped")
+        raise Skipped("no password was given: probes that need root are skipped")
     wrong = [explained("sudo", node.name, node.sudo or "") for node in asked if node.sudo]
     return f"{len(asked) - len(wrong)} of {len(tried)} nodes let us become root", wrong

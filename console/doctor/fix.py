@@ -48,7 +48,7 @@ def end_what_is_left(node: Node, say: Any) -> None:
     except Silent as why:
         say(f"{node.name}  {why}")
         return
-    say(f"{node.name}  ended what an older run had left" if not answer["left"] else f"{node.name}  it does not end")
+    say(f"{node.name}  ended processes of an older run" if not answer["left"] else f"{node.name}  it does not end")
 
 
 def by_nodes(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:

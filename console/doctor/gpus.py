@@ -31,7 +31,7 @@ def driver(readings: Readings) -> Found:
             fix = fix.replace(f"--nodes {node.name} --nodes {node.name}", f"--nodes {node.name}")
             wrong.append(Finding(node=node.name, what=what, fix=fix))
     nodes = len(found) + len(off)
-    return f"driver and compiler serve the cards of {nodes - len(wrong)} of {nodes} nodes with cards", wrong
+    return f"driver and compiler work on {nodes - len(wrong)} of {nodes} nodes with cards", wrong
 
 
 def gpu(readings: Readings) -> Found:
@@ -60,20 +60,20 @@ def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding
     game = facts.get("drawing", "")
     if game:
         what = f"in use by {game}, which draws on the card and holds much of its memory: a game, or the like"
-        fix = "close it; or let the machine step aside by itself: motley_step_aside: auto"
+        fix = "close it; or let the machine step aside automatically: motley_step_aside: auto"
         found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix, note=running))
     for card in facts["shown"]:
         slowed = _throttle(card["reasons"])
         if slowed:
             what = f"{card['name']} is throttled at {card['temperature.gpu']} °C: {slowed}"
-            fix = "dust, fan, air around it; or less: sudo nvidia-smi -pl WATTS"
+            fix = "clean it, check its fan and air; or lower its limit: sudo nvidia-smi -pl WATTS"
             found.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
         if not running and not game and (what := _in_use(card, facts["programs"], throttled=bool(slowed))):
             fix = "close that program; on it: nvidia-smi shows which"
             found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
         limit, usual = number(card["power.limit"]), number(card["power.default_limit"])
         if limit and usual and limit < 0.9 * usual:
-            what = f"{card['name']} may draw {limit:.0f} of {usual:.0f} W: somebody set that limit"
+            what = f"{card['name']} is limited to {limit:.0f} of {usual:.0f} W"
             found.append(Finding(node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True))
     return found
 
@@ -94,4 +94,4 @@ def _in_use(card: Facts, programs: list[str], *, throttled: bool) -> str:
         return ""
     who = f" ({programs[0]})" if programs else ""
     taken = f"{load:.0f} % busy, {used / 1024:.1f} of {whole / 1024:.0f} GB taken"
-    return f"{card['name']} is used by somebody else{who}: {taken}"
+    return f"{card['name']} is used by another program{who}: {taken}"

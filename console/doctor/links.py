@@ -9,7 +9,7 @@ from typing import Any
 from console.doctor.probe_helpers import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
 from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
 
-ALONE = "; the ports of runs were left alone"
+ALONE = "; the ports of runs were not tried"
 SLOW_SHARE = 0.5
 GIGABIT = 1000
 FAR_MS, UNEVEN_MS, LOST_PERCENT = 8.0, 5.0, 3.0
@@ -50,7 +50,7 @@ def blame(bad: Iterable[Pair], good: Iterable[Pair]) -> tuple[list[str], list[Pa
 def ports(readings: Readings) -> Found:
     tried = [node for node in readings.nodes if node.links is not None or node.link_failed]
     if len(tried) < 2:
-        raise Skipped("fewer than two nodes to try it between")
+        raise Skipped("it needs two nodes")
     wrong = [explained("ports", node.name, node.link_failed) for node in tried if node.link_failed]
     mute = {node.name for node in tried if node.link_failed}
     known = {node.name: node for node in tried}
@@ -111,9 +111,7 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
                 what = f"it cannot call ports {ports} of {who}" if own else f"ports {ports} are closed there to {who}"
                 rule = _rule(node, closed, "output" if own else "input")
                 what += f" ({how}), which runs use{_named(rule)}"
-                fixed: Facts = {
-                    "fix": "on it: let the nodes in before that rule, or take it away: sudo nft list ruleset"
-                }
+                fixed: Facts = {"fix": "on it: admit the nodes before that rule, or remove it: sudo nft list ruleset"}
                 if _is_firewalld(rule) and not own:
                     fixed = _by_firewalld(node, [other.address for other, _ in others])
                 found.append(Finding(node=node.name, what=what, **fixed))
@@ -212,7 +210,7 @@ def throughput(readings: Readings) -> Found:
             slow[pair] = f"{mbit:.0f} Mbit/s"
         else:
             good.append(pair)
-    words = "data moves far slower than its network card promises"
+    words = "data moves far slower than its network card should"
     wrong = _blamed(
         "throughput", slow, good, words, "another cable or switch port; on it: sudo ethtool CARD; is it busy?"
     )

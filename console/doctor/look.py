@@ -75,7 +75,7 @@ def look(
     if not reader.reported:
         for line in play.why_not(reader, log):
             print(line, file=sys.stderr)
-        print(f"✗ Ansible did not get as far as a verdict; its log: {play.short_path(log)}", file=sys.stderr)
+        print(f"✗ Ansible stopped before a verdict; its log: {play.short_path(log)}", file=sys.stderr)
         return None, 0.0
     return from_data(next(iter(reader.reported.values()))), time.monotonic() - started
 

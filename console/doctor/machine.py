@@ -74,10 +74,10 @@ def processor(readings: Readings) -> Found:
         if facts["share"] < CORE_SHARE:
             shared = facts["load"] > 1.5 * facts["cores"]
             why = f"other programs take the rest (load {facts['load']:.0f})" if shared else "something throttles it"
-            what = f"a program that never waits gets {facts['share']:.0%} of a core: {why}"
-            fix = "see who takes it, on it: top"
+            what = f"a busy program gets {facts['share']:.0%} of a core: {why}"
+            fix = "see which program takes it, on it: top"
             wrong.append(Finding(node=node.name, what=what, fix=fix, note=shared))
-    return f"{min(shares):.0%}–{max(shares):.0%} of a core for whoever wants it", wrong
+    return f"{min(shares):.0%}–{max(shares):.0%} of a core for a busy program", wrong
 
 
 def apt(readings: Readings) -> Found:

@@ -8,7 +8,7 @@ from console.doctor.probe_helpers import FOLDERS, Found, Skipped, bootstrap, lis
 from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
 
 GIGABIT = 1000
-CLOSED = "who else may call is read from the rules: only a machine outside the cluster could prove it"
+CLOSED = "as the rules show: only a machine outside the cluster could prove it"
 
 
 def names(readings: Readings) -> Found:
@@ -28,7 +28,7 @@ def names(readings: Readings) -> Found:
             where = listed([f"{name} leads to {facts['lead_to'].get(name) or 'nothing'}" for name in lost])
             wrong.append(Finding(what=f"names of the cluster have wrong addresses there: {where}", **about))
         elif facts["hostname"] != node.name:
-            wrong.append(Finding(what=f"it calls itself {facts['hostname']}", **about))
+            wrong.append(Finding(what=f"its hostname is {facts['hostname']}", **about))
     return f"every name leads to its node, on {len(need(readings, 'names'))} of {len(readings.nodes)} nodes", wrong
 
 
@@ -66,7 +66,7 @@ def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
         routes = listed([f"to {name} by {nic or 'no network card'}" for name, nic in other_routes.items()])
         add(
             f"it goes {routes}, not by {facts['nic']}",
-            "see why on it: ip route get ADDRESS; take that route or network card away",
+            "see why on it: ip route get ADDRESS; remove that route or network card",
         )
     else:
         for link in facts["links"]:
@@ -80,7 +80,7 @@ def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
         add(what, "find it (its hardware address is on its label) and give it another address")
     nic = (node.part("files") or {}).get("interface", "")
     if nic not in ("", "lo", facts["nic"]):  # a run of this node alone has no other: it names lo
-        what = f"the settings of its last run name {nic}, it is {facts['nic']} now: it would not rejoin that run"
+        what = f"its last run used {nic}, its network card is {facts['nic']} now: it would not rejoin that run"
         add(what, "./motley launch --resume RUN writes them again")
     return wrong
 
@@ -107,7 +107,7 @@ def firewall(readings: Readings) -> Found:
         if what:
             fix = bootstrap("firewall", node.name)
             wrong.append(Finding(node=node.name, what=what, fix=fix, phase="firewall", safe=True))
-    return f"open to the nodes alone on {len(found) - len(wrong)} of {len(found)}; {CLOSED}", wrong
+    return f"open only to the nodes on {len(found) - len(wrong)} of {len(found)}; {CLOSED}", wrong
 
 
 def link(readings: Readings) -> Found:

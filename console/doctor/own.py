@@ -13,7 +13,7 @@ from train.plan.machines import odd_versions
 def software(readings: Readings) -> Found:
     versions_of = {node.name: node.versions for node in readings.nodes if node.versions is not None}
     if not versions_of:
-        raise Skipped("no node could be looked at")
+        raise Skipped("no node could be checked")
     verdict = odd_versions.judge(versions_of)
     broken = {node.name for node in readings.nodes if node.driver_fault or not node.expected.get("gpu_driver")}
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
@@ -35,7 +35,7 @@ def software(readings: Readings) -> Found:
 TROUBLES = {
     "gone": "{path} is gone",
     "back": "{path} is as it was before Motley",
-    "no block": "Motley's part of {path} was taken out",
+    "no block": "Motley's part of {path} was removed",
     "edited": "{path} was changed by hand",
 }
 
@@ -58,7 +58,7 @@ def phases(readings: Readings) -> Found:
         fix = bootstrap(phase, name)
         wrong.append(Finding(node=name, what=what, fix=fix, phase=phase, safe=phase in SAFE_PHASES))
     standing = len(files) - len({finding.node for finding in wrong})
-    return f"what bootstrap did still stands on {standing} of {len(files)} nodes", wrong
+    return f"what bootstrap did is still in place on {standing} of {len(files)} nodes", wrong
 
 
 def runs(readings: Readings) -> Found:
@@ -70,8 +70,8 @@ def runs(readings: Readings) -> Found:
         about: Facts = {"node": node.name}
         if facts["orphans"]:
             count = len(facts["orphans"])
-            who = f"{count} processes of an older run live" if count > 1 else "a process of an older run lives"
-            what = f"{who} on there, without an agent"
+            who = f"{count} processes of an older run are" if count > 1 else "a process of an older run is"
+            what = f"{who} still there, without an agent"
             wrong.append(Finding(what=what, fix="./motley stop", safe=not on, **about))
         elif facts["on"] and facts["run"] != usual:
             what = f"run {facts['run']} runs there, run {usual} on the others"
@@ -98,7 +98,7 @@ def back_again(cause: str, name: str) -> str:
     fixes = {
         "paused": f"./motley unpause --nodes {name}",
         "in use": "close that program; the machine is back after five quiet minutes",
-        "on battery": "plug it in; motley_on_battery: train lets it train all the same",
+        "on battery": "plug it in; or let it train on battery: motley_on_battery: train",
     }
     return next((fix for word, fix in fixes.items() if cause.startswith(word)), "it comes back by itself")
 

@@ -33,7 +33,7 @@ def need(readings: Readings, part: str) -> list[tuple[NodeReadings, Any]]:
     if found:
         return found
     if not known:
-        raise Skipped("no node could be looked at")
+        raise Skipped("no node could be checked")
     if not any(node.managed for node, _ in known):
         raise Skipped(FOLDERS)
     troubles = [str((node.look or {}).get("troubles", {}).get(part, "")) for node, _ in known]

@@ -39,11 +39,11 @@ def read(file: Path) -> str:
 
 def asked(helper: Helper, head: str) -> Helper:
     """Whoever rents from a laptop says who gives back while it is closed. `head`: of the machines at home."""
-    say("this is a laptop: closed, it cannot give the rented machine back. Who does it then?")
+    say("this is a laptop: while it is closed, it cannot give the rented machine back. What shall do that?")
     if may := timer.possible():
         say("  t      a timer of this laptop, as soon as it is open again (keeps the key in a file until then)")
     say(f"  {head or 'NODE':<6} a machine at home that stays on, at the time itself")
-    say("  Enter  nobody: it is billed until this laptop is open again")
+    say("  Enter  nothing: you pay until this laptop is open again")
     word = input("who? ").strip()
     if word.lower() in ("t", "timer"):
         if not may:

@@ -57,7 +57,7 @@ class Clore:
             "env": {MARK: request.mark},
         })  # fmt: skip
         if not isinstance(made.get("order_id"), int):
-            raise Unanswered("its answer to the order names no order")
+            raise Unanswered("its answer to the order has no order number")
         return int(made["order_id"])
 
     def orders(self) -> list[Order]:

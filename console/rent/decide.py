@@ -50,7 +50,7 @@ def decide(orders: Sequence[Order], leases: Sequence[Lease], at: Moment, owner: 
             if order.mark.startswith(owner):
                 actions.append(GiveBack(order.number, "no lease here knows it"))
         elif lease.mark in billed:
-            actions.append(GiveBack(order.number, "it is a second one for the same wish"))
+            actions.append(GiveBack(order.number, "it is a second one for the same request"))
         else:
             billed[lease.mark] = order
             actions += of_billed(lease, order, at)
@@ -62,7 +62,7 @@ def decide(orders: Sequence[Order], leases: Sequence[Lease], at: Moment, owner: 
 
 def abandoned(lease: Lease) -> Lease:
     unproven = lease.state in (ORDERING, HELD)
-    return replace(lease, state=RETURNING, why="whoever rented it ended before it was proven") if unproven else lease
+    return replace(lease, state=RETURNING, why="its command ended before it was proven") if unproven else lease
 
 
 def lease_of(order: Order, leases: Sequence[Lease]) -> Lease | None:

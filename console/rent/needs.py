@@ -97,13 +97,13 @@ def refusal(offer: Offer, needs: Needs, fee: float) -> str:
         (offer.taken, "it is let to somebody"),
         (not price, "it has no price in a currency that Motley pays with"),
         (price > needs.usd_h, f"{price:.2f} $/h with the fee is over --max {needs.usd_h:.2f}"),
-        (offer.max_hours < needs.hours, f"it is let for {offer.max_hours:g} h at most"),
+        (offer.max_hours < needs.hours, f"it can be rented for {offer.max_hours:g} h at most"),
         (bool(why := architectures.unserved(offer.gpu)), why),
         (offer.cuda < needs.cuda, f"its driver carries CUDA {offer.cuda:g}, the locked set needs {needs.cuda:g}"),
         (offer.ram_gb < needs.ram_gb, f"{offer.ram_gb:g} GB of main memory, {needs.ram_gb:g} are needed"),
         (offer.disk_gb < needs.disk_gb, f"{offer.disk_gb:g} GB of disk, {needs.disk_gb:g} are needed"),
         (offer.down_mbit < needs.down_mbit, f"{offer.down_mbit:g} Mbit/s down, {needs.down_mbit:g} are needed"),
-        (offer.reliability < RELIABILITY, f"{percent(offer.reliability)} reliable, wanted is {percent(RELIABILITY)}"),
+        (offer.reliability < RELIABILITY, f"{percent(offer.reliability)} reliable, {percent(RELIABILITY)} is needed"),
     )  # fmt: skip
     return next((why for holds, why in reasons if holds), "") or too_small(offer, needs)
 

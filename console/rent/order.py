@@ -64,7 +64,7 @@ def take(shop: Shop, terms: Terms) -> Lease:
         number = shop.market.order(request)
     except Declined as no:
         shop.book.close(lease, f"declined: {no}", shop.clock(), {}, sure=True)
-        raise BadInput(f"{shop.market.name} declines: {no}\nfix: again; it takes the next best offer") from None
+        raise BadInput(f"{shop.market.name} declines: {no}\nfix: try again; it takes the next best offer") from None
     except Unanswered as silence:
         shop.say(f"no answer to the order ({silence}): it is not sent again, but looked for by its mark")
         return _appear(shop, _look_for(shop, lease, str(silence)))
@@ -75,7 +75,7 @@ def why_not_now(lease: Lease) -> str:
     if lease.order:
         return f"{lease.name} is rented already: one at a time\nfix: ./motley give-back, or use it"
     settled = time.strftime("%H:%M", time.localtime(lease.born.wall + SETTLE_S + 60))
-    return f"an order was begun and has no answer yet: it might still be made\nfix: again at {settled}; ./motley rented"
+    return f"an order has no answer yet: the market may still make it\nfix: try again at {settled}; ./motley rented"
 
 
 def _begin(shop: Shop, terms: Terms) -> Lease:
@@ -103,7 +103,7 @@ def _begin(shop: Shop, terms: Terms) -> Lease:
     try:
         shop.watch(lease)
     except BaseException:
-        shop.book.close(lease, "nobody could be found to look after it", shop.clock(), {}, sure=True)
+        shop.book.close(lease, "nothing could look after it", shop.clock(), {}, sure=True)
         raise
     return lease
 
@@ -115,8 +115,8 @@ def _look_for(shop: Shop, lease: Lease, silence: str) -> Lease:
     want_back(shop.book, lease, f"no answer to the order ({silence})")
     raise BadInput(
         f"{shop.market.name} gave no answer to the order, and it is not listed\n"
-        "if it is made after all, it is given back at once; it is not ordered again by itself\n"
-        "fix: ./motley rented shows whether it was; then again"
+        "if the market makes it after all, it is given back at once; it is not ordered again\n"
+        "fix: ./motley rented shows whether it was made; then try again"
     )
 
 
@@ -125,7 +125,7 @@ def _appear(shop: Shop, lease: Lease) -> Lease:
         return found
     want_back(shop.book, lease, "it did not come up")
     raise BadInput(
-        f"order {lease.order} did not become a machine within {APPEAR_S:.0f} s: it is given back\nfix: again"
+        f"order {lease.order} did not become a machine within {APPEAR_S:.0f} s: it is given back\nfix: try again"
     )
 
 

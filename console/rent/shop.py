@@ -24,7 +24,7 @@ def market(key: str, timeout_s: float = 15.0) -> Market:
     """MOTLEY_MARKET is another place that speaks the same, as the lab's."""
     url = os.environ.get("MOTLEY_MARKET") or URL
     if not (url.startswith("https://") or is_here(url)):
-        raise BadInput(f"MOTLEY_MARKET is {url}: the key would travel in the clear", fix="fix: one with https://")
+        raise BadInput(f"MOTLEY_MARKET is {url}: the key would travel unencrypted", fix="fix: one with https://")
     return Clore(key=key, url=url, image=os.environ.get("MOTLEY_IMAGE") or IMAGE, timeout_s=timeout_s)
 
 
@@ -43,7 +43,7 @@ def key(vault: str) -> str:
         if found := known_key():
             return found
         raise BadInput(
-            f"the market wants a key, and {KEY} is not set",
+            f"the market needs a key, and {KEY} is not set",
             f"fix: export {KEY}=…  or: .venv/bin/ansible-vault create {_short(folder() / LOCKED)}, then --vault ask",
         )
     command = [str(Path(sys.executable).with_name("ansible-vault")), "view", "--ask-vault-pass", str(folder() / LOCKED)]

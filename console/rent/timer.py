@@ -49,7 +49,7 @@ def prove(book: Book, key: str) -> None:
         if _systemctl("daemon-reload") or _systemctl("start", file.name):
             raise BadInput(
                 "a timer of this user's systemd could not start what gives the machine back: nothing was ordered",
-                fix=f"fix: journalctl --user -u {file.name} says why; or without --timer, and keep this machine awake",
+                fix=f"fix: journalctl --user -u {file.name} shows why; or without --timer, and keep this machine awake",
             )
     finally:
         for left in (file, book.place / FOR_TIMER):

@@ -77,7 +77,7 @@ def watch(
             if left_s > 0 and (why := within(left_s, partial(look, lease))):  # what it sends may have no end
                 lease = want_back(book, lease, why)
         except Exception as error:
-            tell(f"what {lease.name} answers cannot be understood ({error!r:.200}): looked at again")
+            tell(f"the answer of {lease.name} cannot be understood ({error!r:.200}): trying again")
         try:
             for line in reconcile(market, book, clock, known=[lease], only=lease.mark):
                 tell(line)
@@ -108,7 +108,7 @@ def look_on(
         with contextlib.suppress(Exception):
             for order in market.orders():
                 if lease_of(order, [*book.leases(), lease]) is lease:
-                    tell(f"order {order.number} lives after all: it is given back")
+                    tell(f"order {order.number} exists after all: it is given back")
                     market.cancel(order.number)
 
 

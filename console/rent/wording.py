@@ -37,9 +37,9 @@ def plan_lines(
         f"back      at {until} in any case; sooner when its run has ended and is fetched,",
         f"          after {IDLE_S / 60:.0f} minutes without a run, or at once if it is not proven within ten minutes",
         *worst_lines(good.usd_h, helper),
-        "leaves    model, rows and adapter lie on a stranger's machine: never what nobody else may read",
-        "          nothing of your own machines goes there; its host key can be compared with nothing",
-        f"one       {cards_words(offer.gpus)}; one rented machine per run: ports of several containers do not meet",
+        "leaves    model, rows and adapter lie on a stranger's machine: send nothing secret",
+        "          nothing of your own machines goes there; its host key cannot be verified",
+        f"one       {cards_words(offer.gpus)}; one rented machine per run: containers cannot reach each other's ports",
     ]
 
 
@@ -64,7 +64,7 @@ def worst_lines(usd_h: float, helper: Helper) -> list[str]:
         ]
     return [
         f"worst     {asleep}: until it wakes it is billed at {rate}",
-        "          --keeper NODE: a machine at home gives it back; --timer: this one does as it wakes",
+        "          --keeper NODE: a machine at home gives it back; --timer: this one does when it wakes",
     ]
 
 

@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
         return result | {"changed": False, "run": view.state.run, "step": view.state.step}
 
     def _notify_address(self, nodes: list[Any]) -> str:
-        """In memory alone; empty where nobody is told from here."""
+        """In memory alone; empty where no messages are sent from here."""
         if notify.sent_by_nodes(nodes):
             return ""
         try:

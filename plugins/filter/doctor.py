@@ -52,7 +52,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
     if on or not load:
         why = "skipped"
     elif len(looks) < 2:
-        why = "fewer than two nodes to try it between"
+        why = "it needs two nodes"
     elif bare:
         why = f"no environment yet on {', '.join(bare)}: ./motley bootstrap --phase python_env"
     elif apart:

@@ -218,7 +218,7 @@ def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) 
     typed = hint(f"bootstrap --phase firewall --nodes {OLD}")
     assert re.search(f"FIX does now: {OLD}  firewall: {typed}", said.out), said.out
     assert f"FIX leaves to you: {LAPTOP}  power: plug it in" in said.out
-    assert f"{HEAD}  ended what an older run had left" in said.out
+    assert f"{HEAD}  ended processes of an older run" in said.out
     assert said.out.rstrip().endswith("1 finding"), said.out
     hosts = doctor.person.cluster
     assert hosts[HEAD].outcome("systemctl", "is-active", "orphan").returncode != 0
@@ -229,7 +229,7 @@ def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) 
 def test_without_a_password_and_by_ansible_alone(doctor: Doctor) -> None:
     said = doctor.person.launches(playbook="playbooks/doctor.yml", motley_doctor_load="false")
     assert said.rc == 0, said.out
-    assert "no password was given: what needs root is skipped" in said.out and "· healthy" in said.out
+    assert "no password was given: probes that need root are skipped" in said.out and "· healthy" in said.out
 
 
 def test_an_unknown_node_is_bad_input(doctor: Doctor) -> None:

@@ -192,7 +192,7 @@ def test_a_real_playbook_shows_no_part_of_the_address(
         done = subprocess.run(command, cwd=notify.ROOT, capture_output=True, text=True, check=True)
         assert pipe.read() == ("https://ntfy.example/secret" if unlocks else "")
     assert "example/secret" not in done.stdout + done.stderr + (folder / "started.json").read_text()
-    assert ("nobody is told from here" in done.stdout) != unlocks
+    assert ("no messages are sent from here" in done.stdout) != unlocks
 
 
 def test_a_launch_forgets_what_an_older_run_of_its_name_told(server: Webhook, tmp_path: Path) -> None:

@@ -172,9 +172,9 @@ def test_on_a_full_disk_it_is_given_back_without_its_bill(
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ({"gpu": ""}, "rent wants --gpu"),
-        ({"hours": 0.0}, "rent wants --hours"),
-        ({"usd_h": -1.0}, "rent wants --max"),
+        ({"gpu": ""}, "rent needs --gpu"),
+        ({"hours": 0.0}, "rent needs --hours"),
+        ({"usd_h": -1.0}, "rent needs --max"),
         ({"model": "lama2-7b"}, "llama2-7b"),
         ({"settings": ["max_stps=4"]}, "max_steps"),
         ({"gpu": "RTX 5090"}, "none has that name"),
@@ -219,14 +219,14 @@ def test_no_key_and_no_lease_means_no_market(books: Books, monkeypatch: pytest.M
     monkeypatch.delenv("CLORE_API_KEY")
     while_rented.before_any("status")
     assert books.asked == []
-    with pytest.raises(BadInput, match="the market wants a key"):
+    with pytest.raises(BadInput, match="the market needs a key"):
         rent()
 
 
 @pytest.mark.parametrize("host", ["market.example", "127.evil.example", "10.77.evil.example", "127.0.0.1@evil.example"])
 def test_the_key_travels_in_the_clear_to_nobody(books: Books, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTLEY_MARKET", f"http://{host}/v1")
-    with pytest.raises(BadInput, match="in the clear"):
+    with pytest.raises(BadInput, match="unencrypted"):
         rent()
 
 

@@ -66,7 +66,7 @@ def test_one_that_nobody_uses_goes_back_and_one_that_a_launch_prepares_stays(
     with Book(tmp_path.resolve()).part(old, "used"):
         assert look(old, NONE, monkeypatch) == ""
         assert look(old, ENDED, monkeypatch) == "", "the launch fetches it"
-    assert "no run was begun within 40 minutes" in look(old, NONE, monkeypatch)
+    assert "no run was started within 40 minutes" in look(old, NONE, monkeypatch)
 
 
 def test_the_machine_ends_its_run_while_there_is_time_to_fetch_it(lease: Lease) -> None:

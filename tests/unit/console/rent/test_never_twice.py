@@ -138,7 +138,7 @@ def test_an_order_that_is_made_long_after_nobody_waits_is_given_back(tmp_path: P
     with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
         take(world.shop(), world.terms())
     (lease,) = world.book.leases()
-    with pytest.raises(BadInput, match="might still be made"), world.book.alone():
+    with pytest.raises(BadInput, match="may still make it"), world.book.alone():
         take(world.shop(), world.terms())
     late = body | {"env": {"MOTLEY_LEASE": lease.mark}}
     world.later.append((world.passed_s + 300, lambda: world.books._do("create_order", late) and None))
