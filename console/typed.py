@@ -31,9 +31,7 @@ def for_one_verb() -> Iterator[None]:
 
 def remember(typed: Mapping[str, str]) -> None:
     words = [word for name in NAMES if typed.get(name) for word in (f"--{name}", typed[name])]
-    os.environ.pop(VARIABLE, None)
-    if words:
-        os.environ[VARIABLE] = shlex.join(words)
+    os.environ[VARIABLE] = shlex.join(words)
 
 
 def as_typed(text: str) -> str:
