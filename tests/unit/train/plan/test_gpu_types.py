@@ -25,7 +25,7 @@ def test_its_memory_is_the_least_that_is_sold_under_the_name(kind: str, gb: int,
 
 
 def test_where_the_name_says_nothing_it_is_asked_for() -> None:
-    with pytest.raises(BadInput, match="fix: -e slurm_gpu_gb=24"):
+    with pytest.raises(BadInput, match="fix: --set slurm_gpu_gb=24"):
         gpu_types.card("gpu")
     assert gpu_types.card("gpu", 24)["bytes"] >> 20 == 24000
     assert gpu_types.card("a100", 80)["bytes"] >> 20 == 80000
