@@ -24,7 +24,7 @@ def why_not(offer: dict[str, object], wanted: Needs) -> str:
     [
         ({"usd": 0.48, "clore": 0.477}, "0.50 $/h with the fee is over --max 0.50"),
         ({"usd": 0.9, "clore": 0.2, "coins": ["bitcoin"]}, "no price in a currency"),
-        ({"mrl": 2}, "let for 2 h at most"),
+        ({"mrl": 2}, "rented for 2 h at most"),
         ({"cuda": "12.4"}, "CUDA 12.4, the locked set needs 12.8"),
         ({"ram": 8}, "8 GB of main memory"),
         ({"disk": "SSD 20GB"}, "20 GB of disk"),
