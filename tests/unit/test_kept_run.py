@@ -60,4 +60,4 @@ def test_it_is_fetched_and_reported(inventory: Inventory, tmp_path: Path, capsys
     marked = [word["what"].split(" (")[0] for word in numbered(history) if word["label"]]
     assert marked == ["node-2 lost", "node-2 back"], "that it waited while it was cut off is the same loss"
     assert history.ending and history.ending["event"] == "stopped"
-    assert "12 of 40 steps on 3 nodes" in write_page(history, tmp_path / "report.html").read_text()
+    assert "12 of 40 steps on 3 machines" in write_page(history, tmp_path / "report.html").read_text()
