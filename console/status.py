@@ -213,6 +213,10 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
 
 
+def run_state(facts: dict[str, Any]) -> str:
+    return "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
+
+
 def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
     found = gathered(answers)
     width = max([3, *map(len, found)])
@@ -220,7 +224,7 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
         [f"{'run':<{width}}  {'step':>11}  {'loss':>7}  {'state':<8}  {'when':<16}  {'disk':>8}  on"] if found else []
     )
     for name, facts in found.items():
-        state = "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
+        state = run_state(facts)
         loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"

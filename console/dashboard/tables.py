@@ -10,7 +10,7 @@ from console.electricity import number, watts_of
 from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.series import colour
-from console.status import by_run, does_in, gathered, is_script, off_words, state_of
+from console.status import by_run, does_in, gathered, is_script, off_words, run_state, state_of
 from console.words import first
 
 Row = dict[str, Any]
@@ -57,8 +57,8 @@ def runs(answers: dict[str, Any]) -> list[Row]:
     return [one_run(name, facts) for name, facts in gathered(answers).items()]
 
 
-def one_run(name: str, facts: Mapping[str, Any]) -> Row:
-    state = "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
+def one_run(name: str, facts: dict[str, Any]) -> Row:
+    state = run_state(facts)
     after = {"done": f"fetch --run {name}", "stopped": f"launch --resume {name}"}
     return {
         "name": name,

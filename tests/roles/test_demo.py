@@ -143,7 +143,7 @@ def test_the_demo_comes_to_its_end_and_says_what_it_left_out(
     end = [line.split()[0] for line in done.stdout.rpartition("\n\n")[2].splitlines() if not line.startswith(" ")]
     assert end == ["done", "loss", "survived", "balanced", "adapter", "report", "stays", "next"], end
     assert json.loads((visitor.folder / "results/demo/adapter/adapter_config.json").read_text())["r"] == 16
-    assert "42 of 42 steps on 3 nodes" in (visitor.folder / "results/demo/report.html").read_text()
+    assert "42 of 42 steps on 3 machines" in (visitor.folder / "results/demo/report.html").read_text()
     assert visitor.left_running() == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,12 +11,11 @@ import pytest
 from console.report import charts, series
 from console.report.energy import at_rest
 from console.report.history import History, read_history
-from console.report.machines import card_words, node_table
+from console.report.machines import node_table
 from console.report.news import numbered
-from console.report.page import about, change, figures, outcome
-from console.report.parts import bars, in_columns, part_advice, part_charts, part_table
-from console.report.request import command, settings
-from tests.support.run_files import HEAD, WORKER, gpu, held_out, member, start, step, write
+from console.report.page import figures, outcome
+from console.report.parts import part_table
+from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
 
 KEPT = Path(__file__).parents[3] / "kept/run-67676e9"
 THIRD = "gpu-worker-2"
@@ -319,84 +317,6 @@ def test_a_machine_that_trained_no_step_has_no_speed_and_no_waiting(tmp_path: Pa
 def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
     third = {HEAD: 1, WORKER: 1, THIRD: 1}
     assert [row["part"] for row in node_table(read_history(made(tmp_path, [third] * 4, {})))] == [34, 33, 33]
-
-
-# -- what it was -------------------------------------------------------------------------------------------------------
-
-
-def test_cards_are_named_with_their_memory(fetched: Path) -> None:
-    rtx = {"name": "NVIDIA GeForce RTX 3090", "memory.total": "24576"}
-    (fetched / "nodes" / HEAD / "agent.json").write_text(json.dumps({"node": HEAD, "gpus": [rtx]}))
-    known = dict(about(read_history(fetched)))
-    assert known["machines"] == f"{HEAD} (RTX 3090, 24 GB), {WORKER} (graphics card)"
-    assert card_words([rtx, rtx, {"name": "NVIDIA T4"}]) == "2 × RTX 3090, 24 GB + T4"
-    processors(fetched)
-    assert dict(about(read_history(fetched)))["machines"] == f"{HEAD} (processor), {WORKER} (processor)"
-
-
-def test_the_command_repeats_what_was_asked_for() -> None:
-    asked = {"model": "qwen3-4b", "max_steps": 40, "packing_odd": True, "run": "qa", "then": None}
-    launch = {"given": asked, "all": {"model": "/home/a/models/base/qwen3-4b", "dataset": "my notes.jsonl"}}
-    words = "./motley launch --model qwen3-4b --dataset 'my notes.jsonl' --steps 40 --set packing_odd=true"
-    assert command(launch) == words
-    assert command({}) == "" == command({"all": launch["all"]})
-
-
-def test_settings_that_shape_the_result_are_there_and_no_rank_without_an_adapter() -> None:
-    known = {"learning_rate": 0.0002, "lora_r": 16, "method": "lora", "seed": 7, "epochs": None, "keep": 3}
-    assert settings({"all": known}) == [
-        ("learning rate", "0.0002"), ("method", "lora"), ("LoRA rank", "16"), ("seed", "7"),
-    ]  # fmt: skip
-    assert ("LoRA rank", "16") not in settings({"all": known | {"method": "full"}})
-
-
-# -- time --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("percent", "word"),
-    [([60, 5, 35], "cable"), ([75, 20, 5], "waited for slower"), ([90, 2, 8], "This is good: 90 %")],
-)
-def test_where_the_time_went_is_judged(percent: list[int], word: str) -> None:
-    table = [{"name": name, "percent": percent, "seconds": 10.0} for name in (HEAD, WORKER)]
-    assert word in part_advice(table)
-    assert part_advice(table[:1]) == "", "nobody to wait for"
-
-
-# -- odd losses --------------------------------------------------------------------------------------------------------
-
-
-def test_a_run_of_one_step_shows_its_point(tmp_path: Path) -> None:
-    chart = series.loss_chart(read_history(made(tmp_path, [{HEAD: 8}], {})))
-    assert chart["svg"].count("<circle") == 1 and 'data-low="0" data-high="2"' in chart["svg"]
-
-
-@pytest.mark.parametrize("loss", [None, float("inf")])
-def test_an_infinite_loss_is_said_in_words(tmp_path: Path, loss: float | None) -> None:
-    folder = made(tmp_path, [{HEAD: 8}] * 6, {})
-    file = folder / "nodes" / HEAD / "events.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    events[-1]["loss"] = loss
-    write(file.parent, file.name, [*events, held_out(120, 6, 1.0) | {"loss": loss}])
-    history = read_history(folder)
-    assert figure(history, "held-out loss, step 6")[0] == "infinite"
-    assert "From step 6 on, the loss of some steps is infinite" in series.loss_chart(history)["text"]
-    assert change(2.0, None) == "2.000 → infinite"
-
-
-def test_no_colour_of_a_chart_of_losses_or_times_is_a_machine_s(fetched: Path) -> None:
-    history = read_history(fetched)
-    for chart in (series.loss_chart(history), *part_charts(history)):
-        assert "var(--n" not in chart["svg"], chart["key"]
-
-
-def test_the_last_column_is_as_wide_as_its_steps() -> None:
-    columns = in_columns([(step, [1.0, 0.0, 0.0]) for step in range(1, 10)], 4)
-    assert [(first, last) for first, last, _ in columns] == [(1, 4), (5, 8), (9, 9)]
-    rects = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', bars("a", columns, 1.0))[::3]
-    edges = [(float(x), float(x) + float(width)) for x, width in rects]
-    assert all(before[1] < after[0] for before, after in pairwise(edges))
-    assert float(rects[0][1]) == pytest.approx(4 * float(rects[-1][1]), rel=0.01)
 
 
 # -- axes --------------------------------------------------------------------------------------------------------------
