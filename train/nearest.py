@@ -75,9 +75,15 @@ def meant(word: str, known: Iterable[str]) -> str:
     for name, others in OTHER_NAMES.items():
         if name in plain and typed in others.split():
             return plain[name]
-    turned = [name for name in plain if sorted(name) == sorted(typed)]  # odl: too short to be near old
-    close = turned or difflib.get_close_matches(typed, list(plain), n=1, cutoff=LIKE)
+    slips = [name for name in plain if slipped(typed, name)]
+    close = slips or difflib.get_close_matches(typed, list(plain), n=1, cutoff=LIKE)
     return plain[close[0]] if close else ""
+
+
+def slipped(typed: str, name: str) -> bool:
+    """One letter is another, or they are in another order: short words are not LIKE each other then."""
+    wrong = sum(a != b for a, b in zip(typed, name, strict=False))
+    return len(typed) == len(name) > 2 and (wrong == 1 or sorted(typed) == sorted(name))
 
 
 def bare(word: str) -> str:

@@ -23,6 +23,7 @@ OPTIONS = [flag for verb in VERBS.values() for option in verb.options for flag i
         ("lanch", "launch"),
         ("giveback", "give-back"),
         ("aks", "ask"),
+        ("asl", "ask"),
         ("foo", ""),
         ("models", ""),
         ("update", ""),
