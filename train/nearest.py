@@ -81,9 +81,11 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def slipped(typed: str, name: str) -> bool:
-    """One letter is another, or they are in another order: short words are not LIKE each other then."""
-    wrong = sum(a != b for a, b in zip(typed, name, strict=False))
-    return len(typed) == len(name) > 2 and (wrong == 1 or sorted(typed) == sorted(name))
+    """One letter is another, too many or missing, or two are turned: short words are not LIKE each other then."""
+    if len(typed) == len(name) > 2:
+        return sum(a != b for a, b in zip(typed, name, strict=True)) == 1 or sorted(typed) == sorted(name)
+    short, long = sorted((typed, name), key=len)
+    return len(typed) > 1 and short in [long[:at] + long[at + 1 :] for at in range(len(long))]
 
 
 def bare(word: str) -> str:

@@ -131,7 +131,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     boots = {host.name: boot(host) for host in cluster.hosts}
     first = fresh.plays()
     assert "it runs module 570.195.03, 580.95.05 is installed" in failure(first, OLD)
-    assert "-e reboot=yes" in failure(first, OLD)
+    assert "--reboot yes" in failure(first, OLD)
     assert set(first.of_task(PROOF)) == {"gpu-master", "gpu-worker-1"}
     assert {host.name: boot(host) for host in cluster.hosts} == boots, "nobody had allowed a restart"
     assert fresh.record()["set"] == "node-gpu"
