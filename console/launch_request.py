@@ -59,6 +59,14 @@ class Asked:
     """What the file to train on holds, where it is of this computer (train/data/look.py)."""
 
 
+def looked_at(wanted: request.Request) -> tuple[dict[str, Any], list[str]]:
+    """What is known of its data, and what is wrong with it."""
+    try:
+        return look(wanted), []
+    except BadInput as wrong:
+        return {}, [str(wrong)]
+
+
 def read(
     variables: dict[str, Any],
     cluster: list[str],
@@ -86,14 +94,16 @@ def read(
     then = str(own.get("then") or "")
     findings += [*wrong_time, *wrong_then(then, infra)]
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset"
-    data: dict[str, Any] = {}
+    wanted = None
     try:
         wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
-        data = look(wanted) if required else {}
     except BadInput as wrong:
         findings.insert(0, str(wrong))
+    data, wrong_data = looked_at(wanted) if wanted and required else ({}, [])
     if findings:
-        raise BadInput("\n".join([*findings, "all variables, with an example of each: docs/reference.md"]))
+        findings.append("all variables, with an example of each: docs/reference.md")
+    if findings or wrong_data:
+        raise BadInput("\n".join([*wrong_data, *findings]))
     return Asked(
         values=values,
         nodes=nodes,

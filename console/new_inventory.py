@@ -25,7 +25,7 @@ from train.errors import BadInput
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
 ANSWER_S = 1.5
 DOCKER = ipaddress.IPv4Network("172.17.0.0/16")
-"""Of no use from another machine, although `hostname -I` lists it."""
+"""Addresses that no other machine reaches, although `hostname -I` lists them."""
 
 TEMPLATE = """\
 # Your machines; docs/reference.md explains every key. Next: ./motley bootstrap
@@ -83,7 +83,7 @@ def parse_machine(text: str, user: str = "") -> Machine:
 
 
 def best_of(words: Sequence[str]) -> str:
-    """Of a machine's addresses the one in the home network."""
+    """The one of a machine's addresses that is in the home network."""
     found = []
     for word in words:
         with contextlib.suppress(ValueError):

@@ -20,7 +20,7 @@ say = functools.partial(print, flush=True)
 
 GREEN, YELLOW, RED = 32, 33, 31
 COLOURS = {"✓": GREEN, "⚡": YELLOW, "⏸": YELLOW, "✗": RED, "!": RED}
-"""Of a line that begins with one of these marks, and of the mark alone within a line."""
+"""The colour of a line that begins with one of these marks, and of the mark alone within a line."""
 MARKED = re.compile(r"(?m)^[✓⚡⏸✗].*|^! .*|✓|✗( failed)?")
 
 

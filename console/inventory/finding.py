@@ -23,9 +23,7 @@ class Finding:
 
 def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/reference.md") -> str:
     """The sentence that names the valid key or word nearest to a misspelled one."""
-    close = meant(name, known) or next(
-        (key for key in known if key.endswith("_" + name)), ""
-    )  # address: motley_address
+    close = meant(name, known) or next((key for key in known if key.endswith("_" + name)), "")  # motley_address
     return f"did you mean '{close}'?" if close else otherwise
 
 

@@ -47,7 +47,7 @@ def _valid_name(name: str) -> str:
 
 
 def _examples(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
-    """As Motley brings them: nobody's machine answers there."""
+    """Refuses the example hosts that Motley brings: nobody's machine answers there."""
     for name, values in nodes.items():
         host = str(values.get("ansible_host", ""))
         if host.endswith(EXAMPLES):

@@ -24,7 +24,7 @@ OF_LORA = ("lora_r", "lora_alpha")
 
 
 def settings(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Those that shape the result, with their values, also where they are the usual ones."""
+    """The settings that shape the result, with their values, the usual ones too."""
     known = launch.get("all", {})
     found = {name: known.get(name) for name in MATTER if known.get("method") == "lora" or name not in OF_LORA}
     return [(MATTER[name], f"{value:g}" if isinstance(value, float) else str(value))

@@ -22,7 +22,7 @@ NAMES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 
 @dataclass(frozen=True)
 class Middle:
-    """As a page shows it: what is said of these figures is computed from them."""
+    """The figure as a page shows it: what is said of these figures is computed from them."""
 
     alone: tuple[float, ...]
     together: float

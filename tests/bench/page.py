@@ -97,7 +97,7 @@ def spread(values: Sequence[float], form: str, of: str = "runs") -> str:
 
 
 def over(one: float, other: float) -> float:
-    """Of the two as they are shown, so that a reader who divides finds the same."""
+    """The ratio of the two as they are shown, so that a reader who divides finds the same."""
     return round(one, 1) / round(other, 1)
 
 

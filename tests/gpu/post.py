@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import ipaddress
 import json
 import os
 import platform
@@ -13,12 +12,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from plugins.module_utils.motley.resolving import is_address
 from tests.gpu.machine import ROOT, Machine
 from tests.gpu.results import Result, code_hash
 from tests.gpu.table import table
 
 MOST = 16
-"""Of a list: what is longer is a log."""
+"""The longest list that is no log."""
 LOGIN = re.compile(r"[\w.+-]+@[\w.-]+")
 PATH = re.compile(r"(?<![\w.])~?/[\w.@+-][^\s'\",;:)|]*")
 HARDWARE = re.compile(r"\b(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}\b|\b(?:en|wl)x[0-9a-f]{12}\b", re.IGNORECASE)
@@ -87,14 +87,6 @@ def without_private(text: str, words: Words) -> str:
     for private_form, said in ((LOGIN, "(login)"), (HARDWARE, "(address)"), (IPV4, "(address)"), (PATH, "(path)")):
         text = private_form.sub(said, text)
     return IPV6.sub(lambda found: "(address)" if is_address(found[0].rstrip(".:")) else found[0], text)
-
-
-def is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def system() -> str:

@@ -93,7 +93,7 @@ def of_examples(config: SftConfig, files: list[Path]) -> Look:
 
 
 def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """Of each record whether it is held out, and whether it is a conversation."""
+    """Whether it is held out and whether it is a conversation, for each record."""
     return [
         (split_of(one, eval_fraction), bool(one.messages)) if isinstance(one, Example) else one
         for one in examples(asked)

@@ -48,7 +48,7 @@ REFUSALS = {"BadInput", "CheckFailed", "NowhereToAsk", "NothingHappened", "Findi
 
 
 def wrong_words(text: str) -> list[str]:
-    """Of a message: variables that no launch knows, what is Ansible's alone, and programs of .venv without it."""
+    """What nobody can type: variables that no launch knows, what is Ansible's alone, programs of .venv without it."""
     known = {*SETTINGS, *LAUNCH_ONLY, *ABOUT_MACHINES}
     wrong = [f"--set {name}" for name in SET.findall(text) if name not in known and not name.startswith("motley_")]
     return wrong + [found[0] for rule in (BY_HAND, BARE) for found in rule.finditer(text)]
@@ -60,7 +60,7 @@ def read_tree(file: Path) -> ast.Module:
 
 
 def strings(tree: ast.AST) -> Iterator[str]:
-    """Those that are shown: no docstring; what stands in braces is an X."""
+    """The texts that are shown: no docstring; what stands in braces is an X."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
+from train.nearest import meant
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
@@ -87,8 +87,8 @@ def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dic
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
     if name not in runs:
-        near = difflib.get_close_matches(name, runs, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(runs) or 'none yet'}"
+        near = meant(name, runs)
+        hint = f"did you mean {near}?" if near else f"known are: {', '.join(runs) or 'none yet'}"
         raise BadInput(f"resume: no node knows a run '{name}'", fix=f"fix: {hint}")
     known = runs[name]
     refuse_changes(request, known, unused(name, runs))

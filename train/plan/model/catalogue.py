@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import re
@@ -14,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS
+from train.nearest import meant
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.run_name import as_name
 
@@ -190,8 +190,8 @@ def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _unknown(kind: str, name: str, names: Any) -> BadInput:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"the catalogue has: {', '.join(names)}"
+    near = meant(name, names)
+    hint = f"did you mean {near}?" if near else f"the catalogue has: {', '.join(names)}"
     return BadInput(
         f"there is no {kind} '{name}': not in the catalogue, no hub id (owner/name), no folder here",
         fix=hint,
