@@ -183,7 +183,7 @@ def test_the_file_is_read_with_the_request(tmp_path: Path) -> None:
     found = launch_request.read({"model": "tiny", "dataset": str(data), "eval_fraction": 0}, CLUSTER).data
     assert found["words"] == "3 examples: 0 held out, 3 trained on; 50 steps"
     data.write_text("")
-    with pytest.raises(BadInput, match=f"the data set is empty\nfile: {data}"):
+    with pytest.raises(BadInput, match=f"the data set is empty\nfile: {data}\n.*datasets.md.*\\Z"):
         launch_request.read({"model": "tiny", "dataset": str(data)}, CLUSTER)
 
 

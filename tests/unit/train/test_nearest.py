@@ -45,6 +45,10 @@ def test_it_is_written_as_it_stands_there() -> None:
     assert meant("--LIMT", ["LIMIT", "PHASE"]) == "LIMIT" and meant("--limt", ["--limit"]) == "--limit"
 
 
+def test_one_letter_too_many_or_missing() -> None:
+    assert meant("aa", ["a", "b"]) == "a" and meant("od", ["old", "new"]) == "old"
+
+
 def test_every_word_that_is_meant_is_there() -> None:
     known = {name.lstrip("-").replace("-", "_") for name in [*VERBS, *OPTIONS, *settings()]}
     assert OTHER_NAMES.keys() <= known
