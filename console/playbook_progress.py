@@ -12,7 +12,6 @@ from console.doctor.access import KNOCKS
 HIDDEN_TASKS = ("Validating arguments against", "Know every phase that is asked for", "Check every variable")
 NOBODY = ("nobody answers at {at}", "switch it on (and check its cable), then run again")
 FINDING = "contact"  # the phase that looks for the nodes
-PASSING_OVER = "as_left"  # the phase that looks which of the others need not run
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,7 +27,6 @@ class Phase:
     failure: Cause | None = None
     dealt_with: Cause | None = None  # a failure after which it continued
     failed_task: str = ""
-    as_left: bool = False  # it need not run: every node is as it left it
     ran: bool = False  # a phase whose every task is skipped was not there
 
 
@@ -112,8 +110,6 @@ class Progress:
         result, task = data.get("res") or {}, data.get("task", "")
         if "contacts" in result and role == FINDING:
             self._contacts(result["contacts"])
-        if result.get("motley_as_left") and role == PASSING_OVER:
-            self._pass_over(result["motley_as_left"])
         hidden = task.startswith(HIDDEN_TASKS) and kind == "runner_on_ok"
         if hidden or kind == "runner_on_skipped" or data.get("ignore_errors"):
             return
@@ -131,15 +127,6 @@ class Progress:
         if message := result.get("motley_say") or (debug and result.get("msg")):
             phase.says.append(str(message))
         phase.measured |= result.get("measured") or {}
-
-    def _pass_over(self, phases: dict[str, list[str]]) -> None:
-        for node in self.nodes.values():
-            if PASSING_OVER in node.phases and not node.failed:
-                node.phases |= {
-                    name: Phase(as_left=True, ran=True, says=["as it was left"], proven=list(proven))
-                    for name, proven in phases.items()
-                }
-                node.phases[PASSING_OVER].says.append(f"as it was left: {', '.join(phases)}")
 
     def _contacts(self, contacts: dict[str, Any]) -> None:
         for name, contact in contacts.items():

@@ -49,7 +49,6 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                 "phases": {
                     name: {
                         "seconds": round(phase.seconds, 1),
-                        "as_left": phase.as_left,
                         "changed": phase.changed,
                         "files": phase.files,
                         "proven": phase.proven,

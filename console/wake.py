@@ -137,15 +137,6 @@ def remember(state: Path, found: Mapping[str, Any]) -> None:
     file.write_text(json.dumps({**before, **{name: card for name, card in found.items() if card}}, indent=1) + "\n")
 
 
-def is_remembered(card: Mapping[str, Any], state: str, name: str) -> bool:
-    """Whether it was armed when it was seen first makes no difference later."""
-    file = Path(state) / FILE
-    before = json.loads(file.read_text()).get(name, {}) if file.exists() else {}
-    return all(before.get(key) == card[key] for key in ("name", "mac")) and bool(before.get("wake_on")) == bool(
-        card["wake_on"]
-    )
-
-
 def known(inventory: Inventory) -> dict[str, dict[str, Any]]:
     file = inventory.state / FILE
     found: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from plugins.filter.motley import looked_at
 from plugins.module_utils.motley.driver_packages import of_branch, switched_off_fault
 from train.nvidia_driver import numbers, older
 from train.plan.machines import architectures
@@ -339,7 +338,7 @@ def _plain(value: Any) -> Any:
 def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Data, branch: str, recorded: Data) -> Data:
     nodes = {}
     for name in names:
-        look = looked_at(hostvars[name], "gpu_driver", "motley_gpu_driver_look")
+        look = hostvars[name].get("motley_gpu_driver_look") or {}
         if "cards" in look:
             also = {"title": str(hostvars[name].get("motley_gpu", "")), "file": hostvars[name].get("inventory_file")}
             nodes[name] = {**_plain(look), **_plain(also)}

@@ -80,13 +80,6 @@ def motley_guarded_services(services: list[dict[str, Any]], ranges: list[str]) -
     return f"{programs} can be called by the nodes and the controller alone (docs/machines.md#firewall)" if hit else ""
 
 
-def looked_at(values: Any, phase: str, own: str) -> dict[str, Any]:
-    """What a node answered the phase itself; before that, what it answered to the one look for all phases."""
-    seen = values.get("__motley_as_left_seen") or {}
-    first: dict[str, Any] = next(iter((seen.get("phases") or {}).get(phase) or []), {})
-    return dict(values.get(own) or first)
-
-
 def motley_name(reported: str) -> str:
     """What one node reports, where it becomes a folder on the others."""
     if not is_name(reported):
@@ -126,7 +119,6 @@ class FilterModule:
             "motley_is_folder": is_folder,
             "motley_name": motley_name,
             "motley_nic_of": wake.nic_of,
-            "motley_card_is_remembered": wake.is_remembered,
             "motley_ufw_allow": motley_ufw_allow,
             "motley_ufw_deny": motley_ufw_deny,
         }

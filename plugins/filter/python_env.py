@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from plugins.filter.motley import looked_at
 from plugins.module_utils.motley.env_files import of_wheel
 from requirements.fetch_wheels import UNHASHED, for_python
 from requirements.wheelhouse import lock_id
@@ -26,7 +25,7 @@ LEAST = {str(branch["set"]): str(branch["least"]) for branch in BRANCHES}
 
 
 def motley_env_looks(names: list[str], hostvars: Any) -> list[Data]:
-    return [looked_at(hostvars[name], "python_env", "__motley_python_env_look") for name in names]
+    return [hostvars[name].get("__motley_python_env_look") or {} for name in names]
 
 
 def motley_env_choice(

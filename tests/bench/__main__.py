@@ -33,7 +33,7 @@ PARTS = {
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to the first step, with and without loading early",
-    "bootstrap": "a second bootstrap, passing over what is as it was left, and every phase",
+    "bootstrap": "a second bootstrap, where every phase looks",
     "demo": "where the seconds of the demo go",
     "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",

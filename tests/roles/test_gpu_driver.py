@@ -340,7 +340,7 @@ def test_what_cannot_work_is_refused_before_anything_changes(owner: Owner) -> No
     assert owner.looks(OLD)[OLD] == before[OLD]
     alone = owner.plays(limit=OLD, motley_gpu="none")
     assert alone.rc == 0
-    look = alone.of_task("Look at graphics card, driver and what the package sources offer")[OLD]
+    look = alone.of_task("Look at graphics card, driver and kernel")[OLD]
     assert look["motley_say"] == "no NVIDIA card on its bus: nothing to do"
     assert owner.looks(OLD)[OLD] == before[OLD]
 

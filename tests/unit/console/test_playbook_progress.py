@@ -44,25 +44,6 @@ def test_a_phase_is_one_line_per_node() -> None:
     assert node.phases["hostname"].proven == ["it has it"]
 
 
-def test_phases_that_are_passed_over_are_one_line() -> None:
-    progress = Progress()
-    look = {"role": "motley_as_left", "task": "Look"}
-    progress.take(event("playbook_on_task_start", **look))
-    for host in ("one", "two"):
-        progress.take(event("runner_on_start", host, **look))
-        progress.take(event("runner_on_ok", host, res={}, **look))
-    left: dict[str, list[str]] = {"clock": [], "hostname": ["it has its name"]}
-    progress.take(event("runner_on_ok", "one", res={"motley_as_left": left}, **look))
-    progress.take(event("playbook_on_stats", role=""))
-    said = [playbook_view.phase_line(node, phase, 3).split(maxsplit=5) for node, phase in progress.finished]
-    assert [(line[0], line[-1]) for line in said] == [
-        (name, "as it was left: clock, hostname") for name in ("one", "two")
-    ]
-    written = receipt.as_data("bootstrap", "x", progress, outcome="proven", seconds=1)["nodes"]["two"]["phases"]
-    assert written["hostname"]["as_left"] and written["hostname"]["proven"] == ["it has its name"]
-    assert not written["as_left"]["as_left"]
-
-
 def test_a_failure_that_was_dealt_with_is_none() -> None:
     progress = Progress()
     ran(progress, "one", "Try it", "runner_on_failed", msg="no")

@@ -112,13 +112,3 @@ def test_what_bootstrap_saw_is_kept_beside_what_others_know(tmp_path: Path) -> N
     }
     cards = wake.known(Inventory(path=Path("x"), nodes=nodes))
     assert {name: card["mac"] for name, card in cards.items()} == {"a": "z", "b": MAC, "c": "y"}
-
-
-def test_a_card_is_the_remembered_one_whatever_was_armed_since(tmp_path: Path) -> None:
-    card = {"name": "eth0", "mac": MAC, "wake_on": "disarmed"}
-    assert not wake.is_remembered(card, str(tmp_path), "a")
-    wake.remember(tmp_path, {"a": card})
-    assert wake.is_remembered({**card, "wake_on": "armed"}, str(tmp_path), "a")
-    for other in ({"name": "eth1"}, {"mac": "other"}, {"wake_on": ""}):
-        assert not wake.is_remembered({**card, **other}, str(tmp_path), "a")
-    assert not wake.is_remembered(card, str(tmp_path), "b")

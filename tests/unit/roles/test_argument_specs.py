@@ -49,13 +49,13 @@ def test_what_it_reads_of_others_is_declared_or_comes_from_a_role_that_it_includ
 
 
 def test_what_a_role_finds_is_no_key_of_an_inventory() -> None:
-    found = {"motley_contact_found", "motley_request_checked", "motley_plan_look", "motley_plan_decided"}
+    found = {"motley_request_checked", "motley_plan_look", "motley_plan_decided"}
     assert found <= {name for role in NAMES for name in options_of(role)} and not found & set(role_keys(ROLES))
 
 
 def included(role: str) -> set[str]:
     """Itself, what it includes, and what these include."""
-    here = {name for name in texts(role, "name") if name in NAMES and role != "motley_as_left"}
+    here = {name for name in texts(role, "name") if name in NAMES}
     return {role}.union(*(included(name) for name in here))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from ansible.module_utils.motley import documented
 
 from plugins.modules import apt_packages
 
@@ -59,8 +59,8 @@ def test_what_apt_says_of_package_and_sources_is_told(machine: Machine) -> None:
 @pytest.mark.parametrize("machine", ["empty"], indirect=True)
 @pytest.mark.parametrize(("name", "changed"), [("nftables", True), ("bash", False)])
 def test_check_mode_needs_no_lists(machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, changed: bool) -> None:
-    monkeypatch.setattr(documented.Looking, "arguments", {"names": [name]})
-    with pytest.raises(documented.Answer) as answer:
-        apt_packages.main()
-    assert answer.value.result["changed"] is changed
+    module = Mock(params={"names": [name], "wait_s": 300}, check_mode=True)
+    monkeypatch.setattr(apt_packages, "module_of", lambda page: module)
+    apt_packages.main()
+    assert module.exit_json.call_args.kwargs["changed"] is changed
     assert not {"install", "update"} & set(machine.ran)

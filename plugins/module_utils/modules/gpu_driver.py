@@ -1,1 +1,0 @@
-../../modules/gpu_driver.py

@@ -1,1 +1,0 @@
-../../modules/netplan_change.py

@@ -1,1 +1,0 @@
-../../modules/python_env.py

@@ -1,1 +1,0 @@
-../../modules/undoable_state.py

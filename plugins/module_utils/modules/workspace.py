@@ -1,1 +1,0 @@
-../../modules/workspace.py
