@@ -25,6 +25,8 @@ from tests.support.watching import Watching
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 HOME = f"/home/{USER}/ai-cluster"
 SAVE_EVERY = 10
+SHORT = 100
+"""Steps of the first run: as long as two launches are refused meanwhile."""
 LAUNCH_S, LOST_S, BACK_S = 120, 45, 60
 QUICK = ("model=tiny", "rows_per_step=24", "max_seq_length=64", f"save_every={SAVE_EVERY}")
 SAVED_BY_ANY = (0, 1)
@@ -104,7 +106,7 @@ def stopped(person: Person, *, on_all: bool = True) -> Said:
 
 def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: Person) -> None:
     """The second launch waits, and is given up; the third waits, begins, and is left."""
-    short = Watching(person, "launch", *asked("run=short", "max_steps=160"))
+    short = Watching(person, "launch", *asked("run=short", f"max_steps={SHORT}"))
     short.hears("started on 3 of 3 nodes within", 120)
     long = ["launch", *asked("run=long", "max_steps=50000", "queue=true", "motley_plan_queue_s=2")]
     impatient = person.sits_at(*long)
@@ -116,7 +118,7 @@ def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: 
     assert impatient.exitstatus == 130
     patient = person.sits_at(*long)
     patient.expect("'short' is running: waiting for its end", timeout=LAUNCH_S)
-    short.hears(r"done · 160 steps · loss \d", 540)
+    short.hears(rf"done · {SHORT} steps · loss \d", 540)
     assert short.ends(20) == 0
     patient.expect("started on 3 of 3 nodes within", timeout=LAUNCH_S)
     patient.expect(r"\r\x1b\[2Kstep \d+/50000  loss \d", timeout=LAUNCH_S)  # one line, in place
@@ -359,7 +361,7 @@ def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> N
 
     for answer, left, words in (("n", 3, "no checkpoint was deleted"), ("y", 0, "MB freed on 3 of 3 nodes")):
         asking = person.sits_at("clean")
-        asking.expect(r"  short  step 160  \d+ MB on gpu-master, gpu-worker-1, gpu-worker-2\r\n")
+        asking.expect(rf"  short  step {SHORT}  \d+ MB on gpu-master, gpu-worker-1, gpu-worker-2\r\n")
         asking.expect_exact("delete these checkpoints? [y/N] ")
         assert "long" not in asking.before
         asking.sendline(answer)
