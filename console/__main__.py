@@ -11,11 +11,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NoReturn
 
-from console import front, interrupt, make_words, while_rented
-from console.infra.kubernetes import not_there
+from console import front, infra, interrupt, make_words, while_rented
 from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
-from console.inventory.read import Inventory, on_kubernetes
+from console.inventory.read import Inventory
 from console.new_inventory import GROUP_VARS
 from console.typed import for_one_verb, remember
 from console.verbs import VERBS, parser
@@ -129,28 +128,29 @@ def act(verb: str, args: argparse.Namespace) -> int:
         return resolve_name("console.launch_options:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
     if "inventory" not in options:
         return does(verb)(**options)
-    infra = options.pop("infra", "")
+    kind = options.pop("infra", "")
     if verb in ("inventory", "rent"):
         return does(verb)(**options)
     nodes = options.get("nodes") or options.get("limit") or ""
-    inventory = checked(of_infra(infra, while_rented.inventory_of(nodes, options.pop("inventory"))))
-    if verb in not_there.VERBS and any(map(on_kubernetes, inventory.nodes.values())):
-        raise BadInput(f"{verb}: {not_there.VERBS[verb]}")
+    inventory = checked(of_infra(kind, while_rented.inventory_of(nodes, options.pop("inventory"))))
+    for values in inventory.nodes.values():
+        if instead := infra.infra_of(values).lacks.get(verb):
+            raise BadInput(f"{verb}: {instead}")
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return does(verb)(inventory, **options)
 
 
-def of_infra(infra: str, path: str) -> str:
+def of_infra(kind: str, path: str) -> str:
     """The inventory that is meant; one that was named stays, but is of that kind."""
     usual = {option.name: option.default for option in VERBS["status"].options}["inventory"]
-    if infra in ("slurm", "kubernetes") and path in (usual, str(ROOT / usual)):
-        return str(ROOT / "inventory" / infra)
-    if not infra:
+    if kind not in ("", infra.USUAL) and path in (usual, str(ROOT / usual)):
+        return str(ROOT / "inventory" / kind)
+    if not kind:
         return path
-    kinds = {str(values.get("infra", "ssh")) for values in check(Path(path)).nodes.values()}
-    if kinds - {infra}:
-        raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {infra}", fix="fix: name another --inventory")
+    kinds = set(map(infra.name_of, check(Path(path)).nodes.values()))
+    if kinds - {kind}:
+        raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {kind}", fix="fix: name another --inventory")
     return path
 
 

@@ -6,7 +6,8 @@ import os
 import sys
 from typing import Any
 
-from console.inventory.read import Inventory, is_local
+from console.infra import is_local
+from console.inventory.read import Inventory
 from plugins.module_utils.motley import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from console import infra
 from console.hub import FETCHED, ROOT
-from console.infra.slurm.job_files import options_of
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from train.data.look import look
@@ -23,15 +22,11 @@ from train.errors import BadInput
 from train.plan.settings import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
-ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
-ONLY_AT_HOME = {
-    "nodes": "Kubernetes chooses them\nfix: --set motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
-    "at": "Kubernetes keeps no time\nfix: leave it out, or let a queue begin it (Kueue)",
-    "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
-}
 MOST_RUNS = 100
 """The most runs that one sweep may have."""
-LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *ON_SLURM)
+OF_INFRAS = {name: each for each in infra.NAMES for name in infra.about(each).variables}
+"""The launch variables that one infra alone takes."""
+LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *OF_INFRAS)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -46,9 +41,8 @@ class Asked:
     """Whether the nodes were named, or are simply all."""
     follow: bool = True
     queue: bool = False
-    slurm_options: list[str] = field(default_factory=list)
-    """The options for sbatch."""
-    slurm_gpu_gb: float | None = None
+    of_infra: dict[str, Any] = field(default_factory=dict)
+    """The variables that this infra alone takes, as given."""
     sweep: list[dict[str, str]] = field(default_factory=list)
     """Settings of each run, where there are several."""
     not_before: float = 0.0
@@ -73,7 +67,7 @@ def read(
     limit: list[str] | None = None,
     homes: Iterable[str] = (),
     *,
-    infra: str = "ssh",
+    on: str = infra.USUAL,
 ) -> Asked:
     """From Ansible's extra variables; all findings at once. `limit`: the hosts of --limit, as good as `nodes`."""
     own = {name: value for name, value in variables.items() if not name.startswith(NOT_OURS)}
@@ -86,13 +80,15 @@ def read(
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
     findings += wrong_nodes
     findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
-    findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
-    options, wrong_options = slurm_options(own, infra)
+    findings += [
+        f"{name}: '{own[name]}' is neither true nor false" for name, is_on in switches.items() if is_on is None
+    ]
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
-    findings += [*wrong_options, *wrong_sweep]
+    findings += [*wrong_on(on, own), *wrong_sweep]
     not_before, wrong_time = begin(own.get("at"))
     then = str(own.get("then") or "")
-    findings += [*wrong_time, *wrong_then(then, infra)]
+    findings += wrong_time
+    findings += [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset"
     wanted = None
     try:
@@ -110,34 +106,22 @@ def read(
         named_nodes=own.get("nodes") not in (None, "", "all") or limit is not None,
         follow=bool(switches["follow"]),
         queue=bool(switches["queue"]),
-        slurm_options=options,
+        of_infra={name: plain[name] for name in infra.about(on).variables if plain.get(name)},
         sweep=swept,
-        slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
         not_before=not_before,
         then=then,
         data=data,
     )
 
 
-def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]]:
-    """The options for sbatch, and what is wrong with settings that are Slurm's alone or do not fit the infra."""
-    given = [name for name in ON_SLURM if own.get(name)]
-    if given and infra != "slurm":
-        return [], [f"{given[0]} is for Slurm\nfix: ./motley launch --infra slurm"]
-    if infra == "kubernetes" and (
-        wrong_there := [name for name in ONLY_AT_HOME if own.get(name) not in (None, "", "all")]
-    ):
-        return [], [f"{name}: {ONLY_AT_HOME[name]}" for name in wrong_there]
-    if own.get("nodes") not in (None, "", "all") and infra == "slurm":
-        return [], ["nodes: Slurm chooses them\nfix: --slurm-options '--nodes=3', or '--nodelist=NAMES'"]
-    if own.get("at") and infra == "slurm":
-        return [], ["at: Slurm keeps the time\nfix: --slurm-options '--begin=22:00'"]
-    gb = str(own.get("slurm_gpu_gb") or 1)
-    wrong = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
-    try:
-        return options_of(str(own.get("slurm_options") or "")), wrong
-    except BadInput as finding:
-        return [], [*wrong, str(finding)]
+def wrong_on(on: str, own: dict[str, Any]) -> list[str]:
+    """What is wrong with variables that are another infra's, mean nothing on this one, or are its own."""
+    given = [name for name, value in own.items() if value not in (None, "", "all")]
+    about = infra.about(on)
+    for name in given:
+        if (owner := OF_INFRAS.get(name, on)) != on:
+            return [f"{name} is for {owner.capitalize()}\nfix: ./motley launch --infra {owner}"]
+    return [*(f"{name}: {about.refused[name]}" for name in given if name in about.refused), *about.wrong(own)]
 
 
 def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
@@ -167,12 +151,6 @@ def begin(clock: Any) -> tuple[float, list[str]]:
         return aside.next_time(str(clock), time.time()), []
     except BadInput as wrong:
         return 0.0, [str(wrong)]
-
-
-def wrong_then(then: str, infra: str) -> list[str]:
-    if then and infra == "slurm":
-        return ["then: the machines of a Slurm are not ours to switch off\nfix: leave it out"]
-    return [] if then in ("", *aside.THEN) else [f"then: '{then}' is none of {', '.join(aside.THEN)}"]
 
 
 def as_words(settings: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from console.infra import OnNode, name_of, part
 from train.errors import BadInput
 
 Facts = dict[str, Any]
@@ -28,3 +29,16 @@ class OnController(ActionBase):
     @abstractmethod
     def answer(self, known: Facts, args: Facts) -> Facts:
         """The task's result, from all variables and what the task says itself."""
+
+
+class InfraStep(OnController):
+    """A step of a launch, as the host's infra does it: here, or by a module on the host."""
+
+    step: str
+
+    def answer(self, known: Facts, args: Facts) -> Facts:
+        infra = name_of(known["hostvars"][known["inventory_hostname"]])
+        done = part(infra, self.step)(known, args)
+        if not isinstance(done, OnNode):
+            return dict(done)
+        return dict(self._execute_module(module_name=done.module, module_args=done.params, task_vars=known))

@@ -18,7 +18,8 @@ from typing import Any
 from rich.console import Console
 
 from console import interrupt, playbook_view, receipt
-from console.inventory.read import Inventory, is_local
+from console.infra import is_local
+from console.inventory.read import Inventory
 from console.playbook_progress import FINDING, Progress
 from console.words import counted, in_place
 from train.safe_stdio import COLOUR, Drawing

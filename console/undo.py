@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from console import play
+from console.infra import is_local
 from console.inventory.finding import unknown
-from console.inventory.read import Inventory, is_local
+from console.inventory.read import Inventory
 from console.verbs import PHASES
 from train.errors import BadInput
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from console.infra import NAMES
 from console.options import Option, Parser, Verb, add, parser_of
 
 PHASES = (
@@ -32,7 +33,7 @@ INFRA = Option(
     "infra",
     "where it runs; slurm and kubernetes are described in inventory/slurm, inventory/kubernetes",
     "NAME",
-    choices=("ssh", "slurm", "kubernetes"),
+    choices=NAMES,
     usual="as your inventory says",
 )
 """The option of every verb with an inventory: a word for the usual inventory of that kind."""
@@ -87,7 +88,7 @@ VERBS = {
             Option("recipe", "fine-tune a model, or train a new one", "NAME", ("sft", "pretrain"), usual="sft"),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "three folders instead of three simulated machines, as without root"),
-            Option("infra", "slurm: on a simulated Slurm cluster", "NAME", ("ssh", "slurm")),
+            Option("infra", "slurm: on a simulated Slurm cluster", "NAME", ("machines", "slurm")),
             Option("rent", "on a rented machine of a simulated market, without money", "fake", choices=("fake",)),
             Option("base", "the simulated machines' Debian or Ubuntu, such as trixie", "SUITE"),
         ),

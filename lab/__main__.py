@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     demonstration.add_argument("--base", default=default, help="Debian or Ubuntu suite (default: %(default)s)")
     demonstration.add_argument("--recipe", default="sft", choices=("sft", "pretrain"))
     demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
-    demonstration.add_argument("--infra", default="ssh", choices=("ssh", "slurm"), help="where it trains")
+    demonstration.add_argument("--infra", default="machines", choices=("machines", "slurm"), help="where it trains")
     demonstration.add_argument("--rent", choices=("fake",), help="a rented machine, with the lab's market")
     demonstration.add_argument("--folders", action="store_true", help="in three folders, as without root")
     on_lab("inventory", do_inventory, "the inventory as Ansible reads it")

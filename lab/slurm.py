@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from console.infra.slurm import slurm_conf
+from console.infra.slurm.machine_facts import layout
 from console.infra.slurm.slurm_conf import Card, Machine
 from lab.host import SHARED, Host
 from lab.lab import Lab, each, wait_until
 from lab.place import Place
 from lab.profile import USER
 from lab.shell import run
-from plugins.module_utils.motley.slurm_facts import layout
 
 UNITS = {"munge": "munge", "slurmctld": "slurm", "slurmd": "root"}
 CARDS = {"gpu-master": ("rtx5070ti",), "gpu-worker-1": ("rtx4070", "rtx4070"), "gpu-worker-2": ("rtx3070ti",)}

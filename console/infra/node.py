@@ -1,6 +1,6 @@
 """What the controller asks of a node while a run is there, whatever the infra: how it is, stop, events, logs, fetch.
 
-An infra says how a command gets to the node (ssh.py, local.py) and may answer a verb by itself. By default
+An infra says how a command gets to the node (node.py in its folder) and may answer a verb by itself. By default
 plugins/module_utils/motley/start_stop_status.py is sent along and does the work there: seconds less than a playbook,
 and a node that is off delays nobody.
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, cast
 
 from console.words import in_place
+from train.layout import HOME
 from train.runlog.paths import MEMBERS
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,12 @@ Facts = dict[str, Any]
 
 class Silent(Exception):
     """Why a node gave no answer."""
+
+
+def home_of(name: str, values: Mapping[str, Any], state: str) -> str:
+    """The node's folder, with what only Ansible would put in."""
+    home = str(values.get("motley_home", HOME))
+    return home.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
 
 
 def text(name: str) -> str:
@@ -166,15 +173,11 @@ class Node(ABC):
     def try_notify(self, address: str) -> Facts:
         """A test message by the node: why it did not go out. It reads the address from standard input."""
         about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
-        return self._read_by(text("train.notify"), f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
+        return self.read_by("train.notify", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
 
-    def slurm_facts(self) -> Facts:
-        """What slurm.conf says of it."""
-        return self._read_by(text(f"{MOTLEY}.slurm_facts"), "facts()", ANSWER_S)
-
-    def _read_by(self, module: str, expression: str, timeout_s: float) -> Facts:
+    def read_by(self, module: str, expression: str, timeout_s: float = ANSWER_S) -> Facts:
         """What a module that needs none of ours finds there."""
-        lines = [module, "import json", MARKS, f"print(json.dumps({expression}))"]
+        lines = [text(module), "import json", MARKS, f"print(json.dumps({expression}))"]
         return self._answer(self.command([self.python, "-"]), sendable(lines), timeout_s)
 
     def files(self, run: str) -> Facts:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console import infra
 from console.inventory.finding import Finding, nearest
 from console.strict_yaml import Vaulted, load
 from train.errors import BadInput
@@ -109,7 +110,7 @@ def _one_of(choices: list[Any]) -> Key:
 
 
 KEYS: dict[str, Key] = {
-    "infra": _one_of(["ssh", "slurm", "kubernetes"]),
+    "infra": _one_of([*infra.NAMES]),
     "motley_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_current_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_mac": Key('a network card\'s address in quotes, such as "3c:7c:3f:00:00:01"', _is_mac, on_node_only=True),
@@ -157,6 +158,7 @@ TYPES: dict[str, Key] = {
     "str": Key("a text", _is_text),
     "path": Key("a path", _is_text),
 }
+KEYS |= {name: TYPES[kind] for each in infra.NAMES for name, kind in infra.about(each).keys.items()}
 
 
 # What a type alone does not say.

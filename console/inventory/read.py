@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,6 @@ class Inventory:
             named = variables.get("motley_state", "")
             return Path(named) if named and "{{" not in named else root / ".motley"
         return root / ".motley"
-
-
-def is_local(values: Mapping[str, Any]) -> bool:
-    """A node that is a folder on this machine: nobody logs in, nothing asks for a password."""
-    return "ansible_connection" in values and values["ansible_connection"] == "local"
-
-
-def on_slurm(values: Mapping[str, Any]) -> bool:
-    """The login node of somebody else's Slurm: it is not Motley's to set up."""
-    return values.get("infra") == "slurm"
-
-
-def on_kubernetes(values: Mapping[str, Any]) -> bool:
-    """Not machines but an API server, which kubectl knows."""
-    return values.get("infra") == "kubernetes"
 
 
 def hosts_file(path: Path) -> Path:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from console import infra
+from console.infra import is_local
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_folder, is_network, is_port, ports_of
-from console.inventory.read import GROUP, is_local, on_kubernetes, on_slurm
+from console.inventory.read import GROUP
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
 from train.plan.machines import architectures
@@ -57,7 +59,7 @@ def _examples(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
 
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
-        if "motley_address" not in values and not (on_slurm(values) or on_kubernetes(values)):
+        if "motley_address" not in values and _ours(values):
             fix = "add the address that it is to have: motley_address: 192.168.1.…"
             yield Finding(what="motley_address is missing", where=f"{where}, {name}", fix=fix)
     for key in ("motley_address", "motley_current_address", "motley_mac"):
@@ -222,21 +224,28 @@ def _sets(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 
 
 def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
-    known = [name for name, values in nodes.items() if is_local(values) or on_slurm(values)]
+    known = [name for name, values in nodes.items() if is_local(values) or not _ours(values)]
     missing = [name for name, values in nodes.items() if "ansible_user" not in values and name not in known]
     if missing:
         fix = "add below vars: 'ansible_user: NAME', the name with which you log in on the machines"
         yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, fix=fix)
 
 
-def _login_node(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
-    logins = [name for name, values in nodes.items() if on_slurm(values)]
-    if logins and len(nodes) > 1:
-        fix = "one host, the login node: which nodes a job gets, Slurm decides (slurm_options)"
-        yield Finding(what=f"there are {len(nodes)} machines beside infra: slurm", where=where, fix=fix)
-    for name in logins:
-        if not (is_local(nodes[name]) or nodes[name].get("ansible_host")):
+def _elsewhere(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    """Hosts that stand for what is not ours to set up."""
+    for name, values in nodes.items():
+        if _ours(values):
+            continue
+        if len(nodes) > 1 and (fix := infra.infra_of(values).one_host):
+            what = f"there are {len(nodes)} machines beside infra: {infra.name_of(values)}"
+            yield Finding(what=what, where=where, fix=fix)
+        if not (is_local(values) or values.get("ansible_host")):
             yield Finding(what="ansible_host is missing", where=f"{where}, {name}", fix="write what you type after ssh")
+
+
+def _ours(values: dict[str, Any]) -> bool:
+    """Whether Motley sets the host up; of an unknown infra that is no question (its key is a finding)."""
+    return infra.name_of(values) not in infra.NAMES or infra.infra_of(values).ours
 
 
 RULES = (
@@ -251,5 +260,5 @@ RULES = (
     _ports,
     _rollback,
     _sets,
-    _login_node,
+    _elsewhere,
 )

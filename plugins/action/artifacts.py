@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from console.infra import infra_of
 from plugins.module_utils.motley import listening_ports, relay
 
 TOLD_BYTES = 50_000_000
@@ -25,7 +26,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         params = dict(self._task.args)
-        if known.get("infra") == "slurm":
+        if not infra_of(known).ours:
             return result | self._over_ssh(params, known)
         me, chain = known["inventory_hostname"], list(params.pop("nodes", None) or known["ansible_play_hosts"])
         if me not in chain:

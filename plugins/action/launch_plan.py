@@ -1,115 +1,22 @@
-"""Decides the run on the controller (train/plan/launch/decide.py), from what was asked and what every node reported."""
+"""Decides a run, as the infra of the host does it (console/infra/NAME/plan.py)."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
-from typing import Any
 
-from console import electricity, hub, launched, notify, plan_view, receipt, render
-from console.infra.choose import from_hostvars
-from console.infra.node import ask_all
-from console.on_controller import Facts, OnController
-from train.errors import BadInput
-from train.package import package_hash
-from train.plan.launch import plan
-from train.plan.launch.decide import decide
-from train.plan.machines.nodes import LaunchFacts
-from train.plan.settings import request
-
-ROOT = Path(__file__).parents[2]
+from console.infra import Facts, infra_of
+from console.on_controller import InfraStep
 
 
-class ActionModule(OnController):
+class ActionModule(InfraStep):
+    step = "plan"
+
     def answer(self, known: Facts, args: Facts) -> Facts:
-        try:
-            return self.decided(known, args)
-        except BadInput:
-            unload(known)
-            raise
-
-    def decided(self, known: Facts, args: Facts) -> Facts:
-        facts = facts_of(known, args["asked"], Path(args["state_folder"]))
-        messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
-        refuse_deaf(known, args["asked"])
-        found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
-        cost = electricity.of_plan(found, known["hostvars"])
-        data = plan.as_data(found) | {"electricity": cost}
-        return told(
-            args, data, [*plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"]), *messages]
-        )
-
-
-def unload(known: Facts) -> None:
-    """What the nodes have begun to load for this launch."""
-    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    loading = [name for name, host in hosts.items() if host.get("motley_plan_look", {}).get("look", {}).get("loads")]
-    ask_all(from_hostvars(loading, known["hostvars"]), lambda node: node.unload())
-
-
-def told(args: Facts, data: Facts, lines: list[str]) -> Facts:
-    """The plan for the tasks behind it, and for the verb that started them, where one did."""
-    data = data | {"examples": args["asked"]["data"]}
-    if args.get("tell_in"):
-        Path(args["tell_in"]).write_text(json.dumps(data))
-    return {"plan": data, "motley_lines": lines}
-
-
-def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Only root can put a machine to sleep or limit its card: the units do that bootstrap has installed."""
-    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    deaf = [name for name, host in hosts.items() if not host["motley_plan_look"]["look"]["obeys"]]
-    wanted = {"then": [name for name in deaf if asked.get("then")]}
-    wanted |= {key: [name for name in deaf if hosts[name].get(key)] for key in render.LIMITS.values()}
-    for what, names in wanted.items():
-        if names:
-            fix = f"./motley bootstrap --phase run --nodes {','.join(names)}, or leave it out"
-            raise BadInput(f"{what}: nothing on {', '.join(names)} would do that\nfix: {fix}")
-
-
-def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:
-    """BadInput where a node that was named does not answer."""
-    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    token = hub.token(known["hostvars"][known["inventory_hostname"]])
-    contacts = next(iter(hosts.values())).get("motley_contact_found", {}).get("contacts", {})
-    off = {
-        name: f"{name} is off: nobody answers at {' or '.join(contacts.get(name, {}).get('tried', ['its address']))}"
-        for name in asked["nodes"]
-        if name not in hosts
-    }
-    if off and asked["named_nodes"]:
-        raise BadInput("\n".join(off.values()))
-    return LaunchFacts(
-        addresses={name: str(host["motley_address"]) for name, host in hosts.items()},
-        looks={name: host["motley_plan_look"]["look"] for name, host in hosts.items()},
-        versions={name: host["motley_plan_look"]["versions"] for name, host in hosts.items()},
-        processes={name: host["motley_processes"] for name, host in hosts.items() if "motley_processes" in host},
-        weights={
-            name: weights_of(name, host["motley_weights"]) for name, host in hosts.items() if "motley_weights" in host
-        },
-        off=off,
-        launched=launched.known(state),
-        proof_mbit=receipt.link_mbit(state / "receipts"),
-        calibrated=calibrated(hosts),
-        code=package_hash(ROOT / "train"),
-        files=lambda model: hub.files(model, token),
-    )
-
-
-def weights_of(name: str, value: Any) -> str:
-    if value not in ("auto", "gpu", "stream"):
-        raise BadInput(
-            f"{name}: motley_weights: '{value}' is none of auto|gpu|stream\nfix: correct it in the inventory"
-        )
-    return str(value)
-
-
-def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The speeds of the nodes that were asked how fast they compute, and know it."""
-    found = {}
-    for name, host in hosts.items():
-        printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
-        with contextlib.suppress(IndexError, ValueError, KeyError, TypeError):
-            found[name] = dict(json.loads(printed.strip().splitlines()[-1])["speed"])
-    return found
+        """The plan for the tasks behind it, and for the verb that started them, where one did."""
+        answer = super().answer(known, args)
+        plan = answer["plan"] | {"examples": args["asked"]["data"]}
+        if args.get("tell_in"):
+            Path(args["tell_in"]).write_text(json.dumps(plan))
+        brings = not infra_of(known["hostvars"][known["inventory_hostname"]]).fetches
+        return answer | {"plan": plan, "brings": brings}

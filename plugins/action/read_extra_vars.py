@@ -11,6 +11,7 @@ from typing import Any
 from ansible.utils.vars import load_extra_vars
 
 from console import launch_request
+from console.infra import USUAL, name_of
 from console.on_controller import Facts, OnController
 
 
@@ -22,8 +23,8 @@ class ActionModule(OnController):
         values = [known["hostvars"][name] for name in limit or cluster]
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
-        infra = str(known["hostvars"][cluster[0]].get("infra", "ssh")) if cluster else "ssh"
-        return {"asked": asdict(launch_request.read(rendered, cluster, limit, homes, infra=infra))}
+        on = name_of(known["hostvars"][cluster[0]]) if cluster else USUAL
+        return {"asked": asdict(launch_request.read(rendered, cluster, limit, homes, on=on))}
 
     @staticmethod
     def _rendered(name: str, value: Any, known: dict[str, Any]) -> Any:

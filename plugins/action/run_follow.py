@@ -10,6 +10,7 @@ from ansible.plugins.action import ActionBase
 
 from console import notify, run_view
 from console.follow import finished_notices
+from console.infra import infra_of
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
 from train.errors import BadInput
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
         hostvars = known["hostvars"]
         started = {name: hostvars[name]["motley_start_done"]["started"] for name in names}
         ups = [node["up"] - node["time"] for node in started.values()]
-        if not any(node.get("how") == "slurm" for node in started.values()):  # that begins when its turn comes
+        if infra_of(hostvars[names[0]]).ours:  # elsewhere it begins when its turn comes
             self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: node["time"] for name, node in started.items()}
         address = self._notify_address([hostvars[name] for name in names])

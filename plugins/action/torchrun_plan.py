@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from console.infra.machines.plan import facts_of
 from console.on_controller import Facts, OnController
 from console.torchrun import plan as torchrun_plan
-from plugins.action.launch_plan import facts_of
 from train.plan.launch.torchrun import Script, decide
 
 

@@ -2,7 +2,7 @@
 
 DOCUMENTATION = """
 module: launch_files
-short_description: Write down on a node what it runs
+short_description: Write down what a run runs by
 author: Motley
 description:
   - Renders the node's files from the plan, on the controller, and writes them by node_files.
@@ -35,6 +35,10 @@ options:
     type: str
     default: ""
     description: What the machine does at the end, suspend or poweroff; empty, nothing.
+  start:
+    type: bool
+    default: true
+    description: Whether it is started next; otherwise the task may say how that is done by hand.
 """
 
 EXAMPLES = """

@@ -14,15 +14,18 @@ from typing import Any
 
 from ansible.module_utils.motley import slurm_job
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.versions import collect
 
 DOCUMENTATION = r"""
 module: slurm_info
 short_description: Ask Slurm where and when a job with these options would run; submits nothing
 author: Motley
 description:
-  - Asks C(sbatch --test-only) and C(scontrol), and reads the runs below C(home)/jobs.
+  - Asks C(sbatch --test-only) and C(scontrol), and reads the runs below C(home)/jobs, and all versions.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder, shared by all nodes"},
+  "packages": {"type": "list", "elements": "str", "default": [],
+    "description": "Python packages to return the versions of"},
   "options": {"type": "list", "elements": "str", "default": [], "description": "Options of sbatch"}
 }
 """
@@ -35,6 +38,7 @@ EXAMPLES = """
 """
 RETURN = r"""
 look: {type: dict, returned: success, description: Where and when it would run; its nodes; the runs}
+versions: {type: dict, returned: success, description: Key to version or hash; null where there is none}
 """
 WOULD = re.compile(r"to start at (\S+) using \d+ processors on nodes? (\S+) in partition (\S+)")
 
@@ -54,7 +58,8 @@ def main() -> None:
         }
     except OSError as error:
         module.fail_json(msg=f"{error}")
-    module.exit_json(changed=False, look=found)
+    versions = collect(home, module.params["packages"], write=not module.check_mode)
+    module.exit_json(changed=False, look=found, versions=versions)
 
 
 def asked(options: list[str]) -> re.Match[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from console.infra.node import MARK, program
-from console.infra.slurm import job_files
+from console.infra.slurm.files import script as batch_script
 from console.infra.slurm.node import SlurmNode
 from tests.support import pace
 from tests.support.cluster import REPOSITORY
@@ -86,7 +86,7 @@ def test_stop_ends_a_job_for_good(account: Account) -> None:
 def furnish(account: Account) -> None:
     """As a launch leaves the shared folder, but for the trainer."""
     plan = {"run": RUN, "home": HOME}
-    script = job_files.script(plan, ["--nodes=3", "--gpus=4"], {"STEPS": STEPS})
+    script = batch_script(plan, ["--nodes=3", "--gpus=4"], {"STEPS": STEPS})
     files = {
         script["path"]: script["content"],
         f"jobs/{RUN}/logs/runs/{RUN}/launch.json": "{}",

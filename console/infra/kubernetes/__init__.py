@@ -1,2 +1,24 @@
-"""A run as objects of Kubernetes: what is asked for (settings.py), the objects (objects.py), and what an API server
-would say of them (check.py), before anything is sent to one."""
+"""A Kubernetes of somebody else's, by kubectl: a run is an Indexed Job there, and its nodes are the Job's pods."""
+
+from console.infra import Infra
+from console.infra.kubernetes.settings import KEYS
+
+MACHINES = "the machines of a Kubernetes are its administrators'"
+USED = "a pod trains and nothing else; ./motley fetch --infra kubernetes brings the result here"
+INFRA = Infra(
+    fetches=True,
+    keys=KEYS,
+    refused={
+        "nodes": "Kubernetes chooses them\nfix: --set motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
+        "at": "Kubernetes keeps no time\nfix: leave it out, or let a queue begin it (Kueue)",
+        "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
+    },
+    lacks={
+        **dict.fromkeys(("bootstrap", "undo", "doctor", "check-versions", "wake"), MACHINES),
+        **dict.fromkeys(("pause", "unpause"), f"{MACHINES}; kubectl drain MACHINE moves its pods elsewhere"),
+        **dict.fromkeys(("ask", "eval", "export"), USED),
+        "torchrun": "a script of your own is an image of your own there",
+        "slurm-conf": "Kubernetes is no Slurm",
+        "clean": "checkpoints lie on its volume; a pod of yours can delete them",
+    },
+)

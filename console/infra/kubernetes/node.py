@@ -19,8 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from console.infra.kubernetes import kubectl, waiting
-from console.infra.kubernetes.objects import GRACE_S, PART, RUN
-from console.infra.kubernetes.reader import reader_pod
+from console.infra.kubernetes.objects import GRACE_S, PART, RUN, reader_pod
 from console.infra.kubernetes.shown import (
     LATE_S,
     WAITS,
@@ -59,6 +58,16 @@ NONE |= {
     "agent": 0,
     "paused": "",
 }
+
+
+def node(name: str, values: Mapping[str, Any], state: str) -> Node:
+    return KubernetesNode(name=name, home="", kubectl=kubectl_of(values))
+
+
+def kubectl_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    context, namespace = (str(values.get(f"motley_kubernetes_{name}") or "") for name in ("context", "namespace"))
+    more = [f"--context={context}"] if context else []
+    return ("kubectl", *more, *([f"--namespace={namespace}"] if namespace else []))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,9 +347,3 @@ def readers(node: KubernetesNode, job: Object, pods: Sequence[Object]) -> list[P
 
 def gone(node: KubernetesNode, name: str) -> None:
     node.kube("delete", "pod", name, "--ignore-not-found", "--wait=false")
-
-
-def kubectl_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    context, namespace = (str(values.get(f"motley_kubernetes_{name}") or "") for name in ("context", "namespace"))
-    more = [f"--context={context}"] if context else []
-    return ("kubectl", *more, *([f"--namespace={namespace}"] if namespace else []))

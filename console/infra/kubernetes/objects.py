@@ -30,6 +30,9 @@ AWAY_S = 20
 somebody says that the machine is off."""
 MOST_BYTES = 900_000
 """The most bytes of the files that travel in the ConfigMap, which may have 1 MiB."""
+READER_S = 600
+LITTLE = {"cpu": "100m", "memory": "256Mi"}
+AS_THE_RUN = ("securityContext", "tolerations", "nodeSelector", "imagePullSecrets")
 RUN, PART, ANNOTATED = "motley/run", "motley/part", "motley/run-name"
 Object = dict[str, Any]
 
@@ -55,12 +58,11 @@ def objects(
     token: str,
     launch: str,
     ports: Mapping[str, Any],
-    environment: Mapping[str, Any] | None = None,
     hub_token: str = "",
 ) -> list[Object]:
     """In the order in which they are applied. `launch` names this launch: rows of another one are not its own."""
     name = name_of(plan["run"])
-    more = render.checked_environment(dict(environment or {}))
+    more = render.checked_environment(dict(settings.environment))
     secrets = {"token": token} | ({"hub-token": hub_token} if hub_token else {})
     return [
         *([_claim(settings)] if settings.storage else []),
@@ -344,3 +346,29 @@ def _container(name: str, verb: str, settings: Settings, environment: list[Objec
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  where a worker that leaves saves first
         ],
     }
+
+
+def reader_pod(name: str, job: Object, volumes: list[Object], machine: str) -> Object:
+    """The pod that reads the files of a run once its own pods are over."""
+    pod = job["spec"]["template"]["spec"]
+    agent = pod["containers"][0]
+    container = {
+        "name": "files",
+        "image": agent["image"],
+        "command": ["python", "-c", f"import time; time.sleep({READER_S})"],
+        "resources": {"requests": LITTLE, "limits": without_devices(agent["resources"]["limits"])},
+        "securityContext": agent["securityContext"],
+        "volumeMounts": [{"name": "home", "mountPath": HOME}],
+    }
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "activeDeadlineSeconds": READER_S,
+        "terminationGracePeriodSeconds": 1,
+        **{name: pod[name] for name in AS_THE_RUN if name in pod},
+        "containers": [container],
+        "volumes": volumes,
+        **({"nodeName": machine} if machine else {}),
+    }
+    meta: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "motley", PART: "files"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -53,6 +53,8 @@ class Settings:
     pull_secret: str = ""
     namespace: str = ""
     context: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Further environment variables of the pods."""
 
     @property
     def shared(self) -> bool:
@@ -66,6 +68,15 @@ class Settings:
     def card(self) -> dict[str, Any]:
         """The facts of a pod's GPU, named as nvidia-smi would name it."""
         return gpu_types.card(self.gpu_type or "GPU", self.gpu_gb or None)
+
+
+def _type(name: str) -> type:
+    default = getattr(Settings(), name)
+    return type(default)
+
+
+KEYS = {PREFIX + spec.name: _type(spec.name).__name__.replace("tuple", "list") for spec in fields(Settings)}
+"""The settings as keys of an inventory, each with its type."""
 
 
 def read(variables: Mapping[str, Any]) -> Settings:
@@ -86,11 +97,6 @@ def read(variables: Mapping[str, Any]) -> Settings:
 def _kind(name: str) -> str:
     kinds = {int: "a whole number", float: "a number", tuple: "a list of mappings", dict: "a mapping"}
     return kinds.get(_type(name), "a text")
-
-
-def _type(name: str) -> type:
-    default = getattr(Settings(), name)
-    return type(default)
 
 
 def _as(name: str, value: Any) -> Any:

@@ -9,13 +9,32 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from console.infra.node import MOTLEY, SENT_ALONG, Facts, Node, Silent
+from console.infra import is_local
+from console.infra.node import MOTLEY, SENT_ALONG, Facts, Node, Silent, home_of
 
 STOP_S = 90.0
 ASK_S = 20.0
 """Slurm's own commands may take their time on a busy cluster."""
+
+
+def node(name: str, values: Mapping[str, Any], state: str) -> Node:
+    ssh = () if is_local(values) else login(name, values)
+    return SlurmNode(name=name, home=home_of(name, values, state), ssh=ssh)
+
+
+def login(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ssh command to log in as Ansible does, by the person's keys and ~/.ssh/config: it is no machine of ours."""
+    usual = ("BatchMode=yes", "ConnectTimeout=8", "LogLevel=ERROR", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+    options = [f"-o{option}" for option in usual]
+    options += shlex.split(str(values.get("ansible_ssh_common_args", "")))
+    if key := values.get("ansible_ssh_private_key_file"):
+        options += ["-i", str(key)]
+    if port := values.get("ansible_port"):
+        options += ["-p", str(port)]
+    who = f"{user}@" if (user := values.get("ansible_user")) else ""
+    return ("ssh", "-T", *options, f"{who}{values.get('ansible_host', name)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

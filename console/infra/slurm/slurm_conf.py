@@ -9,14 +9,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console import render
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
-from console.inventory.read import Inventory
 from console.words import say
 
+if TYPE_CHECKING:
+    from console.inventory.read import Inventory
+
+MACHINE_FACTS = "console.infra.slurm.machine_facts"
 FILES = {"slurm.conf": "slurm.conf.j2", "gres.conf": "gres.conf.j2", "cgroup.conf": "cgroup.conf.j2"}
 OPTIONS: dict[str, str] = {
     "AuthType": "auth/munge",
@@ -79,7 +82,7 @@ def machine(name: str, address: str, facts: Mapping[str, Any]) -> Machine:
 
 
 def slurm_conf(inventory: Inventory, *, to: str) -> int:
-    answers, silent = ask_all(from_inventory(inventory), lambda node: node.slurm_facts())
+    answers, silent = ask_all(from_inventory(inventory), lambda node: node.read_by(MACHINE_FACTS, "facts()"))
     if silent:
         for name, reason in silent.items():
             say(f"{name}  {reason}")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from console import follow
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.run_in_words import NEXT, Ended, RunView
 from train.runlog.state import RunState

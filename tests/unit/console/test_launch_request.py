@@ -242,21 +242,21 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     for name, value in shown:
         if value not in of_your_own:
             try:
-                infra = "slurm" if name in launch_request.ON_SLURM else "ssh"
-                launch_request.read({**base_of({name: value}), name: value}, CLUSTER, infra=infra)
+                on = launch_request.OF_INFRAS.get(name, "machines")
+                launch_request.read({**base_of({name: value}), name: value}, CLUSTER, on=on)
             except BadInput as finding:
                 refused[f"{name}={value}"] = str(finding)
     assert refused == {}
 
 
 def on_slurm(**values: object) -> launch_request.Asked:
-    return launch_request.read({"model": "tiny", **values}, ["login"], infra="slurm")
+    return launch_request.read({"model": "tiny", **values}, ["login"], on="slurm")
 
 
-def test_options_of_sbatch_are_read_one_by_one() -> None:
+def test_what_slurm_alone_takes_goes_to_slurm() -> None:
     asked = on_slurm(slurm_options="--nodes=3 --gpus=4", slurm_gpu_gb="24")
-    assert (asked.slurm_options, asked.slurm_gpu_gb) == (["--nodes=3", "--gpus=4"], 24)
-    assert on_slurm().slurm_options == []
+    assert asked.of_infra == {"slurm_options": "--nodes=3 --gpus=4", "slurm_gpu_gb": "24"}
+    assert on_slurm().of_infra == {}
 
 
 def test_a_sweep_is_each_combination() -> None:

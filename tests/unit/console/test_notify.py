@@ -14,7 +14,7 @@ import yaml
 
 from console import launched, notify, run_commands, run_view
 from console.follow import Follower, finished_notices
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.inventory.check import check
 from console.inventory.read import Inventory

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from console import render
-from plugins.action import launch_plan
+from console.infra.machines import plan
 from train.errors import BadInput
 from train.plan.settings import aside
 
@@ -34,12 +34,12 @@ def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> No
         "ansible_play_hosts": [*looks],
         "hostvars": {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()},
     }
-    launch_plan.refuse_deaf(known, {"then": ""})
+    plan.refuse_deaf(known, {"then": ""})
     with pytest.raises(
         BadInput, match=r"then: nothing on b would do that\nfix: ./motley bootstrap --phase run --nodes b,"
     ):
-        launch_plan.refuse_deaf(known, {"then": "suspend"})
+        plan.refuse_deaf(known, {"then": "suspend"})
     for host in known["hostvars"].values():
         host["motley_max_celsius"] = 75
     with pytest.raises(BadInput, match="motley_max_celsius: nothing on b would do that"):
-        launch_plan.refuse_deaf(known, {"then": ""})
+        plan.refuse_deaf(known, {"then": ""})

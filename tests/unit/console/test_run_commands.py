@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from console import fetch, follow, interrupt, run_commands, run_view
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
+from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
@@ -249,7 +250,7 @@ def test_a_shell_that_prints_something_spoils_no_answer(
     monkeypatch.setattr(LocalNode, "command", lambda self, words: ["sh", "-c", NOISE, "sh", *SHELL(self, words)])
     (tmp_path / "a/logs/runs" / DONE / "events.jsonl").write_text('{"event": "start", "time": 1}\n')
     node = LocalNode(name="a", home=str(tmp_path / "a"))
-    assert node.status()["on"] is False and node.slurm_facts() is not None
+    assert node.status()["on"] is False and node.read_by(MACHINE_FACTS, "facts()")
     assert run_commands.stop(inventory) == 0
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"

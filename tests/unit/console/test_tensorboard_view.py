@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from console import curves, tensorboard_view
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 
 ROOT = Path(__file__).parents[3]
 LOG = Path(__file__).with_name("event_logs") / "lost-and-back.events.jsonl"

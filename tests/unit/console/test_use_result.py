@@ -15,7 +15,7 @@ import pytest
 
 from console import use_result
 from console.infra.choose import from_inventory
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 

@@ -13,8 +13,6 @@ FIRST = {
     "motley_distribute": "motley_plan",
     "motley_render": "motley_request",
     "motley_start": "motley_plan",
-    "motley_slurm": "motley_request",
-    "motley_kubernetes": "motley_request",
     "motley_plan": "motley_request",
 }
 

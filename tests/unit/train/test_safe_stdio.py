@@ -71,7 +71,7 @@ LOGS = """
 import subprocess, sys
 from pathlib import Path
 from console import __main__
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 def logs(node, *_, **__):
     says = ["yes", "a line"] if node.name == "gpu-master" else ["sleep", "60"]
     return subprocess.Popen(says, stdout=subprocess.PIPE, start_new_session=True)

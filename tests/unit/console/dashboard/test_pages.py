@@ -11,7 +11,7 @@ from console.dashboard import tables
 from console.dashboard.feed import Feed, FeedView
 from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
 from console.follow import Follower
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.infra.node import Facts, Node
 from console.report.series import kwh
 from tests.support.run_files import held_out, member, start, step

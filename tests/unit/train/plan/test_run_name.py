@@ -14,7 +14,7 @@ import pytest
 
 from console import fetch, launch_request, tensorboard_view
 from console.__main__ import main
-from console.infra.local import LocalNode
+from console.infra.machines.node import LocalNode
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of

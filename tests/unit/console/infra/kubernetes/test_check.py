@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.infra.kubernetes import check, objects
-from console.infra.kubernetes.reader import reader_pod
+from console.infra.kubernetes.objects import reader_pod
 from console.infra.kubernetes.settings import read
 from tests.support import kube_models
 from train.errors import BadInput

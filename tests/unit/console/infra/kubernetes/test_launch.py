@@ -10,8 +10,9 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
-from console.infra.kubernetes import launch, settings
+from console.infra.kubernetes import files, plan, settings, start
 from console.infra.kubernetes.check import wrong
+from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.node import KubernetesNode
 from console.infra.node import Silent
 from tests.unit.console.infra.kubernetes.test_check import IMAGE, PORTS, plan_of
@@ -33,8 +34,8 @@ def test_settings_as_ansible_gives_them_are_written(tmp_path: Path) -> None:
     """Its texts and numbers are tagged: subclasses, which no yaml.safe_dump takes."""
     values: dict[str, Any] = DataLoader().load(HOSTS)
     assert type(values["motley_kubernetes_limits"]["cpu"]) is not int
-    environment = values["motley_kubernetes_environment"]
-    file = launch.write(PLAN, settings.read(values), tmp_path, environment, "")
+    file = tmp_path / "qa.yaml"
+    files.write(PLAN, settings.read(values), file, "secret", "")
     job = [entry for entry in yaml.safe_load_all(file.read_text()) if entry["kind"] == "Job"][-1]
     pod = job["spec"]["template"]["spec"]
     assert pod["tolerations"][-1] == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -43,9 +44,9 @@ def test_settings_as_ansible_gives_them_are_written(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> launch.Cluster:
-    monkeypatch.setattr(launch.Cluster, "is_there", True)
-    return launch.Cluster(("kubectl",))
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(Cluster, "is_there", True)
+    return Cluster(("kubectl",))
 
 
 def settings_read() -> settings.Settings:
@@ -53,7 +54,7 @@ def settings_read() -> settings.Settings:
 
 
 def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
-    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The run's own stays: what is applied again is the same run."""
     applied = []
@@ -64,8 +65,9 @@ def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
         return '{"items": []}'
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
-    file = launch.write(PLAN, settings_read(), tmp_path, {}, "hf_secret")
-    launch.apply("qa", file, cluster)
+    file = tmp_path / "qa.yaml"
+    files.write(PLAN, settings_read(), file, "secret", "hf_secret")
+    start.apply("qa", file, cluster)
     left = file.read_text()
     assert "hf_secret" in applied[0] and "hf_secret" not in left and left.startswith("# Run qa on Kubernetes")
     secrets = [one["stringData"] for one in yaml.safe_load_all(left) if one["kind"] == "Secret"]
@@ -73,7 +75,7 @@ def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
 
 
 def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
-    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = Server()
     lost = server.pods()[1]
@@ -87,8 +89,8 @@ def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     for blocked in (
-        lambda: launch.try_out(PLAN, settings_read(), cluster, {}),
-        lambda: launch.apply("qa", tmp_path / "qa.yaml", cluster),
+        lambda: plan.try_out(PLAN, settings_read(), cluster),
+        lambda: start.apply("qa", tmp_path / "qa.yaml", cluster),
     ):
         with pytest.raises(BadInput) as refused:
             blocked()
@@ -97,9 +99,7 @@ def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
         )
 
 
-def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(
-    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It judges no Job by a quota or by pod security, only its pods."""
     refused = 'pods "motley-qa-tried" is forbidden: failed quota: q: must specify limits.cpu for: agent'
     sent: list[dict[str, Any]] = []
@@ -112,7 +112,7 @@ def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     with pytest.raises(BadInput, match=r"must specify limits\.cpu for: agent"):
-        launch.try_out(PLAN, settings_read(), cluster, {})
+        plan.try_out(PLAN, settings_read(), cluster)
     pods = [one for one in sent if one["kind"] == "Pod"]
     jobs = [one for one in sent if one["kind"] == "Job"]
     assert [one["spec"] for one in pods] == [one["spec"]["template"]["spec"] for one in jobs] and len(pods) == 2
@@ -128,7 +128,7 @@ def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(
     ],
 )
 def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
-    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, why: str, fix: str
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, why: str, fix: str
 ) -> None:
     """Nothing that a person cannot type: what is applied goes to kubectl's standard input."""
 
@@ -139,15 +139,15 @@ def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     with pytest.raises(BadInput) as refused:
-        launch.try_out(PLAN, settings_read(), cluster, {})
+        plan.try_out(PLAN, settings_read(), cluster)
     assert fix in str(refused.value) and "by hand" not in str(refused.value)
     assert "does not answer" not in str(refused.value)
 
 
 def test_by_hand_a_run_is_stopped_without_anything_left(tmp_path: Path) -> None:
     """Its Job first, so that its agents save while they still know each other."""
-    cluster = launch.Cluster(("kubectl", "--context=lab", "--namespace=ml"))
-    server, commands = Server(), [line.partition("(")[0].split() for line in launch.by_hand("qa", tmp_path, cluster)]
+    cluster = Cluster(("kubectl", "--context=lab", "--namespace=ml"))
+    server, commands = Server(), [line.partition("(")[0].split() for line in files.by_hand("qa", tmp_path, cluster)]
     for name, program, *words in commands[3:]:
         assert program == "kubectl" and words[:2] == ["--context=lab", "--namespace=ml"]
         server(*words[2:])

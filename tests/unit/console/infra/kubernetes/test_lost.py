@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.infra.kubernetes import launch, shown
 from console.infra.kubernetes import node as kubernetes
+from console.infra.kubernetes import shown, start
+from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from console.run_commands import stop_lines
@@ -79,7 +80,7 @@ def test_a_launch_names_a_pod_that_shows_as_lost_only_while_it_waits(
 
     monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
     with pytest.raises(BadInput) as refused:
-        launch.apply("qa", tmp_path / "qa.yaml", launch.Cluster(("kubectl",)))
+        start.apply("qa", tmp_path / "qa.yaml", Cluster(("kubectl",)))
     assert FORCE in str(refused.value)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 
-from console.infra.kubernetes import launch, settings
+from console.infra.kubernetes import files, plan, settings, start
 from console.infra.kubernetes import node as kubernetes
+from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from tests.support import kube_rights
@@ -37,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
     monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
     monkeypatch.setattr(kubernetes.subprocess, "Popen", popen)
     monkeypatch.setattr(kubernetes.atexit, "register", lambda *_: None)
-    monkeypatch.setattr(launch.Cluster, "is_there", True)
+    monkeypatch.setattr(Cluster, "is_there", True)
     monkeypatch.setattr(kubernetes.KubernetesNode, "living", lambda *_: [])
     monkeypatch.setattr(kubernetes.PodNode, "status", lambda _: {})
     monkeypatch.setattr(kubernetes.PodNode, "runs", lambda _: {"runs": {}})
@@ -46,19 +47,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
 
 def verbs() -> Iterator[str]:
     """Of kubectl, as they stand in the code."""
-    for file in ("console/infra/kubernetes/node.py", "console/infra/kubernetes/launch.py"):
-        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+    for file in (ROOT / "console/infra/kubernetes").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "kube":
                 yield from (str(word.value) for word in node.args[:1] if isinstance(word, ast.Constant))
 
 
 def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str], str]], tmp_path: Path) -> None:
-    cluster = launch.Cluster(("kubectl",))
+    cluster = Cluster(("kubectl",))
     wanted = settings.read(DataLoader().load(HOSTS))
-    file = launch.write(PLAN, wanted, tmp_path, {}, "hub")
+    file = tmp_path / "qa.yaml"
+    files.write(PLAN, wanted, file, "secret", "hub")
     with pytest.raises(BadInput, match="is a Job there already"):
-        launch.try_out(PLAN, wanted, cluster, {})
-    launch.try_out(PLAN | {"run": "another"}, wanted, cluster, {})
+        plan.try_out(PLAN, wanted, cluster)
+    plan.try_out(PLAN | {"run": "another"}, wanted, cluster)
     NODE.status()
     NODE.runs()
     NODE.logs(10, follow=True)
@@ -69,7 +71,7 @@ def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str],
     kubernetes.gone(NODE, "motley-qa-files")
     asked.append((kubernetes.PodNode(name="p", pod="p", home="", kubectl=()).command(["python"]), ""))
     NODE.stop(timeout_s=2)
-    launch.apply("qa", file, cluster)
+    start.apply("qa", file, cluster)
     needed: set[tuple[str, str]] = set()
     for words, given in asked:
         text = Path(words[words.index("-f") + 1]).read_text() if words[0] == "apply" and not given else given

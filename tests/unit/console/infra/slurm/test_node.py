@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from console.infra.choose import from_inventory, login
-from console.infra.slurm.node import PlaceNode, SlurmNode
+from console.infra.choose import from_inventory
+from console.infra.slurm.node import PlaceNode, SlurmNode, login
 from console.inventory.check import check
 
 REPOSITORY = Path(__file__).parents[5]

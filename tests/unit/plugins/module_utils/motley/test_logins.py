@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from console.infra.ssh import SshNode
+from console.infra.machines.node import SshNode
 from plugins.callback.calm import unfit
 from plugins.module_utils.motley import logins
 from tests.support import pace

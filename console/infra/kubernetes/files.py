@@ -1,0 +1,86 @@
+"""Writes the objects of a run to one file here, which kubectl applies; without kubectl it says how that is done."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from console import hub
+from console.infra import Facts
+from console.infra.kubernetes import check
+from console.infra.kubernetes.cluster import Cluster
+from console.infra.kubernetes.node import ASIDE, kubectl_of
+from console.infra.kubernetes.objects import RUN, Object, name_of, objects
+from console.infra.kubernetes.settings import Settings
+from console.infra.kubernetes.settings import read as settings_of
+from train.files import write_atomic
+
+FOLDER = "kubernetes"
+
+
+def files(known: Facts, args: Facts) -> Facts:
+    values, plan = known["hostvars"][known["inventory_hostname"]], dict(args["plan"])
+    file = file_of(plan["run"], Path(args["state_folder"]))
+    write(plan, settings_of(values), file, args["token"], hub.token(values).get("HF_TOKEN", ""))
+    cluster = Cluster(kubectl_of(values))
+    lines = [] if args["start"] and cluster.is_there else by_hand(plan["run"], file, cluster)
+    return {"changed": True, "motley_lines": lines}
+
+
+def file_of(run: str, state: Path) -> Path:
+    return state / FOLDER / f"{run}.yaml"
+
+
+def launched_before(state: Path) -> dict[str, Any]:
+    """Runs that were launched from here, as launch_info says it of a node."""
+    found = {}
+    for file in sorted((state / FOLDER).glob("*.yaml")):
+        for entry in yaml.safe_load_all(file.read_text()):
+            if entry["kind"] == "ConfigMap":
+                launched = json.loads(entry["data"]["launch.json"])
+                found[launched["run"]] = {"launched": launched, "step": 0, "done": False}
+    return found
+
+
+def rendered(plan: dict[str, Any], settings: Settings, *, token: str, hub_token: str = "") -> list[Object]:
+    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
+    made = objects(plan, settings, ports=plan["ports"], **one)
+    check.refuse(made)
+    plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
+    return plain
+
+
+def write(plan: dict[str, Any], settings: Settings, file: Path, token: str, hub_token: str) -> None:
+    """It holds the run's token, so it is the user's alone."""
+    plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    keep(file, plan["run"], rendered(plan, settings, token=token, hub_token=hub_token))
+
+
+def keep(file: Path, run: str, made: list[Object]) -> None:
+    head = f"# Run {run} on Kubernetes, written by Motley. It holds the run's secret.\n"
+    text = head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True)
+    write_atomic(file, text.encode(), mode=0o600)
+
+
+def forget_hub_token(file: Path, run: str) -> None:
+    """The cluster has it now."""
+    made = list(yaml.safe_load_all(file.read_text()))
+    if any(one.get("stringData", {}).pop("hub-token", "") for one in made):
+        keep(file, run, made)
+
+
+def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:
+    program, name = cluster.node.program, name_of(run)
+    selector = f"-l {RUN}={name}"
+    return [
+        f"written   {file}",
+        f"  start   {program} apply -f {file}",
+        f"  watch   {program} get pods {selector}   and   {program} logs -f POD",
+        f"  stop    {program} delete job {selector} --cascade=foreground   (its agents save first)",
+        f"  forget  {program} delete {ASIDE} {selector}   (its tokens are there)",
+    ]

@@ -1,0 +1,53 @@
+"""What a plan has to know of pods that are not there yet: what each of them is to get."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from console import hub
+from console.infra import Facts
+from console.infra.kubernetes.objects import HOME, nodes_of
+from console.infra.kubernetes.settings import Settings, amount
+from train.package import package_hash
+from train.plan.machines.nodes import LaunchFacts
+
+UNKNOWN = math.inf
+"""Free room of a volume: nobody has looked."""
+MADE_WITH = {"cuda": "13.0", "unsloth": "locked"}
+"""What the image of templates/Containerfile has on a card."""
+
+
+def look(known: Facts, args: Facts) -> Facts:
+    """There is nothing to ask: the pods are made for the run."""
+    return {"look": {}, "versions": {}}
+
+
+def facts_of(settings: Settings, run: str, token: dict[str, str], known: dict[str, Any]) -> LaunchFacts:
+    nodes = nodes_of(run or "run", settings.pods)
+    code = package_hash(hub.ROOT / "train")
+    versions: dict[str, str | None] = {"cuda": None, "unsloth": None, "train": code, "environment": "image"}
+    versions |= MADE_WITH if settings.gpus else {}
+    return LaunchFacts(
+        addresses=nodes,
+        launched={run: found["launched"] for run, found in known.items()},
+        looks=dict.fromkeys(nodes, look_of(settings, known)),
+        versions=dict.fromkeys(nodes, versions),
+        processes=dict.fromkeys(nodes, 1),
+        code=code,
+        files=lambda model: hub.files(model, token),
+    )
+
+
+def look_of(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a pod, as a machine at home says them of itself."""
+    return {
+        "cores": max(1, int(amount(settings.cpu) or 1)),
+        "memory_bytes": int(amount(settings.memory) or 0),
+        "cards": [settings.card()] if settings.gpus else [],
+        "home": HOME,
+        "free_bytes": UNKNOWN,
+        "runs": known,
+        **{"run_on": "", "port_taken": 0, "measured": [], "missed": []},
+        "route": {"why": "", "nic": "pod", "mbit": 0, "wireless": False},
+    }

@@ -1,0 +1,84 @@
+"""Decides a run by the same rules as at home, from what its pods are to get, and tries it out on the API server."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from console import electricity, hub, plan_view
+from console.infra import Facts
+from console.infra.kubernetes import look
+from console.infra.kubernetes.cluster import Cluster
+from console.infra.kubernetes.files import launched_before, rendered
+from console.infra.kubernetes.node import kubectl_of
+from console.infra.kubernetes.objects import Object
+from console.infra.kubernetes.settings import Settings
+from console.infra.kubernetes.settings import read as settings_of
+from console.infra.kubernetes.shown import is_active
+from train.errors import BadInput
+from train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from train.plan.launch.decide import decide
+from train.plan.launch.plan import as_data
+from train.plan.settings import request
+
+
+def plan(known: Facts, args: Facts) -> Facts:
+    values, asked = known["hostvars"][known["inventory_hostname"]], args["asked"]
+    settings, token = settings_of(values), hub.token(values)
+    before = launched_before(Path(args["state_folder"]))
+    wanted = request.read(asked["values"], hub.FETCHED)
+    name = wanted.config.run if wanted.given.get("run") else ""
+    found = decide(wanted, look.facts_of(settings, name, token, before))
+    if not name:  # the pods' names are made of the run's
+        found = decide(wanted, look.facts_of(settings, found.run, token, before))
+    found.lacking, found.old_code = [], []
+    data = as_data(found) | {"electricity": electricity.of_plan(found, {}), "ports": ports(values), "calibrate": []}
+    data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
+    said = try_out(data, settings, Cluster(kubectl_of(values)))
+    return {"plan": data, "motley_lines": [*plan_view.lines(found, data=asked["data"]), *said]}
+
+
+def ports(values: Mapping[str, Any]) -> dict[str, Any]:
+    first, last = values.get("motley_render_group_ports") or GROUP_PORTS
+    heartbeat = values.get("motley_render_presence_port") or HEARTBEAT_PORT
+    return {"presence_port": int(heartbeat), "group_ports": [int(first), int(last)]}
+
+
+def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster) -> list[str]:
+    """What the plan says of the cluster; BadInput where it would refuse something."""
+    made = rendered(plan | {"time": ""}, settings, token="tried-out")  # noqa: S106  it is applied to nothing
+    where = f"{settings.pods} pods, {settings.gpus or 'no'} card each; {home_words(settings)}"
+    if not cluster.is_there:
+        return [
+            f"  pods      {where}",
+            "            no kubectl here that leads to a cluster: only names and limits were checked",
+        ]
+    job = cluster.job(plan["run"])
+    if job and is_active(job):
+        raise BadInput(f"run '{plan['run']}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
+    cluster.refuse_lost(plan["run"])
+    if job:  # an ended one is replaced, so the new one is tried under another name
+        made = copy.deepcopy(made)
+        for one in made:
+            if one["kind"] == "Job":
+                one["metadata"]["name"] = f"{one['metadata']['name'][:50]}-again"
+    made += [pod_of(one) for one in made if one["kind"] == "Job"]
+    cluster.kube("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(made, sort_keys=False))
+    return [f"  pods      {where}", "            the API server would take them (kubectl apply --dry-run=server)"]
+
+
+def pod_of(job: Object) -> Object:
+    """What a quota and pod security judge: of a Job itself they say nothing."""
+    template, meta = job["spec"]["template"], job["metadata"]
+    name = {"name": f"{meta['name']}-tried"} | {key: meta[key] for key in ("namespace",) if key in meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], **name}, "spec": template["spec"]}
+
+
+def home_words(settings: Settings) -> str:
+    if settings.host_path:
+        return f"files below {settings.host_path} of each machine"
+    return f"files on the volume {settings.volume_claim}"

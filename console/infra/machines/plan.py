@@ -1,0 +1,105 @@
+"""Decides a run on machines of one's own, from what was asked and what every node reported."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from console import electricity, hub, launched, notify, plan_view, receipt, render
+from console.infra import Facts
+from console.infra.choose import from_hostvars
+from console.infra.node import ask_all
+from train.errors import BadInput
+from train.package import package_hash
+from train.plan.launch.decide import decide
+from train.plan.launch.plan import as_data
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import request
+
+ROOT = Path(__file__).parents[3]
+
+
+def plan(known: Facts, args: Facts) -> Facts:
+    try:
+        return decided(known, args)
+    except BadInput:
+        unload(known)
+        raise
+
+
+def decided(known: Facts, args: Facts) -> Facts:
+    facts = facts_of(known, args["asked"], Path(args["state_folder"]))
+    messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
+    refuse_deaf(known, args["asked"])
+    found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
+    cost = electricity.of_plan(found, known["hostvars"])
+    lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
+    return {"plan": as_data(found) | {"electricity": cost}, "motley_lines": [*lines, *messages]}
+
+
+def unload(known: Facts) -> None:
+    """What the nodes have begun to load for this launch."""
+    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
+    loading = [name for name, host in hosts.items() if host.get("motley_plan_look", {}).get("look", {}).get("loads")]
+    ask_all(from_hostvars(loading, known["hostvars"]), lambda node: node.unload())
+
+
+def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Only root can put a machine to sleep or limit its card: the units do that bootstrap has installed."""
+    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
+    deaf = [name for name, host in hosts.items() if not host["motley_plan_look"]["look"]["obeys"]]
+    wanted = {"then": [name for name in deaf if asked.get("then")]}
+    wanted |= {key: [name for name in deaf if hosts[name].get(key)] for key in render.LIMITS.values()}
+    for what, names in wanted.items():
+        if names:
+            fix = f"./motley bootstrap --phase run --nodes {','.join(names)}, or leave it out"
+            raise BadInput(f"{what}: nothing on {', '.join(names)} would do that\nfix: {fix}")
+
+
+def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:
+    """BadInput where a node that was named does not answer."""
+    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
+    token = hub.token(known["hostvars"][known["inventory_hostname"]])
+    contacts = next(iter(hosts.values())).get("motley_contact_found", {}).get("contacts", {})
+    off = {
+        name: f"{name} is off: nobody answers at {' or '.join(contacts.get(name, {}).get('tried', ['its address']))}"
+        for name in asked["nodes"]
+        if name not in hosts
+    }
+    if off and asked["named_nodes"]:
+        raise BadInput("\n".join(off.values()))
+    return LaunchFacts(
+        addresses={name: str(host["motley_address"]) for name, host in hosts.items()},
+        looks={name: host["motley_plan_look"]["look"] for name, host in hosts.items()},
+        versions={name: host["motley_plan_look"]["versions"] for name, host in hosts.items()},
+        processes={name: host["motley_processes"] for name, host in hosts.items() if "motley_processes" in host},
+        weights={
+            name: weights_of(name, host["motley_weights"]) for name, host in hosts.items() if "motley_weights" in host
+        },
+        off=off,
+        launched=launched.known(state),
+        proof_mbit=receipt.link_mbit(state / "receipts"),
+        calibrated=calibrated(hosts),
+        code=package_hash(ROOT / "train"),
+        files=lambda model: hub.files(model, token),
+    )
+
+
+def weights_of(name: str, value: Any) -> str:
+    if value not in ("auto", "gpu", "stream"):
+        raise BadInput(
+            f"{name}: motley_weights: '{value}' is none of auto|gpu|stream\nfix: correct it in the inventory"
+        )
+    return str(value)
+
+
+def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The speeds of the nodes that were asked how fast they compute, and know it."""
+    found = {}
+    for name, host in hosts.items():
+        printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
+        with contextlib.suppress(IndexError, ValueError, KeyError, TypeError):
+            found[name] = dict(json.loads(printed.strip().splitlines()[-1])["speed"])
+    return found

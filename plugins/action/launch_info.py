@@ -1,0 +1,9 @@
+"""Asks what a launch can use, as the infra of the host does it (console/infra/NAME/look.py)."""
+
+from __future__ import annotations
+
+from console.on_controller import InfraStep
+
+
+class ActionModule(InfraStep):
+    step = "look"
