@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from console import electricity, hub, plan_view
@@ -10,8 +11,8 @@ from console.infra.kubernetes import settings as asked_for
 from console.infra.kubernetes.node import kubectl_of
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import told
-from train.plan.launch import plan
 from train.plan.launch.decide import decide
+from train.plan.launch.plan import launch_plan
 from train.plan.settings import request
 
 
@@ -25,9 +26,8 @@ class ActionModule(OnController):
         found = decide(wanted, facts.of(settings, name, token, launch.known(state)))
         if not name:  # the pods' names are made of the run's
             found = decide(wanted, facts.of(settings, found.run, token, launch.known(state)))
-        found.lacking, found.old_code = [], []
-        data = plan.as_data(found) | {"electricity": electricity.of_plan(found, {})}
-        data["ports"] = launch.ports(values)
-        data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
-        said = launch.try_out(data, settings, launch.Cluster(kubectl_of(values)), args["environment"])
-        return told(args, data, [*plan_view.lines(found, data=args["asked"]["data"]), *said])
+        found = replace(found, lacking=[], old_code=[])
+        plan = launch_plan(found, electricity.of_plan(found, {}))
+        cluster, ports = launch.Cluster(kubectl_of(values)), launch.ports(values)
+        said = launch.try_out(plan, settings, cluster, args["environment"], ports)
+        return told(args, plan, [*plan_view.lines(found, data=args["asked"]["data"]), *said])

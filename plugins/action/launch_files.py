@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from ansible.plugins.action import ActionBase
 
 from console import launched, notify, render
 from train.errors import BadInput
+from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
 
 
@@ -21,28 +21,27 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         known, args = task_vars or {}, self._task.args
         node = known["inventory_hostname"]
-        plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        own = next(entry for entry in plan["nodes"] if entry["name"] == node)
-        run = plan["run"]
+        plan, now = LaunchPlan.from_json(args["plan"]), time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        run = plan.run
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
             aside = render.aside_of(known["hostvars"][node], float(args.get("not_before") or 0), args.get("then") or "")
             more = dict(args.get("environment") or {})
-            files = render.files(plan, node, args["token"], dict(args["ports"]), more, aside=aside)
+            files = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
             launched.keep(files, Path(args["state_folder"]))
             address = notify.for_node(known["hostvars"][node])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         if address:
-            files.append({"path": paths.NOTIFY, "content": f"{address}\n", "mode": 0o600})
+            files.append(render.File(paths.NOTIFY, f"{address}\n", 0o600))
         limits = render.card_limits(known["hostvars"][node])
         if limits:
-            files.append({"path": paths.LIMITS, "content": limits, "mode": 0o644})
+            files.append(render.File(paths.LIMITS, limits, 0o644))
         params = {
-            "home": own["home"],
-            "files": json.dumps(files),
+            "home": own(plan.nodes, node).home,
+            "files": render.as_json(files),
             "absent": [name for name, is_set in ((paths.NOTIFY, address), (paths.LIMITS, limits)) if not is_set],
-            "aside": folders if plan["anew"] else [],
+            "aside": folders if plan.anew else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }
         return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=known)}

@@ -13,8 +13,9 @@ from console.infra.node import ask_all
 from console.on_controller import Facts, OnController
 from train.errors import BadInput
 from train.package import package_hash
-from train.plan.launch import plan
 from train.plan.launch.decide import decide
+from train.plan.launch.launch_plan import LaunchPlan
+from train.plan.launch.plan import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 
@@ -35,10 +36,8 @@ class ActionModule(OnController):
         refuse_deaf(known, args["asked"])
         found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         cost = electricity.of_plan(found, known["hostvars"])
-        data = plan.as_data(found) | {"electricity": cost}
-        return told(
-            args, data, [*plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"]), *messages]
-        )
+        lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
+        return told(args, launch_plan(found, cost), [*lines, *messages])
 
 
 def unload(known: Facts) -> None:
@@ -48,9 +47,9 @@ def unload(known: Facts) -> None:
     ask_all(from_hostvars(loading, known["hostvars"]), lambda node: node.unload())
 
 
-def told(args: Facts, data: Facts, lines: list[str]) -> Facts:
+def told(args: Facts, plan: LaunchPlan, lines: list[str]) -> Facts:
     """The plan for the tasks behind it, and for the verb that started them, where one did."""
-    data = data | {"examples": args["asked"]["data"]}
+    data = plan.to_json() | {"examples": args["asked"]["data"]}
     if args.get("tell_in"):
         Path(args["tell_in"]).write_text(json.dumps(data))
     return {"plan": data, "motley_lines": lines}

@@ -23,6 +23,7 @@ from console.infra.node import Silent
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from train.plan.launch.launch_plan import LaunchPlan
 
 FOLDER = "kubernetes"
 APPLY_S = 60.0
@@ -91,28 +92,37 @@ def known(state: Path) -> dict[str, Any]:
 
 
 def rendered(
-    plan: dict[str, Any], settings: Settings, environment: Mapping[str, Any], *, token: str, hub_token: str = ""
+    plan: LaunchPlan,
+    settings: Settings,
+    environment: Mapping[str, Any],
+    ports: Mapping[str, Any],
+    *,
+    token: str,
+    hub_token: str = "",
+    time: str = "",
 ) -> list[Object]:
-    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
-    made = objects(plan, settings, ports=plan["ports"], environment=environment, **one)
+    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4), "time": time}
+    made = objects(plan, settings, ports=ports, environment=environment, **one)
     check.refuse(made)
     plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
     return plain
 
 
-def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environment: Mapping[str, Any]) -> list[str]:
+def try_out(
+    plan: LaunchPlan, settings: Settings, cluster: Cluster, environment: Mapping[str, Any], ports: Mapping[str, Any]
+) -> list[str]:
     """What the plan says of the cluster; BadInput where it would refuse something."""
-    made = rendered(plan | {"time": ""}, settings, environment, token="tried-out")  # noqa: S106  it is applied to nothing
+    made = rendered(plan, settings, environment, ports, token="tried-out")  # noqa: S106  it is applied to nothing
     where = f"{settings.pods} pods, {settings.gpus or 'no'} card each; {home_words(settings)}"
     if not cluster.is_there:
         return [
             f"  pods      {where}",
             "            no kubectl here that leads to a cluster: only names and limits were checked",
         ]
-    job = cluster.job(plan["run"])
+    job = cluster.job(plan.run)
     if job and is_active(job):
-        raise BadInput(f"run '{plan['run']}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
-    cluster.refuse_lost(plan["run"])
+        raise BadInput(f"run '{plan.run}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
+    cluster.refuse_lost(plan.run)
     if job:  # an ended one is replaced, so the new one is tried under another name
         made = copy.deepcopy(made)
         for one in made:
@@ -137,13 +147,19 @@ def home_words(settings: Settings) -> str:
 
 
 def write(
-    plan: dict[str, Any], settings: Settings, state: Path, environment: Mapping[str, Any], hub_token: str
+    plan: LaunchPlan,
+    settings: Settings,
+    state: Path,
+    environment: Mapping[str, Any],
+    ports: Mapping[str, Any],
+    *,
+    hub_token: str,
 ) -> Path:
     """It holds the run's token, so it is the user's alone."""
-    plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    made = rendered(plan, settings, environment, token=secrets.token_hex(16), hub_token=hub_token)
-    file = state / FOLDER / f"{plan['run']}.yaml"
-    keep(file, plan["run"], made)
+    own = {"token": secrets.token_hex(16), "hub_token": hub_token, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    made = rendered(plan, settings, environment, ports, **own)
+    file = state / FOLDER / f"{plan.run}.yaml"
+    keep(file, plan.run, made)
     return file
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from console.infra.kubernetes import node as kubernetes
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from tests.support import kube_rights
+from tests.unit.console.infra.kubernetes.test_check import PORTS
 from tests.unit.console.infra.kubernetes.test_launch import HOSTS, PLAN
 from tests.unit.console.infra.kubernetes.test_node import NODE, Server
 from train.errors import BadInput
@@ -55,10 +57,10 @@ def verbs() -> Iterator[str]:
 def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str], str]], tmp_path: Path) -> None:
     cluster = launch.Cluster(("kubectl",))
     wanted = settings.read(DataLoader().load(HOSTS))
-    file = launch.write(PLAN, wanted, tmp_path, {}, "hub")
+    file = launch.write(PLAN, wanted, tmp_path, {}, PORTS, hub_token="hub")
     with pytest.raises(BadInput, match="is a Job there already"):
-        launch.try_out(PLAN, wanted, cluster, {})
-    launch.try_out(PLAN | {"run": "another"}, wanted, cluster, {})
+        launch.try_out(PLAN, wanted, cluster, {}, PORTS)
+    launch.try_out(replace(PLAN, run="another"), wanted, cluster, {}, PORTS)
     NODE.status()
     NODE.runs()
     NODE.logs(10, follow=True)
