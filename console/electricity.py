@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from console.words import clock
+from train.plan.estimate.electricity import Electricity, RunElectricity
 from train.plan.launch.plan import Plan, predicted
 
 Watts = Mapping[str, float | None]
@@ -18,20 +20,20 @@ Values = Mapping[str, Mapping[str, Any]]
 """Variables of each node."""
 
 
-def hourly(values: Values, gpu_watts: Watts) -> dict[str, Any]:
+def hourly(values: Values, gpu_watts: Watts) -> Electricity:
     """The power and the price of an hour for the nodes of `gpu_watts`; None for what is not known or not set."""
     price, currency = price_of(values.get(name, {}) for name in gpu_watts)
     rest = {name: number(values.get(name, {}).get("motley_idle_watts")) for name in gpu_watts}
     watts = sum(filter(None, (*gpu_watts.values(), *rest.values()))) or None
-    return {
-        "kwh_price": price,
-        "currency": currency,
-        "idle_watts": rest,
-        "gpu_watts": dict(gpu_watts),
-        "watts": watts,
-        "per_hour": watts / 1000 * price if price and watts else None,
-        "covers": covers(gpu_watts, known(gpu_watts), known(rest)) if watts else None,
-    }
+    return Electricity(
+        kwh_price=price,
+        currency=currency,
+        idle_watts=rest,
+        gpu_watts=gpu_watts,
+        watts=watts,
+        per_hour=watts / 1000 * price if price and watts else None,
+        covers=covers(gpu_watts, known(gpu_watts), known(rest)) if watts else None,
+    )
 
 
 def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
@@ -42,38 +44,37 @@ def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
     return None, ""
 
 
-def of_plan(plan: Plan, values: Values) -> dict[str, Any]:
+def of_plan(plan: Plan, values: Values) -> RunElectricity:
     """A plan's power and cost with every computing GPU at its power limit, as long as predicted; None as above."""
     limits = {node.name: limit_of(node.cards) if node.device == "cuda" else None for node in plan.nodes}
-    found = hourly(values, limits)
-    step_s, steps = predicted(plan).get("step_s"), plan.settings["max_steps"]
-    seconds = step_s * max(0, steps - plan.request.step) if step_s and steps else None
+    found, foreseen, steps = hourly(values, limits), predicted(plan), plan.settings["max_steps"]
+    seconds = foreseen.step_s * max(0, steps - plan.request.step) if foreseen and steps else None
     bound = "at least" if not known(limits) else "about" if None in limits.values() else "up to"
-    cost = found["per_hour"] * seconds / 3600 if seconds is not None and found["per_hour"] else None
-    return found | {"seconds": seconds, "cost": cost, "bound": bound if found["watts"] else None}
+    cost = found.per_hour * seconds / 3600 if seconds is not None and found.per_hour else None
+    return RunElectricity(**asdict(found), seconds=seconds, cost=cost, bound=bound if found.watts else None)
 
 
-def status_line(found: Mapping[str, Any]) -> str:
+def status_line(found: Electricity) -> str:
     """Empty where no price is set or nothing is known."""
-    if not found["per_hour"]:
+    if not found.per_hour:
         return ""
-    return f"electricity  {money(found['per_hour'], found['currency'])} an hour: {_basis(found)}"
+    return f"electricity  {money(found.per_hour, found.currency)} an hour: {_basis(found)}"
 
 
-def plan_words(found: Mapping[str, Any]) -> str:
+def plan_words(found: RunElectricity) -> str:
     """Empty as above."""
-    if not found["per_hour"]:
+    if not found.per_hour:
         return ""
-    limit = "; cards at their power limit" if known(found["gpu_watts"]) else ""
-    cost, time = found["per_hour"], "an hour"
-    if found["cost"]:
-        cost, time = found["cost"], f"in the predicted {clock(round(found['seconds']))}"
-    return f"{found['bound']} {money(cost, found['currency'])} {time}: {_basis(found, limit)}"
+    limit = "; cards at their power limit" if known(found.gpu_watts) else ""
+    cost, time = found.per_hour, "an hour"
+    if found.cost and found.seconds:
+        cost, time = found.cost, f"in the predicted {clock(round(found.seconds))}"
+    return f"{found.bound} {money(cost, found.currency)} {time}: {_basis(found, limit)}"
 
 
-def _basis(found: Mapping[str, Any], more: str = "") -> str:
-    price = money(found["kwh_price"], found["currency"])
-    return f"{found['watts']:.0f} W at {price} a kWh ({found['covers']}{more})"
+def _basis(found: Electricity, more: str = "") -> str:
+    price = money(found.kwh_price or 0.0, found.currency)
+    return f"{found.watts:.0f} W at {price} a kWh ({found.covers}{more})"
 
 
 def covers(nodes: Iterable[str], gpus: Iterable[str], rest: Iterable[str]) -> str:

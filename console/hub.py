@@ -16,6 +16,7 @@ from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files
 from train.plan.model.catalogue import read_config
+from train.plan.model.sources import BaseModel
 
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"
@@ -37,17 +38,17 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
     return {"HF_TOKEN": found} if found else {}
 
 
-def files(model: Mapping[str, Any], token: dict[str, str]) -> tuple[dict[str, Any], int]:
+def files(model: BaseModel, token: dict[str, str]) -> tuple[dict[str, Any], int]:
     """A model's config.json and the size of its files, in a folder here or at the hub."""
-    if model["folder"]:
-        folder = Path(model["folder"])
+    if model.folder:
+        folder = Path(model.folder)
         weight_files.require(folder)
         weight_files.require_tokens(folder)
         return read_config(folder), sum(f.stat().st_size for f in folder.rglob("*"))
     command = [sys.executable, "-m", "train", *fetch_words(model), "--look", "--json"]
     env = environment() | token
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
-    seen = answer(done.stdout, done.stderr, model, token)
+    seen = answer(done.stdout, done.stderr, model.repo, token)
     return json.loads(Path(seen["config"]).read_text()), int(seen["bytes"])
 
 
@@ -56,27 +57,25 @@ def environment() -> dict[str, str]:
     return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def answer(stdout: str, stderr: str, about: Mapping[str, Any], token: dict[str, str]) -> dict[str, Any]:
+def answer(stdout: str, stderr: str, repo: str, token: dict[str, str]) -> dict[str, Any]:
     """What `python -m train fetch … --json` answered; BadInput where it failed."""
     try:
         found = dict(json.loads(stdout.strip().splitlines()[-1]))
     except (IndexError, ValueError):
         raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
     if not found.get("ok"):
-        raise BadInput(in_words(str(found["failures"][0]), about, bool(token)))
+        raise BadInput(in_words(str(found["failures"][0]), repo, bool(token)))
     return found
 
 
-def fetch_words(model: Mapping[str, Any]) -> list[str]:
-    name = model["name"] if model["source"] == "catalogue" else model["hub"]
-    return ["fetch", "--model", str(name), *(["--in-4bit"] if model.get("in_4bit") else [])]
+def fetch_words(model: BaseModel) -> list[str]:
+    return ["fetch", "--model", model.fetched_as, *(["--in-4bit"] if model.in_4bit else [])]
 
 
-def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
+def in_words(failure: str, repo: str, has_token: bool) -> str:
     """A gated model is the one refusal that a person can fix, so it shows how, from the licence to the vault."""
     if " is gated" not in failure:
         return failure
-    repo = (about.get("hub_4bit") if about.get("in_4bit") else about.get("hub")) or about["name"]
     vault = shlex.quote(f"{typed.inventory()}/group_vars/all.yml")
     if has_token:
         return (

@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from console.render import File
 from train.files import write_atomic
 from train.runlog.paths import LAUNCH
 
 FOLDER = "runs"
 
 
-def keep(files: Iterable[dict[str, Any]], state: Path) -> None:
+def keep(files: Iterable[File], state: Path) -> None:
     """Keeps the files of a launch that say what was launched."""
     for file in files:
-        if Path(file["path"]).name == LAUNCH:
-            run = json.loads(file["content"])["run"]
-            write_atomic(state / FOLDER / f"{run}.json", file["content"].encode(), mode=0o600)
+        if Path(file.path).name == LAUNCH:
+            run = json.loads(file.content)["run"]
+            write_atomic(state / FOLDER / f"{run}.json", file.content.encode(), mode=0o600)
 
 
 def known(state: Path) -> dict[str, Any]:

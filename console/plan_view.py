@@ -16,7 +16,7 @@ from train.plan.placement.fit import Fit, NodeFit
 from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
 from train.plan.settings.pipes import parse_pipes
 from train.plan.settings.request import START
-from train.plan.speed.speedup import remedies_as_text
+from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
 
 
@@ -31,7 +31,7 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
     if not config.length_is_set:
         passes += f", {LEAST_STEPS} steps at least"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
-    head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
+    head = f"plan  {plan.run} · {plan.model.name} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     entries = {entry.device.name: entry for entry in plan.fit.nodes}
     shares = shared_rows(plan)
@@ -55,7 +55,7 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
         f"  {word:<9} {text}" for word, text in [*summary(plan, data or {}), ("exchange", sent), ("cost", cost)] if text
     ]
     if plan.prediction:
-        advice = [*plan.prediction["sentences"], *remedies_as_text(plan.prediction, "--set ")]
+        advice = [*plan.prediction.sentences, *remedies_as_text(plan.prediction, "--set ")]
         lines_ += [f"  {line}" for line in advice]
     lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "--set ")]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
@@ -89,7 +89,7 @@ def alone_or_even(plan: Plan) -> dict[str, str]:
         return {node.name: "even" for node in plan.nodes}
     if not plan.prediction:
         return {node.name: "found while it runs" for node in plan.nodes}
-    shares = plan.prediction["together"]["shares"]
+    shares = plan.prediction.together.shares
     if plan.fit.cut:
         return {name: str(count) for name, count in shares.items()}
     return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
@@ -104,11 +104,10 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     times = "once" if usual == 1 else f"{usual:g} times"
     length = f"{LEAST_STEPS} at least, where {times} through the data is less: {LENGTH_RULE}"
     where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
-    new = plan.model["source"] == "new"
-    model = plan.model["reason"] if new else f"{plan.model['reason']}; {where}"
+    model = plan.model.reason if plan.model.source == "new" else f"{plan.model.reason}; {where}"
     speed = ""
-    if plan.prediction:
-        step_s = predicted(plan)["step_s"]
+    if foreseen := predicted(plan):
+        step_s = foreseen.step_s
         exchange = "" if plan.fit.facts else " and the exchange"
         speed = f"{step_s:.2f} s a step{exchange} ({plan.speeds.why})"
         if steps := plan.settings["max_steps"]:

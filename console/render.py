@@ -1,18 +1,21 @@
-"""The files that a node runs by, from the plan: plain data in, plain text out."""
+"""The files that a node runs by, from the plan: plain text."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from train.errors import BadInput
+from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.settings import own_recipe
+from train.plan.settings.config import Settings
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
@@ -42,33 +45,48 @@ def as_yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file for node_files, below a node's home."""
+
+    path: str
+    content: str
+    mode: int
+
+
+def as_json(files: Iterable[File]) -> str:
+    return json.dumps([asdict(file) for file in files])
+
+
 def files(
-    plan: dict[str, Any],
+    plan: LaunchPlan,
     node: str,
     token: str,
-    ports: dict[str, Any],
-    more: dict[str, Any],
+    ports: Mapping[str, Any],
+    more: Mapping[str, Any],
     *,
-    aside: dict[str, Any] | None = None,
-) -> list[dict[str, Any]]:
-    """Path, content and mode of each file of one node."""
-    own = next(entry for entry in plan["nodes"] if entry["name"] == node)
+    time: str,
+    aside: Mapping[str, Any] | None = None,
+) -> list[File]:
+    here = own(plan.nodes, node)
     values = {
-        "run": plan["run"],
+        "run": plan.run,
         "node": node,
         "token": token,
-        "nodes": plan["nodes"],
-        "nic": own["interface"],
+        "nodes": plan.nodes,
+        "nic": here.interface,
         "aside": aside or {},
-        "pipe": plan.get("pipe") or {},
-        "settings": settings_of(plan, own),
-        "help": plan["help"],
+        "pipe": pipe_of(plan),
+        "settings": settings_of(plan, here),
+        "help": plan.help,
         **ports,
     }
-    made = [
-        {"path": path, "content": rendered(template, values), "mode": mode} for path, (template, mode) in FILES.items()
-    ]
-    return [launch_script(plan, node, more, command=AGENT, offline=True), *made, launched(plan)]
+    made = [File(path, rendered(template, values), mode) for path, (template, mode) in FILES.items()]
+    return [launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True), *made, launched(plan, time)]
+
+
+def pipe_of(plan: LaunchPlan) -> dict[str, Any]:
+    return asdict(plan.pipe) if plan.pipe else {}
 
 
 def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> dict[str, Any]:
@@ -87,38 +105,41 @@ def card_limits(values: Mapping[str, Any]) -> str:
 
 
 def launch_script(
-    plan: dict[str, Any], node: str, more: dict[str, Any], *, command: list[str], offline: bool = False
-) -> dict[str, Any]:
+    run: str,
+    here: NodePlan,
+    nodes: Sequence[NodePlan],
+    more: Mapping[str, Any],
+    *,
+    command: list[str],
+    offline: bool = False,
+) -> File:
     """What starts this node's part, by hand too. `offline`: all that it needs was brought to the node."""
-    own = next(entry for entry in plan["nodes"] if entry["name"] == node)
-    others = [entry["address"] for entry in plan["nodes"] if entry["name"] != node]
+    others = ", ".join(node.address for node in nodes if node.name != here.name)
     values = {
-        "run": plan["run"],
-        "node": node,
-        "nic": own["interface"],
-        "route": f"{own['interface']!r} leads to {', '.join(others)} (ip route get)"
-        if others
-        else "this node trains alone",
-        "cores": own["cores"],
-        "processes": own["processes"],
-        "threads": max(1, own["cores"] // own["processes"]),
+        "run": run,
+        "node": here.name,
+        "nic": here.interface,
+        "route": f"{here.interface!r} leads to {others} (ip route get)" if others else "this node trains alone",
+        "cores": here.cores,
+        "processes": here.processes,
+        "threads": max(1, here.cores // here.processes),
         "more": checked_environment(more),
         "offline": offline,
         "command": shlex.join(command),
     }
-    return {"path": SCRIPT, "content": rendered("launch_cluster.sh.j2", values), "mode": 0o700}
+    return File(SCRIPT, rendered("launch_cluster.sh.j2", values), 0o700)
 
 
-def checked_environment(more: dict[str, Any]) -> dict[str, Any]:
+def checked_environment(more: Mapping[str, Any]) -> dict[str, Any]:
     for name in more:
         if not VARIABLE.fullmatch(name):
             raise BadInput(
                 f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
             )
-    return more
+    return dict(more)
 
 
-def rendered(template: str, values: dict[str, Any]) -> str:
+def rendered(template: str, values: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -130,42 +151,37 @@ def rendered(template: str, values: dict[str, Any]) -> str:
     return environment.get_template(template).render(values)
 
 
-def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     """The settings for `train run`: names have become folders of this node, and what is not set is omitted."""
-    settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
+    settings, home = {name: value for name, value in plan.settings.items() if value is not None}, here.home
     if settings.get("device") == "auto":
-        settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part
+        settings["device"] = here.device  # a GPU that is gone later must not make a slow processor take its part
     if "weights" in settings:
-        settings["weights"] = own["weights"]
-    model = plan["model"]
-    in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
-    if "model" in settings and model["source"] != "new":
-        settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
-    settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
+        settings["weights"] = here.weights
+    model = plan.model
+    in_catalogue = model.source == "catalogue" and not model.in_4bit
+    if "model" in settings and model.source != "new":
+        settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
+    settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
-    first = ("run", "model", "dataset")
-    return (
-        {name: settings[name] for name in first if name in settings}
-        | {"home": home}
-        | {name: value for name, value in settings.items() if name not in first}
-    )
+    first: Settings = {name: settings.pop(name) for name in ("run", "model", "dataset") if name in settings}
+    return {**first, "home": home, **settings}
 
 
-def launched(plan: dict[str, Any], **more: Any) -> dict[str, Any]:
+def launched(plan: LaunchPlan, time: str, **more: Any) -> File:
     """What is wanted to know of it later: to continue it, to predict another's speed, to use what it has made."""
     kept = {
-        "run": plan["run"],
-        "time": plan["time"],
-        "given": {name: value for name, value in plan["given"].items() if name != "resume"},
-        "all": plan["settings"],
-        "predicted": plan["predicted"],
-        "electricity": {name: plan["electricity"].get(name) for name in ("kwh_price", "currency", "idle_watts")},
-        "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
-        "rows": plan["dataset"]["folder_name"],
-        "nodes": [entry["name"] for entry in plan["nodes"]],
+        "run": plan.run,
+        "time": time,
+        "given": {name: value for name, value in plan.given.items() if name != "resume"},
+        "all": plan.settings,
+        "predicted": asdict(plan.predicted) if plan.predicted else {},
+        "electricity": {name: getattr(plan.electricity, name) for name in ("kwh_price", "currency", "idle_watts")},
+        "model": {name: getattr(plan.model, name) for name in ("name", "hub", "folder_name")},
+        "rows": plan.dataset.folder_name,
+        "nodes": [node.name for node in plan.nodes],
         **more,
-        "streams": [entry["name"] for entry in plan["nodes"] if entry["weights"] == "stream"],
+        "streams": [node.name for node in plan.nodes if node.weights == "stream"],
     }
-    content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
-    return {"path": f"logs/runs/{plan['run']}/launch.json", "content": content, "mode": 0o644}
+    return File(f"logs/runs/{plan.run}/launch.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n", 0o644)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from console.electricity import hourly, number, status_line, watts_of
@@ -31,7 +32,7 @@ def status(inventory: Inventory, *, as_json: bool = False) -> int:
     names = [node.name for node in nodes]
     electricity = hourly(inventory.nodes, drawn_watts(answers))
     if as_json:
-        print(json.dumps({"nodes": answers, "silent": silent, "electricity": electricity}))
+        print(json.dumps({"nodes": answers, "silent": silent, "electricity": asdict(electricity)}))
     else:
         for line in status_lines(names, answers, silent):
             say(line)

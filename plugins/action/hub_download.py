@@ -5,54 +5,58 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from console import hub
 from console.on_controller import Facts, OnController
 from train.files import size_and_hash
 from train.layout import TOKENIZER_FILES
+from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
 from train.safe_stdio import plain
 
 
 class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
         self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
-        bring = next(kind for kind in ("model", "listed", "tokenizer", "dataset") if args.get(kind))
-        return dict(getattr(self, f"_{bring}")(args[bring]))
+        if args.get("dataset"):
+            return self._dataset(DataSource(**args["dataset"]))
+        if args.get("tokenizer"):
+            return self._tokenizer(TokenizerSource(**args["tokenizer"]))
+        if args.get("listed"):
+            return self._listed(BaseModel(**args["listed"]))
+        return self._model(BaseModel(**args["model"]))
 
-    def _model(self, model: dict[str, Any]) -> dict[str, Any]:
-        if model["comes_from"] == "folder":
-            return {"folder": model["folder"], "files": {}}
-        return {"folder": self._fetch(hub.fetch_words(model), model)["folder"], "files": {}}
+    def _model(self, model: BaseModel) -> Facts:
+        if model.comes_from == "folder":
+            return {"folder": model.folder, "files": {}}
+        return {"folder": self._fetch(hub.fetch_words(model), model.repo)["folder"], "files": {}}
 
-    def _listed(self, model: dict[str, Any]) -> dict[str, Any]:
+    def _listed(self, model: BaseModel) -> Facts:
         """The model's files and their hashes, for a machine that fetches them itself."""
         words = hub.fetch_words(model)
-        return {"words": words, **self._fetch([*words, "--list"], model)}
+        return {"words": words, **self._fetch([*words, "--list"], model.repo)}
 
-    def _tokenizer(self, model: dict[str, Any]) -> dict[str, Any]:
+    def _tokenizer(self, model: TokenizerSource) -> Facts:
         """The folder and files of a model's tokenizer alone."""
-        if not model["folder"]:
-            words = ["fetch", "--model", str(model["hub"]), "--tokenizer"]
-            return {"folder": self._fetch(words, model)["folder"], "files": {}}
-        folder = Path(model["folder"])
+        if not model.folder:
+            words = ["fetch", "--model", str(model.hub), "--tokenizer"]
+            return {"folder": self._fetch(words, model.repo)["folder"], "files": {}}
+        folder = Path(model.folder)
         files = {path.name for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
         return {"folder": str(folder), "files": {name: size_and_hash(folder / name) for name in sorted(files)}}
 
-    def _dataset(self, data: dict[str, Any]) -> dict[str, Any]:
+    def _dataset(self, data: DataSource) -> Facts:
         """The folder and files of a data set: of a file beside others that file alone, of a folder its texts."""
-        if data.get("folder"):
+        if data.folder:
             return {
-                "folder": data["folder"],
-                "files": {name: size_and_hash(Path(data["folder"], name)) for name in data["files"]},
+                "folder": data.folder,
+                "files": {name: size_and_hash(Path(data.folder, name)) for name in data.files},
             }
-        if not data["file"]:
-            name = data["name"] if data["listed"] else data["hub"]
-            return {"folder": self._fetch(["fetch", "--dataset", str(name)], data)["folder"], "files": {}}
-        path = Path(data["file"])
+        if not data.file:
+            return {"folder": self._fetch(["fetch", "--dataset", data.fetched_as], data.repo)["folder"], "files": {}}
+        path = Path(data.file)
         return {"folder": str(path.parent), "files": {path.name: size_and_hash(path)}}
 
-    def _fetch(self, words: list[str], wanted: dict[str, Any]) -> dict[str, Any]:
+    def _fetch(self, words: list[str], repo: str) -> Facts:
         """Fetches in a program of its own, and shows its lines as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
@@ -66,4 +70,4 @@ class ActionModule(OnController):
                 messages.append(line)
                 if " · " in line or "fetched again" in line:
                     self._display.display(plain(f"  {line.rstrip()}"))
-            return hub.answer(process.stdout.read(), "".join(messages), wanted, token)
+            return hub.answer(process.stdout.read(), "".join(messages), repo, token)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from console import render
 from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
+from train.plan.launch.launch_plan import own
+from train.plan.launch.torchrun import TorchrunPlan
 
 
 class ActionModule(ActionBase):
@@ -17,11 +19,10 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         known, args = task_vars or {}, self._task.args
-        node, plan = known["inventory_hostname"], dict(args["plan"])
+        node, plan = known["inventory_hostname"], TorchrunPlan.from_json(args["plan"])
         try:
             files = torchrun_plan.files(plan, node, dict(args.get("environment") or {}))
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
-        home = next(entry["home"] for entry in plan["nodes"] if entry["name"] == node)
-        params = {"home": home, "files": json.dumps(files)}
+        params = {"home": own(plan.nodes, node).home, "files": render.as_json(files)}
         return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=known)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from console.infra.machines.plan import facts_of
@@ -14,4 +15,4 @@ class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
         facts = facts_of(known, args["asked"], Path(args["state_folder"]))
         plan = decide(Script(**args["script"]), facts, int(args["port"]))
-        return {"plan": plan, "motley_lines": torchrun_plan.lines(plan)}
+        return {"plan": asdict(plan), "motley_lines": torchrun_plan.lines(plan)}

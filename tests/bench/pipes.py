@@ -168,10 +168,10 @@ def cut(place: Place, case: Case) -> tuple[fit.Fit, RunConfig, Figures]:
     planned = fit.cut_by_speed(planned, config, speeds)
     assert planned.cut
     fixed = {name: speed["fixed_s"] for name, speed in calibrated.items()}
-    said = pipeline_prediction.predict(planned, config, speeds, fixed)["together"]
+    said = pipeline_prediction.predict(planned, config, speeds, fixed).together
     took, _ = place.step_s(pipes=pipes, speeds=",".join(f"{name}={speed:.5g}" for name, speed in speeds.items()))
     layers = {name: end - begin for name, (begin, end) in planned.cut.layers.items()}
-    return planned, config, {"layers": layers, "shares": said["shares"], "predicted": said["step_s"], "took": took}
+    return planned, config, {"layers": layers, "shares": said.shares, "predicted": said.step_s, "took": took}
 
 
 def streamed(place: Place, planned: fit.Fit, config: RunConfig) -> Figures:

@@ -85,10 +85,9 @@ def test_stop_ends_a_job_for_good(account: Account) -> None:
 
 def furnish(account: Account) -> None:
     """As a launch leaves the shared folder, but for the trainer."""
-    plan = {"run": RUN, "home": HOME}
-    script = batch_script(plan, ["--nodes=3", "--gpus=4"], {"STEPS": STEPS})
+    made = batch_script(RUN, HOME, [], ["--nodes=3", "--gpus=4"], {"STEPS": STEPS})
     files = {
-        script["path"]: script["content"],
+        made.path: made.content,
         f"jobs/{RUN}/logs/runs/{RUN}/launch.json": "{}",
         f"jobs/{RUN}/{paths.SETTINGS}": "{}",
         f"jobs/{RUN}/output/.kept": "",

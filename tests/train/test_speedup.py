@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.plan.launch.what_if import what_if
+from train.plan.speed.prediction import predict
 from train.plan.speed.speedup import (
     TOO_MUCH,
     Machine,
     Traffic,
     advice,
-    as_json,
     best,
     break_even_rows,
     gain,
@@ -44,7 +44,7 @@ def test_a_node_behind_a_slow_link_makes_the_run_slower_and_is_left_out():
     slow = [*TRIO[:2], Machine("c", 2.8, 20)]
     assert gain(slow[2], TRIO[:2], 24, 10 * MB) < 1 < gain(TRIO[2], TRIO[:2], 24, 10 * MB)
     assert list(best(slow, 24, 10 * MB).shares) == ["a", "b"]
-    assert as_json(slow, 24, Traffic(10 * MB // 4))["slower_with"] == ["c"]
+    assert predict(slow, 24, Traffic(10 * MB // 4)).slower_with == ["c"]
     assert list(best(TRIO, 24, 10 * MB).shares) == ["a", "b", "c"]
 
 
@@ -58,8 +58,8 @@ def test_the_best_group_is_no_slower_than_all_or_than_any_one(group, rows, size)
 
 @given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48))
 def test_without_traffic_nobody_makes_a_run_slower(group, rows):
-    assert all(node["gain"] >= 1 - 1e-3 for node in as_json(group, rows, Traffic(0))["nodes"])
-    assert as_json(group, rows, Traffic(0))["slower_with"] == []
+    assert all(node.gain >= 1 - 1e-3 for node in predict(group, rows, Traffic(0)).nodes)
+    assert predict(group, rows, Traffic(0)).slower_with == []
 
 
 def test_of_many_machines_the_weakest_are_left_out_one_by_one_and_one_alone_may_be_best():
@@ -71,13 +71,13 @@ def test_of_many_machines_the_weakest_are_left_out_one_by_one_and_one_alone_may_
 
 
 def test_the_figures_of_a_plan_are_those_of_its_machines():
-    found = as_json(TRIO, 24, Traffic(47 * MB // 4))
+    found = predict(TRIO, 24, Traffic(47 * MB // 4))
     whole = together(TRIO, 24, 47 * MB)
     even_s = 8 / 2.8 + whole.sync_s
-    assert found["over_even_split"] == pytest.approx(even_s / whole.step_s, abs=1e-3)
-    assert found["of_the_sum"] == pytest.approx(whole.rows_per_s / 20.2, abs=1e-3)
-    assert found["over_fastest_alone"] == pytest.approx(whole.rows_per_s / 11.3, abs=1e-3)
-    assert found["sync_part"] == pytest.approx(whole.sync_s / whole.step_s, abs=1e-4)
+    assert found.over_even_split == pytest.approx(even_s / whole.step_s, abs=1e-3)
+    assert found.of_the_sum == pytest.approx(whole.rows_per_s / 20.2, abs=1e-3)
+    assert found.over_fastest_alone == pytest.approx(whole.rows_per_s / 11.3, abs=1e-3)
+    assert found.sync_part == pytest.approx(whole.sync_s / whole.step_s, abs=1e-4)
 
 
 def test_remedies_are_worth_what_they_say():
@@ -103,8 +103,8 @@ def test_the_sentence_says_what_it_is_now_on_a_cable_and_from_how_many_rows():
     assert now < 1 <= cable
     assert said.startswith(f"adding laptop over Wi-Fi (120 Mbit/s) makes it {now:.1f}×; on a cable {cable:.1f}×")
     assert f"it pays from {rows} rows a step; with sync=local" in said
-    assert as_json(group, 24, Traffic(12 * MB))["sentences"] == [said]
-    assert as_json(TRIO, 24, Traffic(MB))["sentences"] == []
+    assert predict(group, 24, Traffic(12 * MB)).sentences == [said]
+    assert predict(TRIO, 24, Traffic(MB)).sentences == []
 
 
 def test_one_that_helps_is_told_of_only_where_a_cable_would_help_much_more():

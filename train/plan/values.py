@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field
-from typing import Any
+from typing import Any, TypeAlias
 
 from train.errors import BadInput
 from train.nearest import meant
+
+Settings: TypeAlias = dict[str, Any]
+"""Settings of a run by name; its recipe says which there are."""
 
 
 def coerce(spec: Field[Any], value: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
+from collections.abc import Mapping
 from pathlib import Path
+from time import strftime
 from typing import Any
 
 import yaml
@@ -16,19 +17,21 @@ from console.infra.kubernetes import check
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.node import ASIDE, kubectl_of
 from console.infra.kubernetes.objects import RUN, Object, name_of, objects
-from console.infra.kubernetes.settings import Settings
+from console.infra.kubernetes.settings import Settings, ports
 from console.infra.kubernetes.settings import read as settings_of
 from train.files import write_atomic
+from train.plan.launch.launch_plan import LaunchPlan
 
 FOLDER = "kubernetes"
 
 
 def files(known: Facts, args: Facts) -> Facts:
-    values, plan = known["hostvars"][known["inventory_hostname"]], dict(args["plan"])
-    file = file_of(plan["run"], Path(args["state_folder"]))
-    write(plan, settings_of(values), file, args["token"], hub.token(values).get("HF_TOKEN", ""))
+    values, plan = known["hostvars"][known["inventory_hostname"]], LaunchPlan.from_json(args["plan"])
+    file = file_of(plan.run, Path(args["state_folder"]))
+    hub_token = hub.token(values).get("HF_TOKEN", "")
+    write(plan, settings_of(values), file, ports(values), token=args["token"], hub_token=hub_token)
     cluster = Cluster(kubectl_of(values))
-    lines = [] if args["start"] and cluster.is_there else by_hand(plan["run"], file, cluster)
+    lines = [] if args["start"] and cluster.is_there else by_hand(plan.run, file, cluster)
     return {"changed": True, "motley_lines": lines}
 
 
@@ -47,18 +50,22 @@ def launched_before(state: Path) -> dict[str, Any]:
     return found
 
 
-def rendered(plan: dict[str, Any], settings: Settings, *, token: str, hub_token: str = "") -> list[Object]:
-    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
-    made = objects(plan, settings, ports=plan["ports"], **one)
+def rendered(
+    plan: LaunchPlan, settings: Settings, ports: Mapping[str, Any], *, token: str, hub_token: str = "", time: str = ""
+) -> list[Object]:
+    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4), "time": time}
+    made = objects(plan, settings, ports=ports, **one)
     check.refuse(made)
     plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
     return plain
 
 
-def write(plan: dict[str, Any], settings: Settings, file: Path, token: str, hub_token: str) -> None:
+def write(
+    plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, Any], *, token: str, hub_token: str
+) -> None:
     """It holds the run's token, so it is the user's alone."""
-    plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    keep(file, plan["run"], rendered(plan, settings, token=token, hub_token=hub_token))
+    now = strftime("%Y-%m-%dT%H:%M:%S%z")
+    keep(file, plan.run, rendered(plan, settings, ports, token=token, hub_token=hub_token, time=now))
 
 
 def keep(file: Path, run: str, made: list[Object]) -> None:

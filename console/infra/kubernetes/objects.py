@@ -16,6 +16,7 @@ from typing import Any
 from console import render
 from console.infra.kubernetes.settings import QUEUE, Settings
 from train.errors import BadInput
+from train.plan.launch.launch_plan import LaunchPlan, smallest
 
 HOME, CONFIG, WORDS = "/mnt/motley", "/mnt/motley-config", "/mnt/motley-last-words"
 PYTHON = ["python", "-m", "train"]
@@ -52,26 +53,27 @@ def nodes_of(run: str, pods: int) -> dict[str, str]:
 
 
 def objects(
-    plan: dict[str, Any],
+    plan: LaunchPlan,
     settings: Settings,
     *,
     token: str,
     launch: str,
+    time: str,
     ports: Mapping[str, Any],
     hub_token: str = "",
 ) -> list[Object]:
     """In the order in which they are applied. `launch` names this launch: rows of another one are not its own."""
-    name = name_of(plan["run"])
+    name = name_of(plan.run)
     more = render.checked_environment(dict(settings.environment))
     secrets = {"token": token} | ({"hub-token": hub_token} if hub_token else {})
     return [
         *([_claim(settings)] if settings.storage else []),
-        _service(name, plan["run"], settings, ports),
-        _object("v1", "Secret", name, plan["run"], settings) | {"type": "Opaque", "stringData": secrets},
-        _policy(name, plan["run"], settings),
-        _object("v1", "ConfigMap", name, plan["run"], settings) | {"data": files(plan, name, launch, ports)},
-        *([_prepare_job(name, plan["run"], settings, more, hub_token)] if settings.shared else []),
-        _job(name, plan, settings, more, hub_token),
+        _service(name, plan.run, settings, ports),
+        _object("v1", "Secret", name, plan.run, settings) | {"type": "Opaque", "stringData": secrets},
+        _policy(name, plan.run, settings),
+        _object("v1", "ConfigMap", name, plan.run, settings) | {"data": files(plan, name, launch, time, ports)},
+        *([_prepare_job(name, plan.run, settings, more, hub_token)] if settings.shared else []),
+        _job(name, plan.run, settings, more, hub_token),
     ]
 
 
@@ -114,50 +116,45 @@ def _policy(name: str, run: str, settings: Settings) -> Object:
 # -- what the pods read ----------------------------------------------------------------------------------------------
 
 
-def files(plan: dict[str, Any], name: str, launch: str, ports: Mapping[str, Any]) -> dict[str, str]:
-    streams = [node for node in plan["nodes"] if node["weights"] == "stream"]
-    own = next(iter([*streams, *plan["nodes"]])) | {"home": HOME}  # one file for all: as the smallest needs
-    settings = render.settings_of(plan, own)
+def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[str, Any]) -> dict[str, str]:
+    settings = render.settings_of(plan, smallest(plan))
     for place in ("home", "dataset"):  # each pod's own, and known when the rows are made
         settings.pop(place, None)
-    values = {"run": plan["run"], "settings": settings, "help": plan["help"]}
+    values = {"run": plan.run, "settings": settings, "help": plan.help}
     carried = _carried(plan)
     job = {
-        "run": plan["run"],
+        "run": plan.run,
         "launch": launch,
         "prepare": f"{name}-prepare",
-        "nodes": [{key: node[key] for key in ("name", "address", "processes")} for node in plan["nodes"]],
+        "nodes": [{key: getattr(node, key) for key in ("name", "address", "processes")} for node in plan.nodes],
         **{key: ports[key] for key in ("presence_port", "group_ports")},
-        "pipe": plan.get("pipe") or {},
+        "pipe": render.pipe_of(plan),
         "steps": steps(plan),
     }
     return {
         "job.json": json.dumps(job, indent=1) + "\n",
         "training_config.yaml": render.rendered("training_config.yaml.j2", values),
-        "launch.json": render.launched(plan)["content"],
+        "launch.json": render.launched(plan, time).content,
         **carried,
     }
 
 
-def steps(plan: dict[str, Any]) -> list[list[str]]:
+def steps(plan: LaunchPlan) -> list[list[str]]:
     """How a pod makes what the agents need, as words behind `python -m train`; the last one makes the rows."""
-    model, data, tokenizer = plan["model"], plan["dataset"], plan["tokenizer"]
+    model, data, tokenizer = plan.model, plan.dataset, plan.tokenizer
     found = []
-    if model["folder_name"]:
-        words = ["fetch", "--json", "--model", model["name"] if model["source"] == "catalogue" else model["hub"]]
-        found.append([*words, *(["--in-4bit"] if model.get("in_4bit") else [])])
+    if model.folder_name:
+        words = ["fetch", "--json", "--model", model.fetched_as]
+        found.append([*words, *(["--in-4bit"] if model.in_4bit else [])])
     if tokenizer:
-        found.append(["fetch", "--json", "--tokenizer", "--model", tokenizer["hub"] or tokenizer["name"]])
-    if plan["raw"] and not data["file"]:
-        found.append(["fetch", "--json", "--dataset", data["hub"] if not data["listed"] else data["name"]])
-    words = list(plan["prepare"])
-    if data["file"]:
-        words = [f"--dataset={CONFIG}/{Path(data['file']).name}" if _is(word, "dataset") else word for word in words]
-    if plan["recipe"]:
-        words = [
-            f"--recipe={CONFIG}/{next(iter(plan['recipe']['files']))}" if _is(word, "recipe") else word
-            for word in words
-        ]
+        found.append(["fetch", "--json", "--tokenizer", "--model", tokenizer.repo])
+    if plan.raw and not data.file:
+        found.append(["fetch", "--json", "--dataset", data.fetched_as])
+    words = list(plan.prepare)
+    if data.file:
+        words = [f"--dataset={CONFIG}/{Path(data.file).name}" if _is(word, "dataset") else word for word in words]
+    if plan.recipe:
+        words = [f"--recipe={CONFIG}/{plan.recipe.name}" if _is(word, "recipe") else word for word in words]
     return [*found, words]
 
 
@@ -165,12 +162,11 @@ def _is(word: str, option: str) -> bool:
     return word.startswith(f"--{option}=")
 
 
-def _carried(plan: dict[str, Any]) -> dict[str, str]:
+def _carried(plan: LaunchPlan) -> dict[str, str]:
     """Files of the controller that the rows are made of."""
-    recipe = plan["recipe"]
-    files = [Path(plan["dataset"]["file"])] if plan["dataset"]["file"] else []
-    files += [Path(recipe["folder"]) / next(iter(recipe["files"]))] if recipe else []
-    for folder, what in ((plan["model"].get("folder"), "model"), (plan["dataset"].get("folder"), "dataset")):
+    files = [Path(plan.dataset.file)] if plan.dataset.file else []
+    files += [Path(plan.recipe.folder, plan.recipe.name)] if plan.recipe else []
+    for folder, what in ((plan.model.folder, "model"), (plan.dataset.folder, "dataset")):
         if folder:
             raise BadInput(
                 f"{what}: {folder} is a folder of this machine, and a pod cannot see it",
@@ -196,8 +192,8 @@ def _carried(plan: dict[str, Any]) -> dict[str, str]:
 # -- the jobs --------------------------------------------------------------------------------------------------------
 
 
-def _job(name: str, plan: dict[str, Any], settings: Settings, more: Mapping[str, Any], hub_token: str) -> Object:
-    found = _object("batch/v1", "Job", name, plan["run"], settings)
+def _job(name: str, run: str, settings: Settings, more: Mapping[str, Any], hub_token: str) -> Object:
+    found = _object("batch/v1", "Job", name, run, settings)
     found["metadata"]["labels"] = {**settings.labels, **found["metadata"]["labels"], PART: "agent"}
     found["metadata"]["annotations"] = {**settings.annotations, **found["metadata"]["annotations"]}
     first = "wait" if settings.shared else "prepare"
@@ -217,7 +213,7 @@ def _job(name: str, plan: dict[str, Any], settings: Settings, more: Mapping[str,
         },
         # Done once an agent says so: a pod that comes back after the end finds nobody to train with.
         "successPolicy": {"rules": [{"succeededCount": 1}]},
-        "template": _template(name, plan["run"], "agent", settings, more=more, hub_token=hub_token, first=first),
+        "template": _template(name, run, "agent", settings, more=more, hub_token=hub_token, first=first),
     }
     return found | {"spec": spec}
 

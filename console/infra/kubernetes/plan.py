@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.files import launched_before, rendered
 from console.infra.kubernetes.node import kubectl_of
 from console.infra.kubernetes.objects import Object
-from console.infra.kubernetes.settings import Settings
+from console.infra.kubernetes.settings import Settings, ports
 from console.infra.kubernetes.settings import read as settings_of
 from console.infra.kubernetes.shown import is_active
 from train.errors import BadInput
-from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.launch.decide import decide
-from train.plan.launch.plan import as_data
+from train.plan.launch.launch_plan import LaunchPlan
+from train.plan.launch.plan import launch_plan
 from train.plan.settings import request
 
 
@@ -35,32 +36,25 @@ def plan(known: Facts, args: Facts) -> Facts:
     found = decide(wanted, look.facts_of(settings, name, token, before))
     if not name:  # the pods' names are made of the run's
         found = decide(wanted, look.facts_of(settings, found.run, token, before))
-    found.lacking, found.old_code = [], []
-    data = as_data(found) | {"electricity": electricity.of_plan(found, {}), "ports": ports(values), "calibrate": []}
-    data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
-    said = try_out(data, settings, Cluster(kubectl_of(values)))
-    return {"plan": data, "motley_lines": [*plan_view.lines(found, data=asked["data"]), *said]}
+    found = replace(found, lacking=[], old_code=[])
+    made = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
+    said = try_out(made, settings, Cluster(kubectl_of(values)), ports(values))
+    return {"plan": made.to_json(), "motley_lines": [*plan_view.lines(found, data=asked["data"]), *said]}
 
 
-def ports(values: Mapping[str, Any]) -> dict[str, Any]:
-    first, last = values.get("motley_render_group_ports") or GROUP_PORTS
-    heartbeat = values.get("motley_render_presence_port") or HEARTBEAT_PORT
-    return {"presence_port": int(heartbeat), "group_ports": [int(first), int(last)]}
-
-
-def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster) -> list[str]:
+def try_out(plan: LaunchPlan, settings: Settings, cluster: Cluster, ports: Mapping[str, Any]) -> list[str]:
     """What the plan says of the cluster; BadInput where it would refuse something."""
-    made = rendered(plan | {"time": ""}, settings, token="tried-out")  # noqa: S106  it is applied to nothing
+    made = rendered(plan, settings, ports, token="tried-out")  # noqa: S106  it is applied to nothing
     where = f"{settings.pods} pods, {settings.gpus or 'no'} card each; {home_words(settings)}"
     if not cluster.is_there:
         return [
             f"  pods      {where}",
             "            no kubectl here that leads to a cluster: only names and limits were checked",
         ]
-    job = cluster.job(plan["run"])
+    job = cluster.job(plan.run)
     if job and is_active(job):
-        raise BadInput(f"run '{plan['run']}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
-    cluster.refuse_lost(plan["run"])
+        raise BadInput(f"run '{plan.run}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
+    cluster.refuse_lost(plan.run)
     if job:  # an ended one is replaced, so the new one is tried under another name
         made = copy.deepcopy(made)
         for one in made:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from train.errors import BadInput
+from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.machines import gpu_types
 
 PREFIX = "motley_kubernetes_"
@@ -142,3 +143,9 @@ def _known(found: Settings) -> bool:
         return bool(found.gpu_type) and bool(found.card())
     except BadInput:
         return False
+
+
+def ports(values: Mapping[str, Any]) -> dict[str, Any]:
+    first, last = values.get("motley_render_group_ports") or GROUP_PORTS
+    heartbeat = values.get("motley_render_presence_port") or HEARTBEAT_PORT
+    return {"presence_port": int(heartbeat), "group_ports": [int(first), int(last)]}

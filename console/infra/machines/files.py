@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 from console import launched, notify, render
 from console.infra import Facts, OnNode
+from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
 
 
 def files(known: Facts, args: Facts) -> OnNode:
     node = known["inventory_hostname"]
     values = known["hostvars"][node]
-    plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    run = plan["run"]
+    plan, now = LaunchPlan.from_json(args["plan"]), time.strftime("%Y-%m-%dT%H:%M:%S%z")
     aside = render.aside_of(values, float(args.get("not_before") or 0), args.get("then") or "")
     more = dict(args.get("environment") or {})
-    made = render.files(plan, node, args["token"], dict(args["ports"]), more, aside=aside)
+    made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
     launched.keep(made, Path(args["state_folder"]))
     if address := notify.for_node(values):
-        made.append({"path": paths.NOTIFY, "content": f"{address}\n", "mode": 0o600})
+        made.append(render.File(paths.NOTIFY, f"{address}\n", 0o600))
     if limits := render.card_limits(values):
-        made.append({"path": paths.LIMITS, "content": limits, "mode": 0o644})
-    folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
+        made.append(render.File(paths.LIMITS, limits, 0o644))
+    folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
-        "home": next(entry["home"] for entry in plan["nodes"] if entry["name"] == node),
-        "files": json.dumps(made),
+        "home": own(plan.nodes, node).home,
+        "files": render.as_json(made),
         "absent": [name for name, is_set in ((paths.NOTIFY, address), (paths.LIMITS, limits)) if not is_set],
-        "aside": folders if plan["anew"] else [],
+        "aside": folders if plan.anew else [],
         "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)

@@ -14,7 +14,7 @@ from console.infra.node import ask_all
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import decide
-from train.plan.launch.plan import as_data
+from train.plan.launch.plan import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 
@@ -36,7 +36,7 @@ def decided(known: Facts, args: Facts) -> Facts:
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
     cost = electricity.of_plan(found, known["hostvars"])
     lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
-    return {"plan": as_data(found) | {"electricity": cost}, "motley_lines": [*lines, *messages]}
+    return {"plan": launch_plan(found, cost).to_json(), "motley_lines": [*lines, *messages]}
 
 
 def unload(known: Facts) -> None:

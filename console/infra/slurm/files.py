@@ -2,68 +2,90 @@
 
 from __future__ import annotations
 
-import json
-import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from time import strftime
+from typing import Any, ClassVar
 
 from console import launched, render
 from console.infra import Facts, OnNode
 from console.infra.slurm.options import LEAVE_S, of_job
+from console.render import File
+from train.plan.launch.launch_plan import LaunchPlan, smallest
+from train.plan.settings.config import Settings
 from train.runlog import paths
 
 SCRIPT = "scripts/launch_cluster.sbatch"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweptRun:
+    run: str
+    swept: Settings
+    """The settings in which it differs."""
+    settings: Settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmPlan(LaunchPlan):
+    head: str
+    """The login node: what a launch brings goes there."""
+    home: str
+    """The shared folder."""
+    sweep: Sequence[SweptRun]
+    runs: Sequence[str]
+    lack_environment: bool
+    environment_sets: Sequence[str]
+
+    LISTS: ClassVar[Mapping[str, type[Any]]] = {**LaunchPlan.LISTS, "sweep": SweptRun}
+
+
 def files(known: Facts, args: Facts) -> OnNode:
-    plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-    made = rendered(plan, of_job(known), dict(args.get("environment") or {}))
+    plan, now = SlurmPlan.from_json(args["plan"]), strftime("%Y-%m-%dT%H:%M:%S%z")
+    made = rendered(plan, of_job(known), args.get("environment") or {}, now)
     launched.keep(made, Path(args["state_folder"]))
     params = {
-        "home": plan["home"],
-        "files": json.dumps(made),
-        "aside": [f"jobs/{run}" for run in plan["runs"]] if plan["anew"] else [],
-        "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
+        "home": plan.home,
+        "files": render.as_json(made),
+        "aside": [f"jobs/{run}" for run in plan.runs] if plan.anew else [],
+        "aside_as": f".before-{strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)
 
 
-def rendered(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> list[dict[str, Any]]:
-    """Path below motley_home, content and mode of each file; of a sweep, the settings of each of its runs."""
-    runs = plan.get("sweep") or [{"run": plan["run"], "settings": {}, "swept": {}}]
-    return [script(plan, options, more), *(made for one in runs for made in of_run(plan, one))]
+def rendered(plan: SlurmPlan, options: list[str], more: Mapping[str, Any], time: str) -> list[File]:
+    """Those of the job; of a sweep, the settings of each of its runs."""
+    runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
+    names = [one.run for one in plan.sweep]
+    return [
+        script(plan.run, plan.home, names, options, more),
+        *(made for one in runs for made in of_run(plan, one, time)),
+    ]
 
 
-def script(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> dict[str, Any]:
+def script(run: str, home: str, sweep: list[str], options: list[str], more: Mapping[str, Any]) -> File:
     values = {
-        "run": plan["run"],
-        "home": plan["home"],
+        "run": run,
+        "home": home,
         "nodes": 1,
         "leave_s": LEAVE_S,
         "options": options,
-        "sweep": [one["run"] for one in plan.get("sweep", [])],
+        "sweep": sweep,
         "more": render.checked_environment(more),
     }
-    return {"path": SCRIPT, "content": render.rendered("launch_cluster.sbatch.j2", values), "mode": 0o700}
+    return File(SCRIPT, render.rendered("launch_cluster.sbatch.j2", values), 0o700)
 
 
-def of_run(plan: dict[str, Any], one: dict[str, Any]) -> list[dict[str, Any]]:
-    own = plan | {"run": one["run"], "settings": plan["settings"] | one["settings"] | {"run": one["run"]}}
-    own["given"] = plan["given"] | one["swept"]
-    streams = [node for node in plan["nodes"] if node["weights"] == "stream"]
-    settings = render.settings_of(
-        own, next(iter([*streams, *plan["nodes"]]))
-    )  # one file for all: as the smallest needs
+def of_run(plan: SlurmPlan, one: SweptRun, time: str) -> list[File]:
+    settings = plan.settings | one.settings | {"run": one.run}
+    plan = replace(plan, run=one.run, settings=settings, given=plan.given | one.swept)
+    settings = render.settings_of(plan, smallest(plan))
     del settings["home"]  # each place has its own, $MOTLEY_HOME
-    values = {"run": own["run"], "settings": settings, "help": plan["help"]}
-    job = f"jobs/{own['run']}"
-    launched = render.launched(own, swept=one["swept"])
+    values = {"run": plan.run, "settings": settings, "help": plan.help}
+    job, about = f"jobs/{plan.run}", render.launched(plan, time, swept=one.swept)
     return [
-        {
-            "path": f"{job}/{paths.SETTINGS}",
-            "content": render.rendered("training_config.yaml.j2", values),
-            "mode": 0o644,
-        },
-        {"path": f"{job}/output/.kept", "content": "", "mode": 0o644},
-        launched | {"path": f"{job}/{launched['path']}"},
+        File(f"{job}/{paths.SETTINGS}", render.rendered("training_config.yaml.j2", values), 0o644),
+        File(f"{job}/output/.kept", "", 0o644),
+        replace(about, path=f"{job}/{about.path}"),
     ]

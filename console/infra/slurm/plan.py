@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from console import electricity, hub, launched, plan_view
 from console.infra import Facts
+from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
 from plugins.filter.python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import decide
-from train.plan.launch.plan import Plan, as_data, prepare_words
+from train.plan.launch.plan import Plan, launch_plan, prepare_words
 from train.plan.machines import gpu_types
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
@@ -32,20 +33,27 @@ def plan(known: Facts, args: Facts) -> Facts:
     facts = facts_of(look, versions, asked, hub.token(values))
     facts = replace(facts, launched=launched.known(Path(args["state_folder"])))
     found, sweep = plan_all(asked, facts)
-    for one in sweep or [{"run": found.run}]:
-        refuse_running(one["run"], look, new=bool(sweep))
-    found.lacking, found.old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
-    data = as_data(found) | {
-        **{"electricity": electricity.of_plan(found, {}), "head": me, "home": look["home"]},
-        **{"sweep": sweep, "lack_environment": brings, "environment_sets": sets, "calibrate": []},
-        "runs": [one["run"] for one in sweep] or [found.run],
-    }
+    runs = [one.run for one in sweep] or [found.run]
+    for run in runs:
+        refuse_running(run, look, new=bool(sweep))
+    lacking, old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
+    found = replace(found, lacking=lacking, old_code=old_code)
+    common = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
+    made = SlurmPlan(
+        **{spec.name: getattr(common, spec.name) for spec in fields(common)},
+        head=me,
+        home=look["home"],
+        sweep=sweep,
+        runs=runs,
+        lack_environment=brings,
+        environment_sets=sets,
+    )
     lines = plan_view.lines(found, data=asked["data"])
     lines = [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep)]
-    return {"plan": data, "motley_lines": lines}
+    return {"plan": made.to_json(), "motley_lines": lines}
 
 
-def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict[str, Any]]]:
+def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[SweptRun]]:
     """The plan, of a sweep that of its first run; and each run of the sweep."""
     if not asked["sweep"]:
         return decide(request.read(asked["values"], hub.FETCHED), facts), []
@@ -55,14 +63,14 @@ def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict
     if any((other.model, prepare_words(other)) != (first.model, prepare_words(first)) for other in others):
         raise BadInput("sweep: its runs would need different models or rows", fix="fix: launch those one by one")
     runs = [
-        {"run": f"{name}-{place}", "swept": one, "settings": found.settings}
+        SweptRun(run=f"{name}-{place}", swept=one, settings=found.settings)
         for place, (one, found) in enumerate(zip(asked["sweep"], plans, strict=True), start=1)
     ]
     return decide(request.read(asked["values"] | asked["sweep"][0] | {"run": name}, hub.FETCHED), facts), runs
 
 
-def sweep_lines(sweep: list[dict[str, Any]]) -> list[str]:
-    swept = {one["run"]: ", ".join(f"{name} {value}" for name, value in one["swept"].items()) for one in sweep}
+def sweep_lines(sweep: list[SweptRun]) -> list[str]:
+    swept = {one.run: ", ".join(f"{name} {value}" for name, value in one.swept.items()) for one in sweep}
     lines = [f"  sweep     {run}: {words}" for run, words in swept.items()]
     return [*lines, "            side by side: ./motley runs"] if lines else []
 

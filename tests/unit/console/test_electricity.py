@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from console.inventory.read import Inventory
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
 from train.plan.launch.plan import Plan
+from train.plan.speed.prediction import Figures, Prediction
 
 PRICE = {"motley_kwh_price": 0.3}
 RTX = card("RTX 4070", 12) | {"power.limit": "200.00"}
@@ -80,8 +82,12 @@ def test_what_a_currency_may_be(currency: str, good: bool) -> None:
 def planned(*cards: list[dict[str, Any]], step_s: float | None = 90.0, **values: Any) -> Plan:
     """Of 40 steps; a node without cards computes on its CPU."""
     found = nodes(*(look(cards=some) for some in cards), cuda=True)
-    prediction = {"together": {"step_s": step_s, "shares": {}}} if step_s else {}
-    return made(found, values, prediction=prediction)
+    return made(found, values, prediction=predicted(step_s) if step_s else None)
+
+
+def predicted(step_s: float) -> Prediction:
+    whole = Figures(shares={}, compute_s=step_s, sync_s=0.0, step_s=step_s, rows_per_s=1.0)
+    return Prediction(wire="fp32", together=whole, best=whole)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +117,13 @@ def test_the_price_of_a_run_that_is_planned(plan: Plan, values: dict[str, dict[s
 
 def test_a_simulated_card_that_does_not_compute_has_no_part_in_the_price() -> None:
     found = nodes(look(cards=[RTX]), cuda=False)
-    data = of_plan(made(found, prediction={"together": {"step_s": 90.0, "shares": {}}}), {"n0": PRICE})
-    assert data["gpu_watts"] == {"n0": None} and data["cost"] is None and plan_words(data) == ""
+    data = of_plan(made(found, prediction=predicted(90.0)), {"n0": PRICE})
+    assert data.gpu_watts == {"n0": None} and data.cost is None and plan_words(data) == ""
 
 
 def test_the_price_of_a_plan_as_data() -> None:
     data = of_plan(planned([RTX]), {"n0": PRICE | {"motley_idle_watts": 60}})
-    assert json.loads(json.dumps(data)) == {
+    assert json.loads(json.dumps(asdict(data))) == {
         "kwh_price": 0.3,
         "currency": "",
         "idle_watts": {"n0": 60.0},

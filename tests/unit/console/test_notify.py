@@ -21,6 +21,7 @@ from console.inventory.read import Inventory
 from console.notify import Notifier, Pipe
 from console.run_in_words import RunView
 from tests.support.folders import inventory_of
+from tests.support.plans import launch_plan, node
 from tests.support.webhook import Webhook, webhook
 from train.errors import BadInput
 from train.notify import PAUSES_S, TIMEOUT_S, Notice
@@ -265,35 +266,20 @@ def test_a_launch_of_nodes_that_are_to_send_wants_the_password(monkeypatch: pyte
     assert "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)" in str(why.value)
 
 
-NODE = {
-    "name": "a",
-    "address": "127.0.0.1",
-    "processes": 1,
-    "cores": 2,
-    "interface": "lo",
-    "device": "cpu",
-    "weights": "gpu",
-}
-PLAN = {
-    "run": "r",
-    "anew": False,
-    "settings": {"run": "r", "model": "tiny", "dataset": "qa", "device": "cpu"},
-    "help": dict.fromkeys(("run", "model", "dataset", "device", "home"), "what it is"),
-    "given": {},
-    "predicted": {},
-    "model": {"name": "tiny", "source": "catalogue", "folder_name": "tiny"},
-    "dataset": {"folder_name": "qa"},
-    "electricity": {"kwh_price": None, "idle_watts": {}},
-}
-
-
 def test_a_launch_brings_the_address_and_another_takes_it_away(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = keep(inventory, "https://ntfy.example/secret", monkeypatch)
-    plan = PLAN | {"nodes": [NODE | {"home": str(tmp_path / "a")}]}
+    nodes = [node("a", address="127.0.0.1", home=str(tmp_path / "a"))]
+    plan = launch_plan({"run": "r", "model": "tiny", "dataset": "qa", "device": "cpu"}, run="r", nodes=nodes)
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    given = {"plan": plan, "token": "5f", "ports": ports, "environment": {}, "state_folder": str(tmp_path / "state")}
+    given = {
+        "plan": plan.to_json(),
+        "token": "5f",
+        "ports": ports,
+        "environment": {},
+        "state_folder": str(tmp_path / "state"),
+    }
     task = {"launch_files": given, "diff": True}
     play = [{"hosts": "cluster", "gather_facts": False, "tasks": [task]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
@@ -311,7 +297,7 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
                 len([path for path in tmp_path.rglob("*") if path.is_file() and b"le/secret" in path.read_bytes()]) == 1
             )
     assert not file.exists()
-    assert launched.known(tmp_path / "state")["r"]["given"] == plan["given"]
+    assert launched.known(tmp_path / "state")["r"]["given"] == plan.given
 
 
 def test_each_node_is_tried_by_itself(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from train.plan.estimate.pipeline_time import FLOP, Pipe
 from train.plan.model.catalogue import Facts
@@ -18,6 +17,7 @@ from train.plan.placement.pipeline_placement import stages_of
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group, parse_pipes
 from train.plan.speed import speedup
+from train.plan.speed.prediction import Figures, Prediction
 
 WORTH = 1.1
 """Times as fast as streaming, from where a cut is worth that machines wait for one another."""
@@ -25,7 +25,7 @@ Seconds = Callable[[int], float]
 """Seconds that a worker takes for so many rows of a step."""
 
 
-def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> dict[str, Any]:
+def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
     """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, rows of the others."""
     groups = parse_pipes(found.pipes)
     seconds = [_seconds(found, config, group, speeds) for group in groups]
@@ -33,15 +33,9 @@ def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s:
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
     compute_s += max(fixed_s.values(), default=0.0)
     wire = speedup.wire_for(found.seconds["fp32"]) if config.wire == "auto" else config.wire
-    step_s = compute_s + found.seconds[wire]
-    whole = {
-        "shares": {group[0]: count for group, count in zip(groups, counts, strict=True)},
-        "compute_s": round(compute_s, 4),
-        "sync_s": round(found.seconds[wire], 4),
-        "step_s": round(step_s, 4),
-        "rows_per_s": round(config.rows_per_step / step_s, 3),
-    }
-    return {"wire": wire, "together": whole, "best": whole, "over_even_split": 1.0, "sentences": [], "ways": []}
+    shares = {group[0]: count for group, count in zip(groups, counts, strict=True)}
+    whole = Figures.of(speedup.Estimate(shares, compute_s, found.seconds[wire]))
+    return Prediction(wire=wire, together=whole, best=whole)
 
 
 def faster_than_streamed(
@@ -59,10 +53,10 @@ def faster_than_streamed(
     found = cut_by_speed(cut, config, speeds)
     if not found.cut or found.cut.lacking:
         return None
-    whole = predict(found, config, speeds, {})["together"]
-    if whole["step_s"] * WORTH > step_s:
+    whole = predict(found, config, speeds, {}).together
+    if whole.step_s * WORTH > step_s:
         return None
-    why = f"{whole['step_s']:.2f} s a step, where streaming the base would take {step_s:.2f} s"
+    why = f"{whole.step_s:.2f} s a step, where streaming the base would take {step_s:.2f} s"
     return replace(found, cut=replace(found.cut, why=why)), speeds
 
 

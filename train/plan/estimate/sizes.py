@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Facts
@@ -11,15 +11,28 @@ from train.plan.model.memory import GIB, linear_parameters
 from train.plan.placement import fit
 from train.plan.settings.config import RunConfig
 from train.plan.speed import speedup
+from train.plan.speed.prediction import Prediction
 from train.plan.speed.speedup import TOO_MUCH
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SizeEstimate:
+    size: str
+    weights: int
+    needs_bytes: int
+    """Memory of the node that needs most."""
+    fits: bool
+    wire: str
+    sync_s: float
+    step_s: float | None
+
+
 def sizes(
-    config: RunConfig, found: fit.Fit, machines: Sequence[speedup.Machine], prediction: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    config: RunConfig, found: fit.Fit, machines: Sequence[speedup.Machine], prediction: Prediction | None
+) -> list[SizeEstimate]:
     """`machines` and `prediction`: where the nodes' speeds are known, of the size that was asked for; the others follow
     from their work. Empty for a recipe that has no sizes."""
-    rows: list[dict[str, Any]] = []
+    rows: list[SizeEstimate] = []
     if found.facts is None:
         return rows
     for name, other in config.sizes().items():
@@ -29,17 +42,16 @@ def sizes(
         one = fit.fit(other, found.decisions, devices, model=name, facts=facts, mbit=found.link_mbit)
         sync_s, wire = exchange(one, machines, config.wire)
         times = work(facts, config.max_seq_length) / work(found.facts, config.max_seq_length)
-        compute_s = prediction["together"]["compute_s"] * times if prediction else None
         rows.append(
-            {
-                "size": name,
-                "weights": one.trained_weights,
-                "needs_bytes": max(node.memory.total for node in one.nodes),
-                "fits": one.ok,
-                "wire": wire,
-                "sync_s": round(sync_s, 3),
-                "step_s": None if compute_s is None else round(compute_s + sync_s, 3),
-            }
+            SizeEstimate(
+                size=name,
+                weights=one.trained_weights,
+                needs_bytes=max(node.memory.total for node in one.nodes),
+                fits=one.ok,
+                wire=wire,
+                sync_s=round(sync_s, 3),
+                step_s=round(prediction.together.compute_s * times + sync_s, 3) if prediction else None,
+            )
         )
     return rows
 
@@ -59,21 +71,21 @@ def work(facts: Facts, length: int) -> float:
     return linear_parameters(facts) + facts.vocab * facts.hidden + facts.layers * facts.hidden * length
 
 
-def as_text(rows: Sequence[Mapping[str, Any]], flag: str = "") -> list[str]:
+def as_text(rows: Sequence[SizeEstimate], flag: str = "") -> list[str]:
     if not rows:
         return []
     lines = ["sizes by name, on these nodes:"]
     for row in rows:
-        step = "" if row["step_s"] is None else f", {row['step_s']:.2f} s a step"
-        fits = "" if row["fits"] else ", too large for a node here"
-        needs = f"{row['needs_bytes'] / GIB:.1f} GB a node"
-        travels = f"{row['sync_s']:.2f} s all-reduce ({row['wire']})" if row["sync_s"] else "nothing travels"
-        choice = f"{flag}size={row['size']}"
-        lines.append(f"  {choice:<14}{row['weights'] / 1e6:>6.1f} M weights, {needs}, {travels}{step}{fits}")
+        step = "" if row.step_s is None else f", {row.step_s:.2f} s a step"
+        fits = "" if row.fits else ", too large for a node here"
+        needs = f"{row.needs_bytes / GIB:.1f} GB a node"
+        travels = f"{row.sync_s:.2f} s all-reduce ({row.wire})" if row.sync_s else "nothing travels"
+        choice = f"{flag}size={row.size}"
+        lines.append(f"  {choice:<14}{row.weights / 1e6:>6.1f} M weights, {needs}, {travels}{step}{fits}")
     return lines
 
 
-def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], config: RunConfig) -> str:
+def cost_of_exchange(found: fit.Fit, wire: str, prediction: Prediction | None, config: RunConfig) -> str:
     """What it means that all weights travel, and what makes that bearable."""
     if len(found.nodes) < 2 or not found.setup.full:
         return ""
@@ -83,7 +95,7 @@ def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], c
     text = f"all {found.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
     if prediction:
         changes = f"more {noun} a step{', or sync=local,' if config.optimizer == 'adamw' else ''} make it less"
-        part = seconds / (seconds + prediction["together"]["compute_s"])
+        part = seconds / (seconds + prediction.together.compute_s)
         text += f", {part:.0%} of a step of {count} {noun}"
         return text + ("" if part <= TOO_MUCH else f"; {changes}")
     return text

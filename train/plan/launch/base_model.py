@@ -11,64 +11,66 @@ from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device, LaunchFacts
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import parameters
-from train.plan.settings.request import Request, about_model
+from train.plan.model.sources import BaseModel
+from train.plan.settings.request import Request
 from train.plan.settings.sft import SftConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BaseModel:
-    about: dict[str, Any]
-    """What the steps after the plan are told of it."""
+class BaseFacts:
+    """The model and what a plan needs to know of it."""
+
+    model: BaseModel
     shape: AnyFacts | None
     size: int = 0
     """The bytes of its files; 0 where it begins with random weights."""
-    lacking: list[str] = field(default_factory=list)
+    lacking: Sequence[str] = field(default_factory=list)
     """The nodes that have to be sent it."""
     load_in: str = ""
     """Chosen here already where the hub has a copy in 4 bit: by it another file is brought."""
 
 
-def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) -> BaseModel:
-    about, shape = about_model(request.model), request.model.facts
-    if about["source"] == "new":
-        return BaseModel(about=about | {"folder_name": "", "comes_from": ""}, shape=shape)
-    load_in = form_of_the_hubs_copy(request, about["hub_4bit"], devices)
+def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) -> BaseFacts:
+    model, shape = BaseModel.of(request.model), request.model.facts
+    if model.source == "new":
+        return BaseFacts(model=model, shape=shape)
+    load_in = form_of_the_hubs_copy(request, devices)
     in_4bit = load_in == "4bit"
-    folder_name = about["local_name"] + ("-4bit" if in_4bit else "")
+    folder_name = model.local_name + ("-4bit" if in_4bit else "")
     lacking = who_lacks(f"model {folder_name}", facts.versions)
-    about |= {"in_4bit": in_4bit} if load_in else {}
-    config_json, size = files_of(about, facts, may_fail=not lacking)
+    model = replace(model, in_4bit=in_4bit, folder_name=folder_name)
+    config_json, size = files_of(model, facts, may_fail=not lacking)
     if config_json:
-        shape = request.config.facts_of(config_json, about["folder"] or about["hub"])
+        shape = request.config.facts_of(config_json, model.folder or str(model.hub))
     elif in_4bit and isinstance(shape, Facts):
         shape = replace(shape, on_disk="4bit")
     assert shape
-    if about["folder"]:
+    if model.folder:
         lacking = [device.name for device in devices]  # it may have changed: the relay looks, file by file
-    about["folder_name"] = folder_name
-    about["comes_from"] = ("folder" if about["folder"] else "hub") if config_json else "head"
-    about["reason"] += f", {about['hub_4bit']} is its copy in 4 bit" if in_4bit else ""
-    return BaseModel(about=about, shape=shape, size=size or 2 * parameters(shape), lacking=lacking, load_in=load_in)
+    comes_from = ("folder" if model.folder else "hub") if config_json else "head"
+    reason = model.reason + (f", {model.hub_4bit} is its copy in 4 bit" if in_4bit else "")
+    model = replace(model, comes_from=comes_from, reason=reason)
+    return BaseFacts(model=model, shape=shape, size=size or 2 * parameters(shape), lacking=lacking, load_in=load_in)
 
 
-def form_of_the_hubs_copy(request: Request, hub_4bit: str | None, devices: Sequence[Device]) -> str:
+def form_of_the_hubs_copy(request: Request, devices: Sequence[Device]) -> str:
     """Empty where there is no such copy, or it is not asked for."""
     config = request.config
     asked = isinstance(config, SftConfig) and config.load_in in ("auto", "4bit")
-    if not (asked and hub_4bit and all(device.is_gpu for device in devices)):
+    if not (asked and request.model.hub_4bit and all(device.is_gpu for device in devices)):
         return ""
     return choose(config, devices, request.model.facts).load_in
 
 
-def files_of(about: Mapping[str, Any], facts: LaunchFacts, *, may_fail: bool) -> tuple[dict[str, Any] | None, int]:
+def files_of(model: BaseModel, facts: LaunchFacts, *, may_fail: bool) -> tuple[Mapping[str, Any] | None, int]:
     """Its config.json and the bytes of its files; none where it comes as a package, or where nobody can be asked for a
     model that every node has already."""
-    if about["embedded"]:
+    if model.embedded:
         return None, 0
     try:
-        return facts.files(about)
+        return facts.files(model)
     except BadInput:
-        if may_fail and about["source"] == "catalogue":
+        if may_fail and model.source == "catalogue":
             return None, 0
         raise
 

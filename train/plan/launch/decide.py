@@ -7,7 +7,6 @@ open, and checks. Where `train run` is started by hand, its first generation cho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction, sizes
 from train.plan.launch import obstacles
 from train.plan.launch.auto_settings import choose
-from train.plan.launch.base_model import BaseModel, base_model
+from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.launch.plan import Plan
 from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
@@ -25,7 +24,8 @@ from train.plan.placement.pipeline_placement import bubbles, may_be_cut, staged
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
 from train.plan.settings.sft import SftConfig
-from train.plan.speed import speedup
+from train.plan.speed.prediction import Prediction, slows_the_run
+from train.plan.speed.speedup import Machine
 
 
 def decide(request: Request, facts: LaunchFacts) -> Plan:
@@ -38,7 +38,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     base = base_model(request, facts, devices)
     fitted = fit_base(request.config, base, devices, mbit)
-    refuse(too_long(base.about["name"], request.config, fitted.facts))
+    refuse(too_long(base.model.name, request.config, fitted.facts))
     to_come = dict.fromkeys(base.lacking, base.size)
     kept = checkpoint_bytes(fitted, request.config.keep)
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, to_come, kept))
@@ -48,14 +48,13 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     parts = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
     fitted, known, computing, prediction = foresee(request.config, nodes, fitted, known, mbit)
-    if settings.get("pipes") == "auto":
-        settings["pipes"] = fitted.pipes
+    settings |= {"pipes": fitted.pipes} if settings.get("pipes") == "auto" else {}
     wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
     return Plan(
         request=request,
         nodes=nodes,
         settings=settings,
-        model=base.about,
+        model=base.model,
         model_bytes=base.size,
         lacking=base.lacking,
         old_code=[name for name, versions in facts.versions.items() if versions["train"] != facts.code],
@@ -67,19 +66,19 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
             *obstacles.larger_card_idle(nodes),
-            *speedup.slows_the_run(prediction),
+            *slows_the_run(prediction),
             *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
 
 
-def fit_base(config: RunConfig, base: BaseModel, devices: list[Device], mbit: float) -> Fit:
+def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: float) -> Fit:
     """Where the base is on each node while it trains, and whether that fits."""
     if isinstance(config, SftConfig) and base.load_in:
         config = replace(config, load_in=base.load_in)
     config, why_cut = with_pipes(config, devices, base.shape)
-    about: dict[str, Any] = {"model": base.about["name"], "facts": base.shape, "mbit": mbit, "why_cut": why_cut}
+    about: dict[str, Any] = {"model": base.model.name, "facts": base.shape, "mbit": mbit, "why_cut": why_cut}
     return fit(config, choose(config, devices, base.shape), devices, **about)
 
 
@@ -96,10 +95,10 @@ def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) ->
 
 def foresee(
     config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float
-) -> tuple[Fit, Speeds, list[speedup.Machine], dict[str, Any]]:
+) -> tuple[Fit, Speeds, list[Machine], Prediction | None]:
     """What the nodes do together, once all their speeds are known; by these the model is cut, or cut at all."""
     if len(known.rows_per_s) < len(nodes):
-        return fitted, known, [], {}
+        return fitted, known, [], None
     if not fitted.cut:
         computing = machines(nodes, known, mbit)
         prediction = predict(fitted, computing, config)
@@ -112,7 +111,7 @@ def foresee(
 
 
 def cut_instead(
-    config: RunConfig, nodes: list[PlanNode], streamed: Fit, known: Speeds, prediction: Mapping[str, Any]
+    config: RunConfig, nodes: list[PlanNode], streamed: Fit, known: Speeds, prediction: Prediction
 ) -> tuple[Fit, Speeds] | None:
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
     all_stream = all(one.place.weights == "stream" and not one.device.weights for one in streamed.nodes)
@@ -123,7 +122,7 @@ def cut_instead(
     devices = [node.device for node in streamed.nodes]
     about: dict[str, Any] = {"model": streamed.model, "facts": streamed.facts, "mbit": streamed.link_mbit}
     cut = fit(config, streamed.decisions, devices, **about)
-    step_s = prediction["together"]["step_s"]
+    step_s = prediction.together.step_s
     found = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
     return found and (found[0], replace(known, rows_per_s=found[1]))
 

@@ -9,6 +9,7 @@ group its --max-restarts left the other machines hanging.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from train.errors import BadInput
 from train.layout import HEARTBEAT_PORT
 from train.plan.launch import obstacles
+from train.plan.launch.launch_plan import NodePlan
 from train.plan.machines.nodes import LaunchFacts, PlanNode, nodes_of
 from train.plan.run_name import as_name
 
@@ -43,7 +45,33 @@ class Script:
         return " ".join([self.name, *self.arguments])
 
 
-def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TorchrunNode(NodePlan):
+    computes_on: str
+    words: list[str]
+    """Its line, behind `torchrun`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TorchrunPlan:
+    run: str
+    script: str
+    source: str
+    """The folder on the controller."""
+    files: dict[str, dict[str, Any]]
+    folder: str
+    """The folder below each node's home; empty for a module that the nodes have."""
+    old_code: list[str]
+    warnings: list[str]
+    nodes: list[TorchrunNode]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TorchrunPlan:
+        plain = json.loads(json.dumps(data))
+        return cls(**plain | {"nodes": [TorchrunNode(**node) for node in plain["nodes"]]})
+
+
+def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> TorchrunPlan:
     """What each node runs; BadInput with everything that blocks it."""
     nodes = nodes_of(facts)
     busy = obstacles.running(facts.looks, or_wait="wait for its end")
@@ -51,29 +79,28 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> di
     if findings:
         raise BadInput("\n".join(findings))
     run = chosen_run(script, facts.looks)
-    words = {node.name: torchrun_words(script, nodes, node, port) for node in nodes}
-    return {
-        "run": run,
-        "script": script.typed,
-        "source": script.folder,
-        "files": script.files,
-        "folder": f"{FOLDER}/{run}" if script.files else "",
-        "old_code": [name for name, versions in facts.versions.items() if versions["train"] != facts.code],
-        "warnings": [f"{why}; it is skipped" for why in facts.off.values()],
-        "nodes": [
-            {
-                "name": node.name,
-                "address": node.address,
-                "home": node.look["home"],
-                "interface": node.look["route"]["nic"],
-                "cores": node.look["cores"],
-                "computes_on": node.computes_on,
-                "processes": node.processes,
-                "words": words[node.name],
-            }
+    return TorchrunPlan(
+        run=run,
+        script=script.typed,
+        source=script.folder,
+        files=script.files,
+        folder=f"{FOLDER}/{run}" if script.files else "",
+        old_code=[name for name, versions in facts.versions.items() if versions["train"] != facts.code],
+        warnings=[f"{why}; it is skipped" for why in facts.off.values()],
+        nodes=[
+            TorchrunNode(
+                name=node.name,
+                address=node.address,
+                home=node.look["home"],
+                interface=node.look["route"]["nic"],
+                cores=node.look["cores"],
+                processes=node.processes,
+                computes_on=node.computes_on,
+                words=torchrun_words(script, nodes, node, port),
+            )
             for node in nodes
         ],
-    }
+    )
 
 
 def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: int) -> list[str]:

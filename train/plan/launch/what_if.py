@@ -7,7 +7,7 @@ shares, the step's time, and what each machine adds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from train.plan.placement.pipeline_placement import bubbles
 from train.plan.placement.streaming import lacks
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import RunConfig
-from train.plan.speed import speedup
+from train.plan.speed import prediction, speedup
 from train.plan.speed.row_split import parse_speeds
 
 ABOUT_MACHINES = {
@@ -62,10 +62,10 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
     if config.speeds:
         machines = machines_of(config.speeds, nodes, about, mbit)
         return Answer(wanted, True, *predicted(found, config, machines))
-    others = sizes.sizes(config, found, (), {})
+    others = sizes.sizes(config, found, (), None)
     lines = [*as_text(found, model, config.ROW_UNIT), *sizes.as_text(others, "--set ")]
     lines += ways_of(found, config, nodes, named_numbers("tflops", about["tflops"]))
-    return Answer(wanted, found.ok, fit.as_json(found) | ({"sizes": others} if others else {}), lines)
+    return Answer(wanted, found.ok, fit.to_json(found) | sizes_json(others), lines)
 
 
 def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict[str, float]) -> list[str]:
@@ -88,10 +88,14 @@ def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict
 def predicted(found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]) -> tuple[dict[str, Any], list[str]]:
     together = fit.predict(found, machines, config)
     others = sizes.sizes(config, found, machines, together)
-    about = f"{found.trained_weights / 1e6:.1f} M weights trained, {together['wire']} wire"
+    about = f"{found.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
     head = f"{found.model}: {about if found.facts else UNKNOWN}"
-    data = {"ok": True, "failures": [], "model": found.model, **together, **({"sizes": others} if others else {})}
-    return data, [head, *speedup.as_text(together), *sizes.as_text(others, "--set ")]
+    data = {"ok": True, "failures": [], "model": found.model, **asdict(together), **sizes_json(others)}
+    return data, [head, *prediction.as_text(together), *sizes.as_text(others, "--set ")]
+
+
+def sizes_json(found: list[sizes.SizeEstimate]) -> dict[str, Any]:
+    return {"sizes": [asdict(one) for one in found]} if found else {}
 
 
 def machines_of(speeds: str, nodes: list[Device], about: Mapping[str, str], mbit: float) -> list[speedup.Machine]:

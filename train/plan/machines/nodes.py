@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.plan.machines.architectures import BF16_SINCE
+from train.plan.model.sources import BaseModel
 from train.plan.speed.speedup import Machine
 
 COUNTED_ALIKE = (
@@ -67,7 +68,7 @@ class LaunchFacts:
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     code: str = ""
     """Hash of the training package here."""
-    files: Callable[[Mapping[str, Any]], tuple[dict[str, Any], int]]
+    files: Callable[[BaseModel], tuple[Mapping[str, Any], int]]
     """A model's config.json and the size of its files, in a folder here or at the hub."""
 
 

@@ -26,10 +26,11 @@ from train.plan.model.memory import (
 )
 from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
 from train.plan.placement.streaming import HELD, Place, on_node, place, smallest_form
-from train.plan.settings.config import RunConfig
+from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.pipes import check_names, parse_pipes
 from train.plan.settings.sft import SftConfig
-from train.plan.speed import speedup
+from train.plan.speed import prediction, speedup
+from train.plan.speed.prediction import MachinesPrediction
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
@@ -51,7 +52,7 @@ class Decisions:
     gradient_checkpointing: str
     reasons: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Settings:
         return {name: value for name, value in asdict(self).items() if name != "reasons"}
 
 
@@ -61,7 +62,7 @@ class NodeFit:
     memory: Memory
     fits: bool
     micro_batch_up_to: int
-    fix: dict[str, Any] | None
+    fix: Settings | None
     place: Place = HELD
 
     @property
@@ -222,7 +223,7 @@ def fit_node(facts: AnyFacts | None, setup: Setup, device: Device, where: Place)
     )
 
 
-def as_json(fit: Fit) -> dict[str, Any]:
+def to_json(fit: Fit) -> dict[str, Any]:
     return {
         "ok": fit.ok,
         "failures": [
@@ -260,8 +261,8 @@ def as_json(fit: Fit) -> dict[str, Any]:
     }
 
 
-def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> dict[str, Any]:
-    """What the machines would do together, as JSON, with the wire that a run would choose."""
+def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
+    """What the machines would do together, with the wire that a run would choose."""
     weights, wire = fit.sent_weights, config.wire
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
@@ -271,10 +272,14 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
     ):  # the usual smaller choice of targets
         fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
     traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
-    found = speedup.as_json(machines, config.rows_per_step, traffic, local=config.sync == "local")
-    if config.optimizer != "adamw":  # as settings/every_run.py checks
-        found["ways"] = [remedy for remedy in found["ways"] if "sync" not in remedy["settings"]]
-    for remedy in found["ways"]:
-        if rows := remedy["settings"].get("rows_per_step"):
-            remedy["settings"] = config.larger_step(rows)
-    return {"wire": wire, **found}
+    found = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    return replace(found, ways=[_as_settings(way, config) for way in found.ways if _is_known(way, config)])
+
+
+def _is_known(way: prediction.RemedyFigures, config: RunConfig) -> bool:
+    return config.optimizer == "adamw" or "sync" not in way.settings  # as settings/every_run.py checks
+
+
+def _as_settings(way: prediction.RemedyFigures, config: RunConfig) -> prediction.RemedyFigures:
+    rows = way.settings.get("rows_per_step")
+    return replace(way, settings=config.larger_step(rows)) if rows else way

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from train.plan.machines.nodes import Device, gb
 from train.plan.model.catalogue import AnyFacts, Facts
@@ -187,11 +186,3 @@ def bubbles(pipes: str, rows: int) -> list[str]:
                 f"rows_per_step={wanted * len(groups)} would make it {then:.0%}"
             )
     return found
-
-
-def as_data(found: Cut | None) -> dict[str, Any]:
-    """The cut as data, for the agents of a run."""
-    if found is None:
-        return {}
-    room = found.room
-    return {"layers": room.layers, "layer_bytes": room.layer_bytes, "holds": dict(room.holds)}

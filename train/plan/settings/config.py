@@ -15,12 +15,12 @@ from train.plan.settings.images import ImagesConfig
 from train.plan.settings.own_settings import OwnConfig
 from train.plan.settings.pretrain import PretrainConfig
 from train.plan.settings.sft import SftConfig
-from train.plan.values import coerce, nearest
+from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig", "SftConfig",
-    "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of", "nearest",
-    "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig", "Settings",
+    "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of",
+    "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
 RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainConfig, "images": ImagesConfig}
@@ -49,7 +49,7 @@ def names_of(settings: type[RunConfig]) -> frozenset[str]:
     return frozenset(spec.name for spec in fields(settings))
 
 
-def load_config(values: dict[str, Any], settings: type[RunConfig] | None = None) -> RunConfig:
+def load_config(values: Settings, settings: type[RunConfig] | None = None) -> RunConfig:
     """The settings of a run from a config file or flags: text is read as the type that its field has. `settings`: where
     what the recipe is called does not say which there are."""
     settings = settings or recipe_of(values)
@@ -99,7 +99,7 @@ def config_of(args: argparse.Namespace) -> RunConfig:
     return load_config({name: value for name, value in given.items() if name in known})
 
 
-def read_yaml(file: Path, kind: str) -> dict[str, Any]:
+def read_yaml(file: Path, kind: str) -> Settings:
     """The settings in a file, whatever they mean."""
     import yaml
 

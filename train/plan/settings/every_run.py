@@ -21,7 +21,7 @@ from train.plan.model.catalogue import AnyFacts, Dataset, Model, facts_of
 from train.plan.run_name import check_name
 from train.plan.settings.profiled import profiled_steps
 from train.plan.speed.row_split import parse_speeds
-from train.plan.values import nearest
+from train.plan.values import Settings, nearest
 from train.runlog import paths
 
 
@@ -169,7 +169,7 @@ class RunConfig:
     """What a run makes, and the name of its folder: adapter or model."""
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> Settings:
         """What of the recipe's own a machine's speed depends on."""
         return {name: getattr(self, name) for name in self.COUNTED}
 
@@ -250,7 +250,7 @@ class RunConfig:
         """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes."""
         raise NotImplementedError
 
-    def larger_step(self, rows: int) -> dict[str, Any]:
+    def larger_step(self, rows: int) -> Settings:
         """The setting by which a step has that many rows."""
         return {"rows_per_step": rows}
 
@@ -275,10 +275,10 @@ class RunConfig:
     def checkpoint_folder(self, run: str = "") -> Path:
         return paths.checkpoints(self.home_folder, run or self.run)
 
-    def scoped(self, *scopes: str) -> dict[str, Any]:
+    def scoped(self, *scopes: str) -> Settings:
         """The fields of these scopes, ready for JSON."""
         names = [f.name for f in fields(self) if f.metadata["scope"] in scopes]
-        values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        values: Settings = json.loads(json.dumps(asdict(self)))
         return {name: values[name] for name in names}
 
 

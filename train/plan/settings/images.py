@@ -17,6 +17,7 @@ from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, res
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import pictures
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.values import Settings
 
 IMAGE_SIZE = 128
 EPOCHS, TUNING_EPOCHS = 10.0, 3.0
@@ -78,7 +79,7 @@ class ImagesConfig(RunConfig):
         if self.max_seq_length not in (0, size):
             raise BadInput("max_seq_length: pictures have none", fix=f"leave it out: image_size={size} is their edge")
         usual = "adamw" if self.is_base or self.model.startswith("vit") else "sgd"
-        filled: dict[str, Any] = {"image_size": size, "max_seq_length": size}
+        filled: Settings = {"image_size": size, "max_seq_length": size}
         if self.gradient_checkpointing == "auto":
             filled["gradient_checkpointing"] = "false"
         if self.is_base and self.width:
@@ -98,7 +99,7 @@ class ImagesConfig(RunConfig):
         return picture_bases.is_base(self.model)
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> Settings:
         name = Path(self.model).name if self.is_base else self.model
         return super().counted | {"model": name}
 

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from train.errors import BadInput
+from train.plan.values import Settings
 
 GIVES = {"rows": ("settings",), "model": ("settings",), "loss": ("model", "batch")}
 MAY_GIVE = {"metrics": ("model", "batch")}
@@ -29,7 +29,7 @@ PAGE = "docs/recipes.md has one of 40 lines"
 class OwnFile:
     path: Path
     sha256: str
-    settings: dict[str, Any]
+    settings: Settings
     """The recipe's own settings and their defaults, as the file has them."""
 
 
@@ -101,7 +101,7 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, "" if node.level else (node.module or "").partition(".")[0]
 
 
-def settings_in(path: Path, tree: ast.Module) -> dict[str, Any]:
+def settings_in(path: Path, tree: ast.Module) -> Settings:
     for node in tree.body:
         names = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -115,7 +115,7 @@ def settings_in(path: Path, tree: ast.Module) -> dict[str, Any]:
     return {}
 
 
-def checked(settings: object, where: str) -> dict[str, Any]:
+def checked(settings: object, where: str) -> Settings:
     example = 'write: settings = {"hidden": 64, "rate": 0.5, "name": "word", "deep": False}'
     if not isinstance(settings, Mapping):
         raise BadInput("recipe: settings is not plain names with plain values", where, example)

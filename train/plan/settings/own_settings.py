@@ -14,7 +14,7 @@ from train.plan.model.catalogue import Dataset, Model, is_hidden, resolve_datase
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.every_run import Holding, RunConfig, option
-from train.plan.values import coerce
+from train.plan.values import Settings, coerce
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}
@@ -68,7 +68,7 @@ class OwnConfig(RunConfig):
         super().__post_init__()
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> Settings:
         """What the file's functions are given."""
         return {name: getattr(self, name) for name in self.OWN} | {"seed": self.seed}
 

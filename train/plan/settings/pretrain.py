@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from train.errors import BadInput
 from train.plan.model import shape
@@ -16,6 +16,7 @@ from train.plan.model.catalogue import Dataset, Facts, Model, model_facts, resol
 from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, Shape
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.values import Settings
 
 PLAIN = ("bpe", "bytes", "chars")
 TOKENS_PER_STEP = 32768
@@ -74,7 +75,7 @@ class PretrainConfig(RunConfig):
             raise BadInput(f"beta2: {self.beta2} is not between 0 and 1")
         whole = shape.complete(self.shape, self.size, self.tokenizer)
         rows = self._rows()
-        filled: dict[str, Any] = {name: getattr(whole, name) for name in Shape.__slots__}
+        filled: Settings = {name: getattr(whole, name) for name in Shape.__slots__}
         filled |= {"rows_per_step": rows, "tokens_per_step": rows * self.max_seq_length}
         filled |= {"learning_rate": self.learning_rate or shape.peak_rate(whole.hidden_size)}
         for name, value in filled.items():
@@ -157,5 +158,5 @@ class PretrainConfig(RunConfig):
     def step_words(self) -> tuple[int, str]:
         return self.tokens_per_step, "tokens"
 
-    def larger_step(self, rows: int) -> dict[str, Any]:
+    def larger_step(self, rows: int) -> Settings:
         return {"tokens_per_step": rows * self.max_seq_length}

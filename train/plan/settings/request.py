@@ -11,14 +11,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
+from train.plan.model.sources import BaseModel, DataSource
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, load_config, names_of, nearest, recipe_of
+from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""
@@ -35,7 +36,7 @@ T = TypeVar("T")
 class Request:
     """The run that is asked for, checked; and where it begins."""
 
-    given: dict[str, Any]
+    given: Settings
     config: RunConfig
     model: Model
     dataset: Dataset
@@ -47,13 +48,13 @@ class Request:
     """Whether files of an earlier run of this name are to be moved aside first."""
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         everything = self.config.scoped("math", "agree", "node")
         return {name: value for name, value in everything.items() if name not in HERE_ONLY}
 
 
 def read(
-    values: dict[str, Any],
+    values: Settings,
     home: Path | None = None,
     *,
     also: Iterable[str] = (),
@@ -89,7 +90,7 @@ def read(
             attempt(load_config, {**recipe, name: value})
     config = None if findings else attempt(load_config, own)
     findings[:0] = [f"{name}: a value is missing{example(name, own)}" for name in missing if needed(name, own)]
-    meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
+    meant: Settings = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
     model = attempt(names.start_model, home)
     dataset = attempt(names.data) if default_data or "dataset" in own else Dataset(name="", reason="none is named")
@@ -117,8 +118,8 @@ def main(args: argparse.Namespace) -> int:
         "all": request.settings,
         "math": MATH,
         "help": HELP,
-        "model": about_model(request.model),
-        "dataset": about_dataset(request.dataset),
+        "model": asdict(BaseModel.of(request.model)),
+        "dataset": asdict(DataSource.of(request.dataset)),
     }
     print(json.dumps({"ok": True, **found}) if args.json else f"{request.model.reason}\n{request.dataset.reason}")
     return 0
@@ -140,18 +141,3 @@ def example(name: str, given: Mapping[str, Any]) -> str:
         names = [known for known, entry in catalogue()["datasets"].items() if ("package" in entry) == pictures]
         return f"\nit is {own}, a hub id (owner/name), or one of: {' '.join(names)}\nfix: --dataset NAME"
     return f"; the catalogue has {' '.join(catalogue()['models'])}" if name == "model" else ""
-
-
-def about_model(model: Model) -> dict[str, Any]:
-    names = ("name", "local_name", "source", "reason", "hub", "hub_4bit", "embedded", "gated")
-    folder = str(model.folder.resolve()) if model.source == "folder" and model.folder else ""
-    return {name: getattr(model, name) for name in names} | {"folder": folder}
-
-
-def about_dataset(data: Dataset) -> dict[str, Any]:
-    names = ("name", "local_name", "listed", "reason", "hub", "embedded")
-    facts = {name: getattr(data, name) for name in names} | {"file": str(data.file.resolve()) if data.file else ""}
-    if data.folder:
-        below = data.folder.resolve()
-        facts |= {"folder": str(below), "files": [str(path.relative_to(data.folder)) for path in data.files]}
-    return facts

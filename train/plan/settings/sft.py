@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
+from train.plan.values import Settings
 
 RATES = {"lora": 2e-4, "full": 2e-5}
 """Peak learning rates. All weights of a model move together: at an adapter's rate it forgets what it knew."""
@@ -55,7 +56,7 @@ class SftConfig(RunConfig):
             _check_pipes(self)
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> Settings:
         folder = Path(self.model).expanduser()
         files = folder.glob("*.safetensors")
         return super().counted | {

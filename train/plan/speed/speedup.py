@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
 
 from train.plan.speed.row_split import compute_seconds, fastest_split
+from train.plan.values import Settings
 
 LINK_EFFICIENCY = 0.94
 """What TCP leaves of a link's nominal speed for data."""
@@ -204,7 +204,7 @@ def exchanges_per_step(steps: int, run_steps: int | None) -> float:
 class Remedy:
     """A change that makes the all-reduce a smaller part of the time."""
 
-    settings: dict[str, Any]
+    settings: Settings
     estimate: Estimate
     costs: str
 
@@ -259,92 +259,3 @@ def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Tr
 
 def times(factor: float) -> str:
     return f"{factor:.1f}×" if factor >= 0.1 else f"{factor:.2f}×"
-
-
-def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: bool = False) -> dict[str, Any]:
-    """Everything of the above for these machines; `local`: as they would train with local steps."""
-    size = traffic.bytes
-
-    def view(some: Sequence[Machine]) -> Estimate:
-        return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
-
-    whole, found = view(machines), fastest(view(some) for some in groups(machines))
-    alone = max(together([m], rows, 0).rows_per_s for m in machines)
-    even = [len(part) for part in (range(rows)[i :: len(machines)] for i in range(len(machines)))]
-    fixed = [m.step_s for m in machines]
-    even_s = compute_seconds(even, [m.rows_per_s for m in machines], fixed) + whole.sync_s
-    nodes = []
-    for m in machines:
-        others = others_of(m, machines, found.shares)
-        gained = view([*others, m]).rows_per_s / view(others).rows_per_s if others else 1.0
-        pays = None if local else break_even_rows(m, others, rows, size) if others else 1
-        facts = {"share": whole.shares[m.name], "gain": round(gained, 3), "break_even_rows": pays}
-        nodes.append(asdict(m) | facts)
-    return {
-        "rows_per_step": rows,
-        "gradient_bytes": size,
-        "together": _figures(whole),
-        "of_the_sum": round(whole.rows_per_s / sum(m.rows_per_s for m in machines), 3),
-        "over_even_split": round(even_s / whole.step_s, 3),
-        "over_fastest_alone": round(whole.rows_per_s / alone, 3),
-        "nodes": nodes,
-        "groups": [_figures(view(some)) for some in groups(machines)],
-        "best": _figures(found),
-        "slower_with": [machine.name for machine in machines if machine.name not in found.shares],
-        "sync_part": round(whole.sync_part, 4),
-        "ways": [
-            {"settings": remedy.settings, **_figures(remedy.estimate), "enough": remedy.enough, "costs": remedy.costs}
-            | {"sync_part": round(remedy.estimate.sync_part, 4)}
-            for remedy in ([] if local else remedies_for(machines, rows, traffic))
-        ],
-        "sentences": [] if local else [text for m in machines if (text := advice(m, machines, rows, traffic))],
-    }
-
-
-def _figures(estimate: Estimate) -> dict[str, Any]:
-    seconds = {"compute_s": estimate.compute_s, "sync_s": estimate.sync_s, "step_s": estimate.step_s}
-    figures = {name: round(value, 4) for name, value in seconds.items()}
-    return {"shares": estimate.shares, **figures, "rows_per_s": round(estimate.rows_per_s, 3)}
-
-
-def as_text(facts: Mapping[str, Any]) -> list[str]:
-    whole, found = facts["together"], facts["best"]
-    lines = [f"{'node':14}{'rows/s':>9}{'share':>7}{'Mbit/s':>9}   with it"]
-    for node in facts["nodes"]:
-        word = "makes the run slower" if node["name"] in facts["slower_with"] else ""
-        lines.append(
-            f"{node['name']:14}{node['rows_per_s']:>9.3g}{node['share']:>7}{node['link_mbit']:>9.0f}"
-            f"   {node['gain']:.2f}×  {word}".rstrip()
-        )
-    lines.append(
-        f"together {whole['rows_per_s']:.3g} rows/s = {facts['of_the_sum']:.0%} of the sum · "
-        f"{facts['over_even_split']:.2f}× an even split · {facts['over_fastest_alone']:.2f}× the fastest alone"
-    )
-    lines.append(
-        f"a step of {facts['rows_per_step']} rows: {whole['step_s']:.3g} s, of it {whole['sync_s']:.2g} s all-reduce"
-    )
-    if set(found["shares"]) != set(whole["shares"]):
-        names = ", ".join(found["shares"])
-        lines.append(f"faster: {names} alone, {found['rows_per_s']:.3g} rows/s")
-    return [*lines, *facts["sentences"], *remedies_as_text(facts)]
-
-
-def remedies_as_text(facts: Mapping[str, Any], flag: str = "") -> list[str]:
-    if not facts["ways"]:
-        return []
-    lines = [f"the all-reduce takes {facts['sync_part']:.0%} of a step; instead, in this order:"]
-    for one in facts["ways"]:
-        (name, value), *_ = one["settings"].items()
-        figures = f"{one['step_s']:.2f} s a step, {one['rows_per_s']:.2f} rows/s, {one['sync_part']:.0%} all-reduce"
-        lines.append(f"  {f'{flag}{name}={value}':<32} {figures} ({one['costs']})")
-    return lines
-
-
-def slows_the_run(facts: Mapping[str, Any]) -> list[str]:
-    """Nodes without which a step would be quicker, with both figures."""
-    if not facts or facts["best"]["rows_per_s"] < 1.02 * facts["together"]["rows_per_s"]:
-        return []
-    rest = ",".join(facts["best"]["shares"])
-    whole, best = facts["together"]["step_s"], facts["best"]["step_s"]
-    figures = f"{whole:.2f} s a step with it, {best:.2f} s on {rest.replace(',', ', ')} alone: --nodes {rest}"
-    return [f"{', '.join(facts['slower_with'])} slows the run: {figures}"]

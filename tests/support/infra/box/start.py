@@ -13,7 +13,7 @@ from console.infra import Facts
 def start(known: Facts, args: Facts) -> Facts:
     began, home = time.time(), known["motley_plan_decided"]["plan"]["home"]
     words = [sys.executable, f"{home}/program.py", "train", "agent"]
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    run = subprocess.Popen(words, start_new_session=True, env=os.environ | {"MOTLEY_HOME": home}, **quiet)
+    env, none = os.environ | {"MOTLEY_HOME": home}, subprocess.DEVNULL
+    run = subprocess.Popen(words, start_new_session=True, env=env, stdin=none, stdout=none, stderr=none)
     started = {"run": args["run"], "pid": run.pid, "how": "box", "time": began, "up": time.time(), "note": "in its box"}
     return {"changed": True, "started": started, "motley_say": started["note"]}

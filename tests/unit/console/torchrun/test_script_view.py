@@ -11,6 +11,7 @@ from console.torchrun import plan as torchrun_plan
 from console.torchrun import script_view
 from console.torchrun.script_view import ScriptView
 from tests.support.folders import inventory_of
+from train.plan.launch.torchrun import TorchrunPlan
 
 NODES = ["a", "b", "c"]
 
@@ -109,17 +110,18 @@ def test_it_is_watched_to_its_end_on_nodes_that_are_folders(tmp_path: Path, caps
 def test_a_node_runs_it_by_a_script_that_says_what_is_set() -> None:
     node = {"name": "a", "address": "10.0.0.1", "interface": "enp3s0", "cores": 8, "processes": 2, "home": "/h"}
     node |= {"computes_on": "CPU, 8 cores", "words": ["--nnodes=1", "train.py", "a b"]}
-    plan = {"run": "mnist", "script": "train.py 'a b'", "nodes": [node], "folder": "scripts/torchrun/mnist"}
-    plan |= {"source": "/here", "files": {"train.py": {"size": 2000}}, "warnings": ["b is off; it is skipped"]}
+    data = {"run": "mnist", "script": "train.py 'a b'", "nodes": [node], "folder": "scripts/torchrun/mnist"}
+    data |= {"source": "/here", "files": {"train.py": {"size": 2000}}, "warnings": ["b is off; it is skipped"]}
+    plan = TorchrunPlan.from_json(data | {"old_code": []})
     script, about = torchrun_plan.files(plan, "a", {"NCCL_ALGO": "Ring"})
-    assert script["path"] == "scripts/launch_cluster.sh" and script["mode"] == 0o700
-    assert "export GLOO_SOCKET_IFNAME=enp3s0" in script["content"] and "NCCL_ALGO=Ring" in script["content"]
-    assert 'export NCCL_SOCKET_IFNAME="="enp3s0' in script["content"] and "OMP_NUM_THREADS=4" in script["content"]
-    assert "HF_HUB_OFFLINE" not in script["content"], "a script of your own may fetch what it likes"
+    assert script.path == "scripts/launch_cluster.sh" and script.mode == 0o700
+    assert "export GLOO_SOCKET_IFNAME=enp3s0" in script.content and "NCCL_ALGO=Ring" in script.content
+    assert 'export NCCL_SOCKET_IFNAME="="enp3s0' in script.content and "OMP_NUM_THREADS=4" in script.content
+    assert "HF_HUB_OFFLINE" not in script.content, "a script of your own may fetch what it likes"
     command = "-m train torchrun --run mnist --folder scripts/torchrun/mnist -- --nnodes=1 train.py 'a b'"
-    assert script["content"].rstrip().endswith(command)
-    assert about["path"] == "config/cluster_config.yaml" and "run: mnist\n" in about["content"]
-    assert "interface: enp3s0\n" in about["content"], "which doctor compares"
+    assert script.content.rstrip().endswith(command)
+    assert about.path == "config/cluster_config.yaml" and "run: mnist\n" in about.content
+    assert "interface: enp3s0\n" in about.content, "which doctor compares"
     lines = torchrun_plan.lines(plan)
     assert "2 processes on 1 nodes" in lines[0] and "2: ranks 0–1" in lines[2]
     assert any("exact resume" in line for line in lines) and lines[-1] == "  ⚠ b is off; it is skipped"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from console import plan_view
+from console.electricity import of_plan
 from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
-from train.plan.launch import plan
 from train.plan.launch.decide import decide
+from train.plan.launch.plan import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 from train.plan.settings.config import load_config
@@ -134,7 +135,7 @@ def decided(name: str) -> dict[str, Any]:
         found = decide(request.read(values, Path("/nowhere")), facts)
     except BadInput as refused:
         return {"refused": str(refused).splitlines()}
-    data = plan.as_data(found)
+    data = launch_plan(found, of_plan(found, {})).to_json()
     kept = ("run", "step", "given", "predicted", "lack_model", "old_code", "raw", "prepare", "speeds")
     chosen = {name: data["settings"][name] for name in ("resume", "wire", "sync", *OLD_PLAN)}
     return {"lines": plan_view.lines(found), "chosen": chosen} | {name: data[name] for name in kept}
@@ -160,7 +161,7 @@ def test_a_folder_may_have_changed_so_every_node_is_looked_at(monkeypatch: pytes
     (tmp_path / "config.json").write_text(json.dumps(SHAPE))
     (tmp_path / "model.safetensors").write_bytes(b"")
     values = {"model": str(tmp_path)}
-    name = request.about_model(request.read(values, Path("/nowhere")).model)["local_name"]
+    name = request.read(values, Path("/nowhere")).model.local_name
     there = {"versions": VERSIONS | {f"model {name}": "h"}, "files": (SHAPE, 2_200_000_000)}
     monkeypatch.setitem(CASES, "folder", (values, [CPU, CPU], there))
     assert decided("folder")["lack_model"] == ["a", "b"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from console import plan_view, render
-from console.electricity import of_plan
+from console import plan_view
+from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch import plan
@@ -50,26 +50,23 @@ def photos(tmp_path: Path) -> Path:
 
 
 def files_of_node(found: plan.Plan) -> dict[str, str]:
-    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
-    data["dataset"] |= {"folder_name": "my-photos-1"}
-    made = render.files(data, "a", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
-    return {file["path"]: file["content"] for file in made}
+    return files_of(handed_on(found, "my-photos-1"), "a")
 
 
 def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
     found = decided({"dataset": str(photos)}, GPU, GPU)
-    data = plan.as_data(found)
+    data = handed_on(found)
     assert found.run == "resnet18-my-photos" and found.lacking == [] and found.model_bytes == 0
-    assert data["dataset"]["files"] == ["cat/a.jpg", "cat/deep/b.PNG", "dog/c.webp"]
-    assert data["raw"] == "/home/user/ai-cluster/data/raw/my-photos"
-    assert "--dataset=/home/user/ai-cluster/data/raw/my-photos" in data["prepare"]
+    assert data.dataset.files == ["cat/a.jpg", "cat/deep/b.PNG", "dog/c.webp"]
+    assert data.raw == "/home/user/ai-cluster/data/raw/my-photos"
+    assert "--dataset=/home/user/ai-cluster/data/raw/my-photos" in data.prepare
 
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
 def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) -> None:
     (photos / "dog/notes.txt").unlink()  # or its name is told as well, which is no setting
     found = decided({"dataset": str(photos), "model": "vit-tiny", "image_size": 56}, GPU)
-    told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
+    told = [word.removeprefix("--").partition("=") for word in getattr(handed_on(found), command)[2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
     for name in {"prepare": ("image_size", "eval_fraction"), "calibrate": ImagesConfig.COUNTED}[command]:
         assert getattr(there, name) == found.settings[name], name
@@ -118,7 +115,7 @@ def test_a_trained_model_is_brought_and_fine_tuned(photos: Path) -> None:
     there = load_config(written)
     assert isinstance(there, ImagesConfig) and there.is_base
     assert there.scoped("math") == {name: found.settings[name] for name in there.scoped("math")}
-    assert "--model=models/base/microsoft--resnet-50" in plan.as_data(found)["calibrate"]
+    assert "--model=models/base/microsoft--resnet-50" in handed_on(found).calibrate
 
 
 def test_the_pictures_of_a_trained_transformer_have_its_size(photos: Path) -> None:
@@ -127,7 +124,7 @@ def test_the_pictures_of_a_trained_transformer_have_its_size(photos: Path) -> No
     with pytest.raises(BadInput, match="takes pictures of 384 × 384, not of 224 × 224"):
         decided(values, GPU, files=lambda _: (config, 1))
     found = decided(values | {"image_size": 384}, GPU, files=lambda _: (config, 1))
-    assert "--image-size=384" in plan.as_data(found)["prepare"]
+    assert "--image-size=384" in handed_on(found).prepare
 
 
 def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
@@ -202,7 +199,7 @@ def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
     assert pictures.classes_of(data) == ["9", "10"], "numbers as numbers"
     assert [str(file.relative_to(photos)) for file in data.files] == ["list.csv", "cat/a.jpg", "dog/c.webp"]
     found = decided({"dataset": str(table)}, GPU)
-    assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in plan.as_data(found)["prepare"]
+    assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in handed_on(found).prepare
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from console import plan_view, render
-from console.electricity import of_plan
+from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from tests.unit.train.plan.test_pretrain_plan import no_files
 from train.errors import BadInput
 from train.plan.launch import plan
 from train.plan.launch.decide import decide
+from train.plan.launch.launch_plan import RecipeFile
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import OwnConfig, load_config
@@ -106,9 +107,7 @@ def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan
 
 def ran(found: plan.Plan, **more: Any) -> dict[str, Any]:
     """A node on which that was launched."""
-    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
-    data["dataset"] |= {"folder_name": "rows"}
-    launched = json.loads(render.launched(data)["content"])
+    launched = json.loads(render.launched(handed_on(found), "now").content)
     return look(runs={found.run: {"launched": launched, "step": 12, "done": False}}, **more)
 
 
@@ -116,18 +115,15 @@ def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, 
     table = tmp_path / "my table.csv"
     table.write_text("a,b")
     found = decided({"recipe": str(mine), "dataset": str(table), "width": "8"}, look(), look())
-    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
-    assert found.run == "mine-my-table" and found.lacking == [] and data["calibrate"] == []
+    data = handed_on(found, "mine-1")
+    assert found.run == "mine-my-table" and found.lacking == [] and data.calibrate == []
     sha256 = own_recipe.read(str(mine)).sha256
     place = f"/home/user/ai-cluster/data/raw/recipe-{sha256[:12]}"
     files = {"mine.py": {"size": len(MINE), "sha256": sha256}}
-    assert data["recipe"] == {"folder": str(tmp_path), "files": files, "place": place}
-    assert f"--recipe={place}/mine.py" in data["prepare"] and "--width=8" in data["prepare"]
-    assert "--dataset=/home/user/ai-cluster/data/raw/my table/my table.csv" in data["prepare"]
-    data["dataset"] |= {"folder_name": "mine-1"}
-    made = render.files(data, "b", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
-    text = next(file["content"] for file in made if "training_config" in file["path"])
-    settings = yaml.safe_load(text)
+    assert data.recipe == RecipeFile(folder=str(tmp_path), files=files, place=place)
+    assert f"--recipe={place}/mine.py" in data.prepare and "--width=8" in data.prepare
+    assert "--dataset=/home/user/ai-cluster/data/raw/my table/my table.csv" in data.prepare
+    settings = yaml.safe_load(files_of(data, "b")["config/training_config.yaml"])
     assert settings["recipe"] == "/home/user/ai-cluster/data/processed/mine-1/recipe.py"
     assert (settings["recipe_hash"], settings["width"], settings["deep"]) == (sha256, 8, False)
     there = load_config(settings | {"recipe": str(mine)})
@@ -138,8 +134,8 @@ def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, 
 
 
 def test_without_data_nothing_else_is_brought(mine: Path) -> None:
-    data = plan.as_data(decided({"recipe": str(mine)}, look()))
-    assert data["raw"] == "" and "--dataset=" in data["prepare"] and data["run"] == "mine"
+    data = handed_on(decided({"recipe": str(mine)}, look()))
+    assert data.raw == "" and "--dataset=" in data.prepare and data.run == "mine"
 
 
 def test_a_folder_comes_whole(mine: Path, tmp_path: Path) -> None:
@@ -147,9 +143,9 @@ def test_a_folder_comes_whole(mine: Path, tmp_path: Path) -> None:
     (folder / "deep").mkdir(parents=True)
     for name in ("a.bin", "deep/b.csv", ".hidden"):
         (folder / name).write_text("1")
-    data = plan.as_data(decided({"recipe": str(mine), "dataset": str(folder)}, look()))
-    assert data["dataset"]["files"] == ["a.bin", "deep/b.csv"]
-    assert "--dataset=/home/user/ai-cluster/data/raw/parts" in data["prepare"]
+    data = handed_on(decided({"recipe": str(mine), "dataset": str(folder)}, look()))
+    assert data.dataset.files == ["a.bin", "deep/b.csv"]
+    assert "--dataset=/home/user/ai-cluster/data/raw/parts" in data.prepare
 
 
 def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine: Path) -> None:
@@ -157,11 +153,11 @@ def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine: Path) -> 
     shown = "\n".join(plan_view.lines(first))
     assert "(their number is not known yet)" in shown and "? of " in shown and "found while it runs" in shown
     assert "not known before the model is built" in shown and "tokens" not in shown.split("node")[0]
-    assert plan.as_data(first)["memory"]["parameters"] is None
+    assert handed_on(first).memory["parameters"] is None
     launched = ran(first)["runs"]["mine"]["launched"]
     measured = [{"run": "mine", "launched": launched, "speeds": {"a": 30.0, "b": 10.0}}]
     again = decided({"recipe": str(mine), "run": "again"}, look(measured=measured), look(measured=measured))
-    assert again.prediction["together"]["shares"] == {"a": 18, "b": 6}
+    assert again.prediction and again.prediction.together.shares == {"a": 18, "b": 6}
     shown = "\n".join(plan_view.lines(again))
     assert "18  (30.00 rows/s)" in shown and "s a step and the exchange" in shown
     wider = decided(

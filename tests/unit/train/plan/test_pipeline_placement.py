@@ -110,7 +110,7 @@ def test_what_is_missing_is_named() -> None:
     found = planned("llama2-70b", card("a", 8), card("b", 8))
     assert not found.ok and found.pipes == "off"
     assert found.lacking.startswith("together they hold ") and found.lacking.endswith(" GB are missing")
-    assert found.lacking in fit.as_json(found)["failures"]
+    assert found.lacking in fit.to_json(found)["failures"]
 
 
 def test_what_is_asked_for_by_hand_is_checked() -> None:

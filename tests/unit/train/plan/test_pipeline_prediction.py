@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from console import plan_view
+from tests.support.plans import handed_on
 from tests.unit.train.plan.test_decide import CPU, GPU, gpu
 from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
@@ -19,16 +20,17 @@ from train.plan.placement.pipeline_split import head_cost
 from train.plan.settings import request
 from train.plan.settings.config import RunConfig, load_config
 from train.plan.speed import speedup
+from train.plan.speed.prediction import Figures
 
 PAIR = (card("a", 8), card("b", 8))
 TRIO = (*PAIR, card("c", 24))
 PIPES = {"pipes": "a+b", "rows_per_step": 32, "micro_batch": 1, "max_seq_length": 1024, "wire": "bf16"}
 
 
-def predicted(found: fit.Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> dict[str, Any]:
+def predicted(found: fit.Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> Figures:
     config: RunConfig = load_config({"model": "llama2-13b", **PIPES, **settings})
     found = fit.cut_by_speed(replace(found, link_mbit=mbit), config, speeds)
-    return pipeline_prediction.predict(found, config, speeds, {})["together"]
+    return pipeline_prediction.predict(found, config, speeds, {}).together
 
 
 def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
@@ -36,9 +38,9 @@ def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
     assert found.facts
     cost = 40 + head_cost(found.facts)
     told = predicted(found, {"a": 10.0, "b": 10.0})
-    assert told["shares"] == {"a": 32}
-    assert told["compute_s"] == pytest.approx((32 + 1) * cost / 20, rel=0.02)
-    assert told["step_s"] == pytest.approx(told["compute_s"] + told["sync_s"], abs=1e-3)
+    assert told.shares == {"a": 32}
+    assert told.compute_s == pytest.approx((32 + 1) * cost / 20, rel=0.02)
+    assert told.step_s == pytest.approx(told.compute_s + told.sync_s, abs=1e-3)
 
 
 def test_layers_follow_the_speeds_as_far_as_memory_goes() -> None:
@@ -57,16 +59,16 @@ def test_a_slow_link_holds_a_pipe_up() -> None:
     assert found.facts and hasattr(found.facts, "hidden")
     fast, slow = (predicted(found, {"a": 40.0, "b": 40.0}, mbit) for mbit in (1000, 20))
     hops_s = speedup.link_seconds(32 * 2 * 1024 * found.facts.hidden, 20)
-    assert slow["compute_s"] > hops_s > fast["compute_s"]
+    assert slow.compute_s > hops_s > fast.compute_s
 
 
 def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed() -> None:
     found = planned("llama2-13b", *TRIO)
     assert found.pipes == "a+b,c"
     told = predicted(found, {"a": 20.0, "b": 20.0, "c": 3.0}, pipes="a+b,c", rows_per_step=64)
-    pipe, alone = told["shares"]["a"], told["shares"]["c"]
+    pipe, alone = told.shares["a"], told.shares["c"]
     assert pipe + alone == 64 and alone > 2.5 * pipe  # 3 rows/s beside about 0.95
-    assert told["compute_s"] == pytest.approx(alone / 3.0, rel=0.1)
+    assert told.compute_s == pytest.approx(alone / 3.0, rel=0.1)
 
 
 def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
@@ -94,21 +96,20 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
 
     first = decided()
     assert first.settings["pipes"] == "a+b" and not first.prediction
-    told = plan.as_data(first)
-    assert told["calibrate"][:2] == ["calibrate", "--json"]
-    parts = [node["calibrate"] for node in told["nodes"]]
+    told = handed_on(first)
+    assert told.calibrate[:2] == ["calibrate", "--json"]
+    parts = [node.calibrate for node in told.nodes]
     assert all("--pipes=a+b" in words and "--micro-batch=2" in words for words in parts)
     assert [word for words in parts for word in words if "part" in word] == ["--part=0-20", "--part=20-40"]
 
     then = decided(calibrated=measured)
     layers = then.fit.cut.layers if then.fit.cut else {}
     assert layers["a"][1] > 20, "the faster one has more"
-    assert then.prediction["together"]["compute_s"] == pytest.approx(
-        pipeline_prediction.predict(then.fit, then.request.config, {"a": 10.0, "b": 5.0}, {})["together"]["compute_s"]
-        + 0.3
+    assert then.prediction and then.prediction.together.compute_s == pytest.approx(
+        pipeline_prediction.predict(then.fit, then.request.config, {"a": 10.0, "b": 5.0}, {}).together.compute_s + 0.3
     )
     text = "\n".join(plan_view.lines(then))
-    assert f"predicted {then.prediction['together']['step_s']:.2f} s a step (measured in a calibration)" in text
+    assert f"predicted {then.prediction.together.step_s:.2f} s a step (measured in a calibration)" in text
 
     launched = {"all": first.settings}
     before = {"run": "earlier", "launched": launched, "speeds": {}, "layer_speeds": {"a": 10.0, "b": 5.0}}
@@ -137,9 +138,10 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
 
     fast, slow = decided(1000), decided(1)
     assert fast.speeds.rows_per_s == {"a": 10.0}, "of a stage, not of both"
-    assert fast.prediction["together"]["compute_s"] == slow.prediction["together"]["compute_s"] > 0
-    [node] = plan.as_data(fast)["nodes"]
-    assert "--part=0-20" in node["calibrate"]
+    assert fast.prediction and slow.prediction
+    assert fast.prediction.together.compute_s == slow.prediction.together.compute_s > 0
+    [node] = handed_on(fast).nodes
+    assert "--part=0-20" in node.calibrate
 
 
 def test_who_is_set_to_stream_streams() -> None:
@@ -197,7 +199,7 @@ def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
     assert found.settings["pipes"] == pipes
     text = "\n".join(plan_view.lines(found))
     assert ("where streaming the base would take" in text) == (pipes != "off")
-    assert found.prediction["together"]["step_s"] > 0
+    assert found.prediction and found.prediction.together.step_s > 0
 
 
 def no_hub(_: Any) -> Any:

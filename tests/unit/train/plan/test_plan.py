@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import yaml
 
-from console import electricity, hub, launched, plan_view, receipt, render
+from console import hub, launched, plan_view, receipt, render
+from tests.support.plans import files_of, handed_on
 from train.errors import BadInput
 from train.plan.launch import new_or_resumed, obstacles, plan
 from train.plan.launch.auto_settings import choose
 from train.plan.launch.cluster_config import read_cluster
+from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory
+from train.plan.model.sources import BaseModel
 from train.plan.placement import fit
 from train.plan.settings import request
 from train.plan.settings.config import load_config
-from train.plan.speed.speedup import remedies_as_text, slows_the_run
+from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run
 
 GB = 1 << 30
 REQUEST = request.read({"model": "tiny", "max_steps": 40})
@@ -80,16 +83,14 @@ def made(
         request=wanted,
         nodes=found,
         settings=wanted.settings,
-        model=request.about_model(wanted.model) | {"folder_name": "tiny"},
+        model=replace(BaseModel.of(wanted.model), folder_name="tiny"),
         fit=fitted(found, wanted.given, mbit),
         **{"model_bytes": 0, "lacking": [], "old_code": [], "link_why": "as said"} | more,
     )
 
 
-def data(found: plan.Plan) -> dict[str, Any]:
-    told = plan.as_data(found) | {"time": "now", "electricity": electricity.of_plan(found, PRICES)}
-    told["dataset"] = told["dataset"] | {"folder_name": "stdlib-qa-1"}
-    return told
+def launch_plan(found: plan.Plan) -> LaunchPlan:
+    return handed_on(found, "stdlib-qa-1", PRICES)
 
 
 def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
@@ -189,7 +190,7 @@ def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     order = [said.index(f"--set {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
     assert order == sorted(order)
     quick = foreseen({"n0": 10.0, "n1": 9.0}, [look(), look()], 100_000, rows_per_step=48)
-    assert quick.prediction["sentences"] == remedies_as_text(quick.prediction) == []
+    assert quick.prediction and quick.prediction.sentences == remedies_as_text(quick.prediction) == []
 
 
 def test_a_calibration_counts_where_no_run_has_measured() -> None:
@@ -209,27 +210,25 @@ def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
         r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: --nodes n0,n1", finding
     )
     assert slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).prediction) == []
-    assert slows_the_run({}) == []
+    assert slows_the_run(None) == []
 
 
 def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
     wifi = look(route={"why": "", "nic": "wlan0", "mbit": 0, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 8.0}, [look(), look(), wifi], 50)
-    assert {node["name"]: node["link_mbit"] for node in found.prediction["nodes"]} == {"n0": 1000, "n1": 1000, "n2": 50}
-    assert found.prediction["slower_with"] == ["n2"]
+    assert isinstance(found.prediction, MachinesPrediction) and found.prediction.slower_with == ["n2"]
+    assert {node.name: node.link_mbit for node in found.prediction.nodes} == {"n0": 1000, "n1": 1000, "n2": 50}
 
 
 def test_what_is_predicted_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
     told = plan.predicted(found)
-    assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
+    assert told and told.shares == {"n0": 8, "n1": 4} and 2.0 < told.step_s < 3.0
     text = "\n".join(plan_view.lines(found))
-    assert (
-        "8  (4.00 rows/s)" in text and f"predicted {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
-    )
-    found.settings["balance"] = "even"
-    assert plan.predicted(found)["step_s"] == pytest.approx(told["step_s"] + 1.0, abs=0.01)
-    assert plan.predicted(made(nodes(look(), look()))) == {}
+    assert "8  (4.00 rows/s)" in text and f"predicted {told.step_s:.2f} s a step (measured in earlier), 0:01:" in text
+    even = plan.predicted(replace(found, settings=found.settings | {"balance": "even"}))
+    assert even and even.step_s == pytest.approx(told.step_s + 1.0, abs=0.01)
+    assert plan.predicted(made(nodes(look(), look()))) is None
 
 
 def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
@@ -380,20 +379,19 @@ def test_nor_another_setting_of_a_run_that_was_launched_here() -> None:
 
 
 def test_what_was_launched_from_here_is_kept(tmp_path: Path) -> None:
-    file = render.launched(data(made(nodes(look()))))
-    launched.keep([file, {"path": "config/other.json", "content": "{}"}], tmp_path)
+    file = render.launched(launch_plan(made(nodes(look()))), "now")
+    launched.keep([file, render.File("config/other.json", "{}", 0o644)], tmp_path)
     (tmp_path / "runs/half.json").write_text("{")
-    assert launched.known(tmp_path) == {"qa": json.loads(file["content"])}
+    assert launched.known(tmp_path) == {"qa": json.loads(file.content)}
 
 
 def test_the_token_never_becomes_part_of_a_plan() -> None:
     assert hub.token({"motley_hub_token": "hf_secret"}) == {"HF_TOKEN": "hf_secret"}
-    assert "hf_secret" not in json.dumps(data(made(nodes(look()))))
+    assert "hf_secret" not in json.dumps(launch_plan(made(nodes(look()))).to_json())
 
 
 def files(found: list[PlanNode], node: str, **more: str) -> dict[str, str]:
-    ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    return {file["path"]: file["content"] for file in render.files(data(made(found)), node, "5f", ports, more)}
+    return files_of(launch_plan(made(found)), node, more)
 
 
 def test_a_run_keeps_the_price_for_its_report_and_the_plan_shows_it() -> None:
@@ -406,11 +404,11 @@ def test_a_run_keeps_the_price_for_its_report_and_the_plan_shows_it() -> None:
 
 def test_a_node_keeps_to_what_it_computes_on() -> None:
     """A card that is gone one morning must not make a slow processor take its part: the node is skipped instead."""
-    own = {"home": "/h", "device": "cuda", "weights": "gpu"}
-    found = data(made(nodes(look())))
+    found = launch_plan(made(nodes(look())))
+    own = replace(found.nodes[0], device="cuda")
     assert render.settings_of(found, own)["device"] == "cuda"
-    assert render.settings_of(found, own | {"device": "cpu"})["device"] == "cpu"
-    chosen = found | {"settings": found["settings"] | {"device": "cpu"}}
+    assert render.settings_of(found, replace(own, device="cpu"))["device"] == "cpu"
+    chosen = replace(found, settings=found.settings | {"device": "cpu"})
     assert render.settings_of(chosen, own)["device"] == "cpu", "as set"
 
 
@@ -430,26 +428,25 @@ def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Pat
     assert "pipes     n0+n1" in text
     rows = {line.split()[0]: line.split("  ")[-1].strip() for line in text.splitlines()[2:5]}
     assert rows["n1"] == "n0's, layers 3-4" and rows["n0"] == rows["n2"] == "found while it runs"
-    ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    made_files = {file["path"]: file["content"] for file in render.files(data(found), "n1", "5f", ports, {})}
+    made_files = files_of(launch_plan(found), "n1")
     file = tmp_path / "cluster.yaml"
     file.write_text(made_files["config/cluster_config.yaml"])
     room = read_cluster(file).room
     assert room and room.layers == 4 and room.holds == {"n0": 4, "n1": 4, "n2": 4}
     assert yaml.safe_load(made_files["config/training_config.yaml"])["pipes"] == "n0+n1"
-    own = [node["calibrate"] for node in plan.as_data(found)["nodes"]]
+    own = [node.calibrate for node in launch_plan(found).nodes]
     assert ["--part=0-2" in own[0], "--part=2-4" in own[1], any("part" in word for word in own[2])] == [1, 1, 0]
 
 
 def test_a_calibration_is_told_what_decides_the_micro_batch() -> None:
     cards = look(cards=[card("RTX 4070", 12), card("RTX 4070", 12)]), look(cards=[card("RTX 4070", 12)])
     found = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "memory_ceiling": 0.8})
-    told = plan.as_data(found)
-    assert {"--rows-per-step=10", "--memory-ceiling=0.8", "--optimizer=adamw"} <= set(told["calibrate"])
-    assert not any("rows" in word for node in told["nodes"] for word in node["calibrate"])
+    told = launch_plan(found)
+    assert {"--rows-per-step=10", "--memory-ceiling=0.8", "--optimizer=adamw"} <= set(told.calibrate)
+    assert not any("rows" in word for node in told.nodes for word in node.calibrate)
     streaming = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "weights": "stream"})
-    for node in plan.as_data(streaming)["nodes"]:
-        assert "--rows-per-step=4" in node["calibrate"], "an even share of three processes: no run takes more at a time"
+    for node in launch_plan(streaming).nodes:
+        assert "--rows-per-step=4" in node.calibrate, "an even share of three processes: no run takes more at a time"
 
 
 def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from console import plan_view, render
-from console.electricity import of_plan
+from console import plan_view
+from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.machines.nodes import LaunchFacts
+from train.plan.model.sources import TokenizerSource
 from train.plan.settings import request
 from train.plan.settings.config import load_config
 from train.plan.settings.every_run import COMMON_COUNTS
@@ -50,25 +51,22 @@ def texts(tmp_path: Path) -> Path:
 
 
 def files_of_node(found: plan.Plan) -> dict[str, str]:
-    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
-    data["dataset"] |= {"folder_name": "my-texts-1"}
-    made = render.files(data, "a", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
-    return {file["path"]: file["content"] for file in made}
+    return files_of(handed_on(found, "my-texts-1"), "a")
 
 
 def test_nothing_is_brought_but_the_texts(texts: Path) -> None:
     found = decided({"dataset": str(texts)}, GPU, GPU)
-    data = plan.as_data(found)
+    data = handed_on(found)
     assert found.run == "llama-10m-my-texts" and found.lacking == [] and found.model_bytes == 0
-    assert data["dataset"]["files"] == ["a.txt", "d.jsonl", "deep/b.md", "deep/c.py"]
-    assert data["raw"] == "/home/user/ai-cluster/data/raw/my-texts"
-    assert "--model" not in " ".join(data["prepare"]) and "--model" not in " ".join(data["calibrate"])
+    assert data.dataset.files == ["a.txt", "d.jsonl", "deep/b.md", "deep/c.py"]
+    assert data.raw == "/home/user/ai-cluster/data/raw/my-texts"
+    assert "--model" not in " ".join(data.prepare) and "--model" not in " ".join(data.calibrate)
 
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
 def test_what_a_node_is_told_means_the_same_there(texts: Path, command: str) -> None:
     found = decided({"dataset": str(texts), "size": "50m", "tokenizer": "bytes", "tie_embeddings": False}, GPU)
-    told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
+    told = [word.removeprefix("--").partition("=") for word in getattr(handed_on(found), command)[2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
     counts = COMMON_COUNTS + found.request.config.COUNTED
     alike = {"prepare": ("tokenizer", "vocab_size", "max_seq_length"), "calibrate": counts}
@@ -83,13 +81,13 @@ def test_another_models_tokenizer_is_brought_alone(tmp_path: Path) -> None:
     shape |= {"intermediate_size": 8, "vocab_size": 500, "max_position_embeddings": 64}
     (folder / "config.json").write_text(json.dumps(shape))
     found = decided({"tokenizer": str(folder)}, GPU)
-    data = plan.as_data(found)
+    data = handed_on(found)
     place = "/home/user/ai-cluster/data/raw/tokenizer-other"
-    assert data["tokenizer"] == {"name": "other", "hub": None, "folder": str(folder), "place": place}
-    assert f"--tokenizer={place}" in data["prepare"] and not any("vocab" in word for word in data["prepare"])
+    assert data.tokenizer == TokenizerSource(name="other", hub=None, folder=str(folder), place=place)
+    assert f"--tokenizer={place}" in data.prepare and not any("vocab" in word for word in data.prepare)
     assert found.fit.facts.vocab == 500
-    assert plan.as_data(decided({"tokenizer": "tiny"}, GPU))["tokenizer"] == {}, "the head makes it itself"
-    assert plan.as_data(decided({}, GPU))["tokenizer"] == {}
+    assert handed_on(decided({"tokenizer": "tiny"}, GPU)).tokenizer is None, "the head makes it itself"
+    assert handed_on(decided({}, GPU)).tokenizer is None
 
 
 def test_the_settings_that_are_written_down_are_read_again_as_they_are() -> None:
@@ -115,7 +113,7 @@ def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes() -> None:
     assert "all 123.6 M weights travel in each step: " in text and "more tokens a step, or sync=local" in text
     assert "--set tokens_per_step=" in text and "--set sync=local" in text and "lora_targets" not in text
     assert all(f"--set size={size}" in text for size in ("10m", "50m", "124m", "350m"))
-    assert [row["size"] for row in plan.as_data(found)["sizes"]] == ["10m", "50m", "124m", "350m"]
+    assert [row.size for row in handed_on(found).sizes] == ["10m", "50m", "124m", "350m"]
 
 
 def test_a_model_too_large_for_a_node_is_refused() -> None:

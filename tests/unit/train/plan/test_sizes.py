@@ -1,8 +1,5 @@
 """The sizes that a plan shows, and what it says of exchanging all weights."""
 
-import json
-from typing import Any
-
 import pytest
 
 from train.plan.estimate import sizes
@@ -25,41 +22,40 @@ def fitted(config: RunConfig, nodes: list[Device] = NODES) -> fit.Fit:
 
 def test_each_size_has_its_memory_and_exchange() -> None:
     config = PretrainConfig()
-    found = sizes.sizes(config, fitted(config), (), {})
-    assert [row["size"] for row in found] == ["10m", "50m", "124m", "350m"]
-    assert [row["fits"] for row in found] == [True, True, True, False], "350m needs more than 4 GB"
-    needs, exchanges = ([row[name] for row in found] for name in ("needs_bytes", "sync_s"))
-    assert needs == sorted(needs) and exchanges == sorted(exchanges) and found[0]["step_s"] is None
+    found = sizes.sizes(config, fitted(config), (), None)
+    assert [row.size for row in found] == ["10m", "50m", "124m", "350m"]
+    assert [row.fits for row in found] == [True, True, True, False], "350m needs more than 4 GB"
+    needs, exchanges = ([getattr(row, name) for row in found] for name in ("needs_bytes", "sync_s"))
+    assert needs == sorted(needs) and exchanges == sorted(exchanges) and found[0].step_s is None
     text = sizes.as_text(found, "-e ")
     assert text[1].startswith("  -e size=10m") and "too large for a node here" in text[4]
-    json.dumps(found)
 
 
 def test_a_known_speed_gives_each_its_time() -> None:
     config = PretrainConfig(size="50m", sync="flat")
     found = fitted(config)
     prediction = fit.predict(found, MACHINES, config)
-    rows = {row["size"]: row for row in sizes.sizes(config, found, MACHINES, prediction)}
-    assert rows["50m"]["step_s"] == pytest.approx(prediction["together"]["step_s"], rel=1e-3), "its own is the plan's"
-    computes = {name: row["step_s"] - row["sync_s"] for name, row in rows.items()}
+    rows = {row.size: row for row in sizes.sizes(config, found, MACHINES, prediction)}
+    assert rows["50m"].step_s == pytest.approx(prediction.together.step_s, rel=1e-3), "its own is the plan's"
+    computes = {name: row.step_s - row.sync_s for name, row in rows.items()}
     assert 3 < computes["50m"] / computes["10m"] < 6 and 5 < computes["350m"] / computes["50m"] < 9
 
 
 def test_fine_tuning_has_no_sizes() -> None:
     config = SftConfig(model="smollm2-135m")
     found = fitted(config)
-    assert sizes.sizes(config, found, (), {}) == [] and sizes.as_text([]) == []
-    assert sizes.cost_of_exchange(found, "fp32", {}, config) == ""
+    assert sizes.sizes(config, found, (), None) == [] and sizes.as_text([]) == []
+    assert sizes.cost_of_exchange(found, "fp32", None, config) == ""
 
 
 def test_what_all_weights_cost_is_said_and_what_helps() -> None:
     config = PretrainConfig(size="124m")
     found = fitted(config)
-    prediction: dict[str, Any] = fit.predict(found, MACHINES, config)
+    prediction = fit.predict(found, MACHINES, config)
     said = sizes.cost_of_exchange(found, "bf16", prediction, config)
     assert "all 123.6 M weights travel in each step: 247 MB a node" in said.replace("0.2 GB", "247 MB")
     assert "of a step of 32768 tokens; more tokens a step, or sync=local, make it less" in said
-    offered = [remedy["settings"] for remedy in prediction["ways"]]
+    offered = [remedy.settings for remedy in prediction.ways]
     assert {"sync": "local"} in offered and any("tokens_per_step" in remedy for remedy in offered)
     assert all(remedy["tokens_per_step"] % 512 == 0 for remedy in offered if "tokens_per_step" in remedy)
-    assert sizes.cost_of_exchange(fitted(config, NODES[:1]), "bf16", {}, config) == "", "one node sends nothing"
+    assert sizes.cost_of_exchange(fitted(config, NODES[:1]), "bf16", None, config) == "", "one node sends nothing"

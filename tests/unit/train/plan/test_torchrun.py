@@ -39,30 +39,30 @@ def facts(*looks: dict[str, Any], torch: tuple[str, ...] = (), processes: dict[s
 
 def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards() -> None:
     found = decide(SCRIPT, facts(look(cards=[CARD, CARD]), look(cards=[CARD]), look()))
-    assert [node["processes"] for node in found["nodes"]] == [2, 1, 1]
-    assert found["nodes"][1]["words"] == [
+    assert [node.processes for node in found.nodes] == [2, 1, 1]
+    assert found.nodes[1].words == [
         *("--nnodes=3", "--node-rank=1", "--nproc-per-node=1", "--local-addr=10.0.0.2"),
         *("--master-addr=10.0.0.1", "--master-port=29400", "train.py", "--lr", "0.1"),
     ]
-    assert found["run"] == "train" and found["folder"] == "scripts/torchrun/train"
+    assert found.run == "train" and found.folder == "scripts/torchrun/train"
 
 
 def test_the_inventory_may_set_the_processes_and_their_lines_bear_the_rank() -> None:
     found = decide(SCRIPT, facts(look(), look(), processes={"n0": 3}))
-    assert [node["processes"] for node in found["nodes"]] == [3, 1]
-    assert ["--tee=3" in node["words"] for node in found["nodes"]] == [True, False]
+    assert [node.processes for node in found.nodes] == [3, 1]
+    assert ["--tee=3" in node.words for node in found.nodes] == [True, False]
 
 
 def test_a_module_of_the_nodes_is_not_brought() -> None:
     found = decide(Script(name="train", arguments=["bench", "collectives"], is_module=True), facts(look(), look()))
-    assert found["folder"] == "" and found["nodes"][0]["words"][-4:] == ["--module", "train", "bench", "collectives"]
+    assert found.folder == "" and found.nodes[0].words[-4:] == ["--module", "train", "bench", "collectives"]
 
 
 def test_each_start_has_a_name_of_its_own_unless_one_is_given() -> None:
     known = look(runs={"train": {"launched": {}}, "qa": {"launched": {"model": "tiny"}}})
-    assert decide(SCRIPT, facts(known, look()))["run"] == "train-2"
+    assert decide(SCRIPT, facts(known, look())).run == "train-2"
     again = Script(name="train.py", run="train")
-    assert decide(again, facts(known, look()))["run"] == "train"
+    assert decide(again, facts(known, look())).run == "train"
     with pytest.raises(BadInput, match="'qa' is a run of launch"):
         decide(Script(name="train.py", run="qa"), facts(known, look()))
 

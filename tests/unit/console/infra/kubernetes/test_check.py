@@ -13,7 +13,10 @@ from console.infra.kubernetes import check, objects
 from console.infra.kubernetes.objects import reader_pod
 from console.infra.kubernetes.settings import read
 from tests.support import kube_models
+from tests.support.plans import launch_plan, node
 from train.errors import BadInput
+from train.plan.launch.launch_plan import LaunchPlan
+from train.plan.model.sources import DataSource
 from train.plan.settings.request import HELP
 
 IMAGE = f"registry.example.org/motley@sha256:{'0' * 64}"
@@ -21,26 +24,19 @@ PORTS = {"presence_port": 29400, "group_ports": [29410, 29489]}
 VOLUME = {"storage": "100Gi", "gpu_type": "RTX 3090"}
 
 
-def plan_of(run: str = "qa", pods: int = 3, **changes: Any) -> dict[str, Any]:
+def plan_of(run: str = "qa", pods: int = 3, **changes: Any) -> LaunchPlan:
     nodes = [
-        {"name": name, "address": address, "processes": 1, "weights": "gpu", "device": "cuda"}
+        node(name, address=address, device="cuda", home=objects.HOME)
         for name, address in objects.nodes_of(run, pods).items()
     ]
-    return {
-        **{"run": run, "nodes": nodes, "time": "", "given": {}, "predicted": {}, "help": HELP, "raw": "", "recipe": {}},
-        "settings": {"recipe": "sft", "model": "tiny", "dataset": "stdlib-qa", "max_steps": 8},
-        "electricity": {"kwh_price": None, "idle_watts": {}},
-        "model": {"name": "tiny", "source": "catalogue", "hub": None, "folder_name": "tiny", "folder": ""},
-        "dataset": {"name": "stdlib-qa", "listed": True, "hub": None, "file": "", "folder_name": ""},
-        **{"tokenizer": {}, "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
-        **changes,
-    }
+    settings = {"recipe": "sft", "model": "tiny", "dataset": "stdlib-qa", "max_steps": 8}
+    return launch_plan(settings, run=run, nodes=nodes, help=HELP, **changes)
 
 
-def made(run: str = "qa", plan: dict[str, Any] | None = None, **asked: Any) -> list[dict[str, Any]]:
+def made(run: str = "qa", plan: LaunchPlan | None = None, **asked: Any) -> list[dict[str, Any]]:
     wanted = {"image": IMAGE, "pods": 3, **(asked or VOLUME)}
     settings = read({f"motley_kubernetes_{name}": value for name, value in wanted.items()})
-    return objects.objects(plan or plan_of(run), settings, token="t", launch="l", ports=PORTS)
+    return objects.objects(plan or plan_of(run), settings, token="t", launch="l", time="", ports=PORTS)
 
 
 def job_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,7 +139,7 @@ def test_a_run_is_named_as_dns_takes_it() -> None:
 def test_a_file_of_this_machine_goes_along_if_it_is_small_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text("{}\n")
-    data = {"name": "mine", "listed": False, "hub": None, "file": str(file), "folder_name": ""}
+    data = DataSource(name="mine", file=str(file))
     plan = plan_of(dataset=data, raw="/x", prepare=["prepare", "--json", "--dataset=/x/mine.jsonl"])
     config = next(entry for entry in made(plan=plan) if entry["kind"] == "ConfigMap")["data"]
     assert config["mine.jsonl"] == "{}\n"

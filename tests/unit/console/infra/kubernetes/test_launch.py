@@ -19,7 +19,7 @@ from tests.unit.console.infra.kubernetes.test_check import IMAGE, PORTS, plan_of
 from tests.unit.console.infra.kubernetes.test_node import Server
 from train.errors import BadInput
 
-PLAN = plan_of() | {"ports": PORTS}
+PLAN = plan_of()
 HOSTS = f"""
 motley_kubernetes_image: {IMAGE}
 motley_kubernetes_storage: 100Gi
@@ -35,7 +35,7 @@ def test_settings_as_ansible_gives_them_are_written(tmp_path: Path) -> None:
     values: dict[str, Any] = DataLoader().load(HOSTS)
     assert type(values["motley_kubernetes_limits"]["cpu"]) is not int
     file = tmp_path / "qa.yaml"
-    files.write(PLAN, settings.read(values), file, "secret", "")
+    files.write(PLAN, settings.read(values), file, PORTS, token="secret", hub_token="")
     job = [entry for entry in yaml.safe_load_all(file.read_text()) if entry["kind"] == "Job"][-1]
     pod = job["spec"]["template"]["spec"]
     assert pod["tolerations"][-1] == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -66,7 +66,7 @@ def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     file = tmp_path / "qa.yaml"
-    files.write(PLAN, settings_read(), file, "secret", "hf_secret")
+    files.write(PLAN, settings_read(), file, PORTS, token="secret", hub_token="hf_secret")
     start.apply("qa", file, cluster)
     left = file.read_text()
     assert "hf_secret" in applied[0] and "hf_secret" not in left and left.startswith("# Run qa on Kubernetes")
@@ -89,7 +89,7 @@ def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     for blocked in (
-        lambda: plan.try_out(PLAN, settings_read(), cluster),
+        lambda: plan.try_out(PLAN, settings_read(), cluster, PORTS),
         lambda: start.apply("qa", tmp_path / "qa.yaml", cluster),
     ):
         with pytest.raises(BadInput) as refused:
@@ -112,7 +112,7 @@ def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(cluster: Cluster, m
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     with pytest.raises(BadInput, match=r"must specify limits\.cpu for: agent"):
-        plan.try_out(PLAN, settings_read(), cluster)
+        plan.try_out(PLAN, settings_read(), cluster, PORTS)
     pods = [one for one in sent if one["kind"] == "Pod"]
     jobs = [one for one in sent if one["kind"] == "Job"]
     assert [one["spec"] for one in pods] == [one["spec"]["template"]["spec"] for one in jobs] and len(pods) == 2
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     with pytest.raises(BadInput) as refused:
-        plan.try_out(PLAN, settings_read(), cluster)
+        plan.try_out(PLAN, settings_read(), cluster, PORTS)
     assert fix in str(refused.value) and "by hand" not in str(refused.value)
     assert "does not answer" not in str(refused.value)
 

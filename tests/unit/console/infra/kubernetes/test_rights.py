@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from tests.support import kube_rights
+from tests.unit.console.infra.kubernetes.test_check import PORTS
 from tests.unit.console.infra.kubernetes.test_launch import HOSTS, PLAN
 from tests.unit.console.infra.kubernetes.test_node import NODE, Server
 from train.errors import BadInput
@@ -57,10 +59,10 @@ def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str],
     cluster = Cluster(("kubectl",))
     wanted = settings.read(DataLoader().load(HOSTS))
     file = tmp_path / "qa.yaml"
-    files.write(PLAN, wanted, file, "secret", "hub")
+    files.write(PLAN, wanted, file, PORTS, token="secret", hub_token="hub")
     with pytest.raises(BadInput, match="is a Job there already"):
-        plan.try_out(PLAN, wanted, cluster)
-    plan.try_out(PLAN | {"run": "another"}, wanted, cluster)
+        plan.try_out(PLAN, wanted, cluster, PORTS)
+    plan.try_out(replace(PLAN, run="another"), wanted, cluster, PORTS)
     NODE.status()
     NODE.runs()
     NODE.logs(10, follow=True)

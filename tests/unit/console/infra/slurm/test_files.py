@@ -5,29 +5,35 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.infra.slurm.files import SCRIPT, rendered
+from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, rendered
 from console.infra.slurm.options import options_of
+from tests.support.plans import launch_plan, node
 from train.errors import BadInput
+from train.plan.model.sources import DataSource
 
-PLAN: dict[str, Any] = {
-    **{"run": "qa", "home": "/shared/me/ai-cluster", "time": "now", "predicted": {}, "help": {"run": "its name"}},
-    "settings": {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"},
-    "given": {"model": "tiny"},
-    "model": {"source": "catalogue", "name": "tiny", "folder_name": "tiny"},
-    "dataset": {"folder_name": "rows"},
-    "electricity": {"kwh_price": None, "idle_watts": {}},
-    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu", "weights": "hold"}],
-}
+SHARED = "/shared/me/ai-cluster"
+SETTINGS = {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"}
 
 
-def written(plan: dict[str, Any], options: list[str] | None = None) -> dict[str, str]:
-    plan = plan | {"help": dict.fromkeys([*plan["settings"], "home"], "what it means")}
-    return {file["path"]: file["content"] for file in rendered(plan, options or [], {"NCCL_ALGO": "Ring"})}
+def written(options: list[str] | None = None, *, home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> dict[str, str]:
+    rows, nodes = DataSource(name="x", folder_name="rows"), [node("a", home=SHARED)]
+    common = launch_plan(SETTINGS | {"lora_r": 8}, dataset=rows, given={"model": "tiny"}, nodes=nodes)
+    own: dict[str, Any] = {"head": "me", "home": home, "sweep": sweep, "runs": [one.run for one in sweep] or ["qa"]}
+    plan = SlurmPlan(
+        **{spec.name: getattr(common, spec.name) for spec in fields(common)},
+        **own,
+        lack_environment=False,
+        environment_sets=[],
+    )
+    plan = SlurmPlan.from_json(plan.to_json())
+    return {file.path: file.content for file in rendered(plan, options or [], {"NCCL_ALGO": "Ring"}, "now")}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_what_cannot_be_an_option_is_told_with_its_fix(text: str, said: str) -> 
 
 
 def test_the_script_is_bash_and_what_was_asked_for_stands_behind_what_is_usual() -> None:
-    script = written(PLAN, ["--nodes=3", "--signal=B:USR1@300"])[SCRIPT]
+    script = written(["--nodes=3", "--signal=B:USR1@300"])[SCRIPT]
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     asked = [line.split(" #")[0].strip() for line in script.splitlines() if line.startswith("#SBATCH")]
     assert asked[-2:] == ["#SBATCH --nodes=3", "#SBATCH --signal=B:USR1@300"]
@@ -87,7 +93,7 @@ def test_a_job_whose_starts_bring_it_no_further_ends_with_that_reason(tmp_path: 
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     script = tmp_path / "script"
-    script.write_text(written(PLAN | {"home": str(tmp_path)})[SCRIPT])
+    script.write_text(written(home=str(tmp_path))[SCRIPT])
     (tmp_path / "jobs/qa").mkdir(parents=True)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     words = ["bash", "-c", f"SCRIPT=$$ exec bash {script}"]
@@ -100,7 +106,7 @@ def test_a_job_whose_starts_bring_it_no_further_ends_with_that_reason(tmp_path: 
 
 
 def test_the_settings_are_the_runs_and_name_no_places_home() -> None:
-    files = written(PLAN)
+    files = written()
     settings = files["jobs/qa/config/training_config.yaml"]
     assert "dataset: /shared/me/ai-cluster/data/processed/rows" in settings
     assert "\nhome:" not in settings
@@ -109,11 +115,10 @@ def test_the_settings_are_the_runs_and_name_no_places_home() -> None:
 
 def test_each_run_of_a_sweep_has_its_settings_and_one_script_starts_them_all() -> None:
     sweep = [
-        {"run": f"qa-{place}", "swept": {"lora_r": rank}, "settings": PLAN["settings"] | {"lora_r": rank}}
+        SweptRun(run=f"qa-{place}", swept={"lora_r": rank}, settings=SETTINGS | {"lora_r": rank})
         for place, rank in ((1, 8), (2, 16))
     ]
-    plan = PLAN | {"sweep": sweep, "settings": PLAN["settings"] | {"lora_r": 8}}
-    files = written(plan)
+    files = written(sweep=sweep)
     script = files[SCRIPT]
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     assert "#SBATCH --array=1-2" in script

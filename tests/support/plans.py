@@ -1,0 +1,44 @@
+"""A plan as a launch hands it on, for tests of what is made of it."""
+
+from typing import Any
+
+from console import render
+from console.electricity import Values, of_plan
+from train.plan.estimate.electricity import RunElectricity
+from train.plan.launch import plan
+from train.plan.launch.launch_plan import LaunchPlan, TrainingNode
+from train.plan.launch.plan import Plan
+from train.plan.model.sources import BaseModel, DataSource
+
+USUAL: dict[str, Any] = {
+    **{"run": "qa", "step": 0, "anew": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
+    **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "sizes": []},
+    **{"link_mbit": 1000.0, "speeds": {}, "warnings": [], "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
+    "electricity": RunElectricity(idle_watts={}, gpu_watts={}),
+    "model": BaseModel(name="tiny", source="catalogue", reason="", folder_name="tiny"),
+    "dataset": DataSource(name="stdlib-qa", listed=True),
+}
+
+
+def node(name: str, **changes: Any) -> TrainingNode:
+    usual: dict[str, Any] = {"address": "10.0.0.1", "home": "/h", "interface": "lo", "cores": 1, "processes": 1}
+    usual |= {"device": "cpu", "bytes": 1 << 30, "weights": "gpu", "calibrate": []}
+    return TrainingNode(name=name, **usual | changes)
+
+
+def launch_plan(settings: dict[str, Any], **changes: Any) -> LaunchPlan:
+    words = dict.fromkeys([*settings, "home"], "what it means")
+    usual = {"settings": settings, "help": words, "nodes": [node("a")]}
+    return LaunchPlan(**USUAL | usual | changes)
+
+
+def handed_on(found: Plan, rows: str = "rows", prices: Values | None = None) -> LaunchPlan:
+    """As it comes back from Ansible, once the rows are made."""
+    data = plan.launch_plan(found, of_plan(found, prices or {})).to_json()
+    data["dataset"] |= {"folder_name": rows}
+    return LaunchPlan.from_json(data)
+
+
+def files_of(found: LaunchPlan, node: str, more: dict[str, str] | None = None) -> dict[str, str]:
+    ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
+    return {file.path: file.content for file in render.files(found, node, "5f", ports, more or {}, time="now")}
