@@ -92,7 +92,7 @@ def main(words: list[str]) -> int:
 
 
 def refuse_model(args: argparse.Namespace) -> None:
-    """Of a question that needs no machines: a model that is missing or misspelled is seen without the catalogue's YAML."""
+    """A question that needs no machines, of a model that is missing or misspelled, needs no environment either."""
     elsewhere = any(word.startswith(("model=", "recipe=", "@")) for word in args.settings)
     if elsewhere or args.recipe not in ("", "sft"):
         return

@@ -84,7 +84,9 @@ def test_only_a_command_that_can_be_done_makes_an_environment(
 
 def test_it_knows_the_models_of_the_catalogue() -> None:
     known = catalogue()["models"]
-    assert sorted(front.models()) == sorted([*known, *(name for one in known.values() for name in one.get("aliases", []))])
+    assert sorted(front.models()) == sorted(
+        [*known, *(name for one in known.values() for name in one.get("aliases", []))]
+    )
 
 
 def test_it_needs_no_more_than_python() -> None:
