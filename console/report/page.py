@@ -163,7 +163,7 @@ def worth(history: History) -> tuple[str, str, str]:
     if took <= 0 or could <= 0:
         return "speed", "not measured", ""
     rate, fastest = rows / took, max(alone, key=lambda node: alone[node])
-    beside = f"{100 * rows / could:.0f} % of the machines' speeds added up"
+    beside = f"{100 * rows / could:.0f} % of their speeds added together"
     if len(alone) < 2 or any(parts_of(step) for step in history.steps):
         return "speed", f"{rate:.1f} rows/s", beside if len(alone) > 1 else ""
     times = rate / alone[fastest]
