@@ -242,7 +242,7 @@ VERBS = {
         "make the file for Ollama, transformers or PEFT",
         (INVENTORY, RUN, Option("to", "the form", "FORM", ("gguf", "merged", "adapter"), "gguf")),
         rest="FORM",
-        example="gguf --run notes",
+        example="--run notes --to gguf",
         page="docs/results.md",
     ),
     "tensorboard": Verb(
