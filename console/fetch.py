@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from console import interrupt
+from console import interrupt, typed
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
@@ -26,6 +26,7 @@ from train.plan.run_name import RULE, is_name
 from train.runlog import merge_traces, paths
 
 RESULTS = Path(__file__).parents[1] / "results"
+RECEIPT = "receipt.json"
 SHOWN_AFTER_S = 1.0
 
 
@@ -64,8 +65,9 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
         f"{made}_from": whole[0] if whole else "",
         f"{made}_same_on": [] if differ else whole,
         "differ": differ,
+        "typed": typed.given(),
     }
-    (folder / "receipt.json").write_text(json.dumps(receipt, indent=1) + "\n")
+    (folder / RECEIPT).write_text(json.dumps(receipt, indent=1) + "\n")
     scripts = [name for name, answer in answers.items() if answer.get("script")]
     for line in fetched_lines(receipt, folder, counts, whole, script_from=first if scripts else "", made=made):
         say(line)

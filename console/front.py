@@ -5,7 +5,9 @@ Standard library only. It ends with GO_ON where the command needs the environmen
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,11 +82,34 @@ def main(words: list[str]) -> int:
             raise unknown(verb)
         if rest == ["help"] and VERBS[verb].rest not in ("QUESTION", "FILE …"):
             rest = ["--help"]
-        parser(verb).parse_args(make_words.options(verb, os.environ) if called_by_make() else rest)
+        args = parser(verb).parse_args(make_words.options(verb, os.environ) if called_by_make() else rest)
+        if verb == "plan" and args.cards:
+            refuse_model(args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
         return 2
     return GO_ON
+
+
+def refuse_model(args: argparse.Namespace) -> None:
+    """A question that needs no machines, of a model that is missing or misspelled, needs no environment either."""
+    elsewhere = any(word.startswith(("model=", "recipe=", "@")) for word in args.settings)
+    if elsewhere or args.recipe not in ("", "sft"):
+        return
+    if not args.model:
+        raise BadInput("model: a value is missing; such as --model qwen2.5-7b", fix=INSTEAD["models"])
+    known = models()
+    folder = Path(os.environ.get("MOTLEY_CALLED_IN", ""), Path(args.model).expanduser())
+    if args.model not in known and "/" not in args.model and not folder.exists():
+        what = f"there is no model '{args.model}': not in the catalogue, no hub id (owner/name), no folder here"
+        raise BadInput(what, fix=nearest(args.model, known, otherwise=INSTEAD["models"]))
+
+
+def models() -> list[str]:
+    """The catalogue's models, with their other names."""
+    text = (ROOT / "train/plan/model/catalogue.yml").read_text().partition("\ndatasets:")[0]
+    others = [name for words in re.findall(r"^    aliases: \[(.*)\]$", text, re.M) for name in words.split(", ")]
+    return [*re.findall(r"^  (\S+):$", text, re.M), *others]
 
 
 def called_by_make() -> bool:

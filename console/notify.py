@@ -191,7 +191,7 @@ def hand_over(address: str, folder: Path) -> None:
 def test(inventory: Inventory, *, vault: str) -> int:
     """A message by this controller and, where they are to send, by each node."""
     if not (address := address_of(inventory, vault)):
-        raise BadInput(f"{KEY} is not set: no messages are sent\nfix: docs/training.md#told-when-it-is-done")
+        raise BadInput(f"{KEY} is not set: no messages are sent\nfix: docs/training.md#a-message-when-it-is-done")
     nodes = from_inventory(inventory) if sent_by_nodes(inventory.nodes.values()) else []
     width = max(len(name) for name in ("this controller", *(node.name for node in nodes)))
 

@@ -34,6 +34,12 @@ def remember(typed: Mapping[str, str]) -> None:
     os.environ[VARIABLE] = shlex.join(words)
 
 
+def given() -> dict[str, str]:
+    """What is remembered, as `remember` takes it."""
+    words = iter(shlex.split(os.environ.get(VARIABLE, "")))
+    return {name.removeprefix("--"): value for name, value in zip(words, words, strict=True)}
+
+
 def as_typed(text: str) -> str:
     words = os.environ.get(VARIABLE, "")
     if not words or {'"', "\\"} & {*words}:  # in the text of JSON these would be others
@@ -43,5 +49,4 @@ def as_typed(text: str) -> str:
 
 def inventory() -> str:
     """The folder that was typed, or the usual one."""
-    words = shlex.split(os.environ.get(VARIABLE, ""))
-    return words[words.index("--inventory") + 1] if "--inventory" in words else "inventory/homelab"
+    return given().get("inventory", "inventory/homelab")

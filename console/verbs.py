@@ -18,7 +18,9 @@ PHASES = (
 GROUPS = {"start": "Start", "train": "Train", "results": "Use it", "trouble": "Trouble", "more": "More"}
 
 INVENTORY = Option("inventory", "the folder that describes your machines", "FOLDER", default="inventory/homelab")
-NODES = Option("nodes", "only these machines", "NAME[,NAME]", usual="all", also=("limit",), goes_as="limit")
+NODES = Option(
+    "nodes", "only these machines; --limit is the same", "NAME[,NAME]", usual="all", also=("limit",), goes_as="limit"
+)
 LASTS = Option("for", "for how long", "2h", usual="until ./motley unpause", goes_as="lasts")
 NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "which run", "NAME", usual="the newest")
@@ -43,7 +45,7 @@ SLURM_OPTIONS = Option(
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
 SET = Option(
-    "set", "any variable of docs/reference.md, or @FILE; as often as you like", "NAME=VALUE",
+    "set", "any variable listed in docs/reference.md, or @FILE, a file of them; as often as you like", "NAME=VALUE",
     default=[], also=("e",), goes_as="settings",
 )  # fmt: skip
 ASKED = (
@@ -70,13 +72,12 @@ ASKED = (
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
     SET,
-    SLURM_OPTIONS,
-    Option("sweep", "on Slurm: one run for each combination", "'learning_rate=1e-4,2e-4 …'"),
     VAULT,
     VERBOSE,
     INVENTORY,
     JSON,
 )  # fmt: skip
+ON_SLURM = (SLURM_OPTIONS, Option("sweep", "on Slurm: one run for each combination", "'learning_rate=1e-4,2e-4 …'"))
 CARDS = Option("cards", "without an inventory: GB of each machine's cards, or of a CPU's memory: 24,8+8,cpu:16", "24,6")
 PHASE = Option("phase", "only this phase", "NAME", PHASES, other=True, usual="all")
 
@@ -128,7 +129,7 @@ VERBS = {
     "plan": Verb(
         "train",
         "show whether it fits and what a run would do",
-        (*ASKED, CARDS),
+        (*ASKED, CARDS, *ON_SLURM),
         example="--model qwen2.5-7b --cards 24,8",
         page="docs/training.md",
     ),
@@ -141,7 +142,11 @@ VERBS = {
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
-            Option("follow", "with --json: print each event of the run as a line, until it ends"),
+            Option(
+                "follow",
+                "with --json: print each event of the run as a line until it ends, as ./motley follow --json does",
+            ),
+            *ON_SLURM,
         ),
         example="--model qwen2.5-0.5b --dataset ./my-notes.jsonl",
         page="docs/training.md",
@@ -238,7 +243,7 @@ VERBS = {
         "make the file for Ollama, transformers or PEFT",
         (INVENTORY, RUN, Option("to", "the form", "FORM", ("gguf", "merged", "adapter"), "gguf")),
         rest="FORM",
-        example="gguf --run notes",
+        example="--run notes --to gguf",
         page="docs/results.md",
     ),
     "tensorboard": Verb(
@@ -277,11 +282,11 @@ VERBS = {
         "put back what bootstrap changed",
         (
             INVENTORY,
-            replace(PHASE, usual=""),
-            Option("all", "all phases", goes_as="phase", gives="all"),
+            replace(PHASE, choices=(*PHASES, "all"), usual=""),
+            Option("all", "the same as --phase all", goes_as="phase", gives="all"),
             NODES,
         ),
-        example="--all --nodes gpu-worker-1",
+        example="--phase all --nodes gpu-worker-1",
         page="docs/machines.md#what-stays-after-an-undo",
     ),
     "torchrun": Verb(

@@ -104,8 +104,8 @@ def choose(*, fast: bool, folders: bool, suite: str) -> Site:
     return Folders(why)
 
 
-BY_ITSELF = (
-    "It does by itself what you would type for three machines of your own: bootstrap makes them ready, launch trains",
+WHAT_IT_DOES = (
+    "It types for you what you would type for three machines of your own: bootstrap makes them ready, launch trains",
     "one model on all of them. Meanwhile the demo takes one machine away and brings it back. No setting here changes.",
 )
 
@@ -117,7 +117,7 @@ def show(site: Site, course: Course, began: float) -> int:
     if course.dataset == demo_courses.MANUAL:
         demo_courses.write_manual()
     print(f"motley demo · {site.title}", flush=True)
-    for line in (*BY_ITSELF, *site.left_out):
+    for line in (*WHAT_IT_DOES, *site.left_out):
         print(f"  {line}", flush=True)
     try:
         end_offspring()  # of an earlier demo that was killed
@@ -134,7 +134,7 @@ def show(site: Site, course: Course, began: float) -> int:
         if course.questions:
             with stage("answers", "to questions that were kept out of the training") as done:
                 ask(site, course, done)
-        with stage("report", "results fetched from the three, and made into one page"):
+        with stage("report", "results fetched from all three and put on one page"):
             quietly(site, "fetch", site.console("fetch", "--run", RUN))
             words = ["report", "--run", RUN, "--results", str(RESULTS)]
             quietly(site, "report", [sys.executable, "-m", "console", *words])

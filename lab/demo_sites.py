@@ -62,7 +62,7 @@ class Simulated:
     bootstrap = "setting up names, addresses, keys, firewall, drivers and Python: about a minute"
     loss, losing = "power cut", "cuts the power of"
     unequal = True
-    stays = "nothing but the two above and the downloads: the simulated machines are gone"
+    stays = "results/demo, .venv, downloads, programs installed by apt: docs/getting-started.md#what-stays"
 
     def __init__(self, suite: str, *, ready_made: bool) -> None:
         # A lab of its own name: the demo takes it away, and must not take yours.

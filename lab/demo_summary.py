@@ -158,7 +158,7 @@ def learned(asked: list[Event]) -> list[str]:
     require(before < after, "the model could answer the questions before the training as well")
     return [
         f"{after} of {count} answers are right, before the training {before} of {count}",
-        "the facts are made up, and no question was in the training in these words",
+        "the facts are made up, and the questions were held out: these lines of the file were not used",
     ]
 
 

@@ -99,7 +99,7 @@ def show(site: Account) -> int:
             lab = site.open()
             done.append(lab.hosts[0].run("sinfo", "-hN", "-o", "%N %G").strip().replace("\n", " · "))
         train(site, lab, minutes, steps)
-        with stage("report", "results fetched, and made into one page"):
+        with stage("report", "results fetched and put on one page"):
             quietly(site, "fetch", site.console("fetch", "--run", RUN))
             quietly(
                 site, "report", [sys.executable, "-m", "console", "report", "--run", RUN, "--results", str(RESULTS)]

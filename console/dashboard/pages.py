@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from console.report.series import colour, loss_of
 from console.run_in_words import gpu_gb, rates
 from console.words import wh_or_kwh
 from train.runlog.stages import Part, parts_of
-from train.runlog.state import Event, by_node, rows_of, time_of
+from train.runlog.state import Event, RunState, by_node, rows_of, time_of
 
 REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
 """Blocks of templates/run.html.j2, in their order; `live` comes before them. The other charts have a page."""
@@ -134,6 +135,7 @@ def live(feed: Feed) -> dict[str, Any]:
         "ends": ends,
         "step": step,
         "total": state.total,
+        "epoch": epoch_words(state),
         "percent": percent,
         "rates": " · ".join(rates(state.last)) if state.last else "",
         "losses": losses(feed),
@@ -142,6 +144,13 @@ def live(feed: Feed) -> dict[str, Any]:
         "over": bool(ended) or not state.total,
         "lines": [line.partition("   ")[0].removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
     }
+
+
+def epoch_words(state: RunState) -> str:
+    """Which pass over the data it is in, of how many; nothing where the rows are not known."""
+    if not state.epoch_steps or not state.step:
+        return ""
+    return f"epoch {math.ceil(state.step / state.epoch_steps)} of {round(state.total / state.epoch_steps, 1):g}"
 
 
 def ready(left_s: float) -> str:

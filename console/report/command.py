@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
 
-from console.fetch import no_name
+from console import typed
+from console.fetch import RECEIPT, no_name
 from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page
 from train.errors import BadInput
@@ -16,7 +19,17 @@ def report(*, run: str, results: Path) -> int:
         raise BadInput(no_name(run))
     try:
         folder = results / run if run else newest_run(results)
+        typed.remember(typed_at_fetch(folder))
         print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:
         raise BadInput(str(nothing)) from None
     return 0
+
+
+def typed_at_fetch(folder: Path) -> dict[str, str]:
+    """The inventory of the fetch: the page's commands need it too."""
+    with contextlib.suppress(OSError, ValueError):
+        kept = json.loads((folder / RECEIPT).read_text())
+        if isinstance(found := kept.get("typed"), dict):
+            return {name: str(value) for name, value in found.items()}
+    return {}

@@ -18,6 +18,7 @@ from console.report.parts import COLOURS as PART_COLOURS
 from console.report.parts import part_advice, part_charts, part_table
 from console.report.request import command, settings
 from console.report.series import first_charts, further_charts, loss_of
+from console.typed import as_typed
 from console.words import counted, duration
 from train.files import write_atomic
 from train.runlog.events import metric_words
@@ -29,9 +30,11 @@ TEMPLATE = Path(__file__).parents[2] / "templates"
 
 def environment() -> jinja2.Environment:
     """The templates' environment of the report and of the live page, which have the same templates."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined, auto_reload=False
     )
+    made.filters["as_typed"] = as_typed
+    return made
 
 
 def write_page(history: History, file: Path) -> Path:
@@ -160,7 +163,7 @@ def worth(history: History) -> tuple[str, str, str]:
     if took <= 0 or could <= 0:
         return "speed", "not measured", ""
     rate, fastest = rows / took, max(alone, key=lambda node: alone[node])
-    beside = f"{100 * rows / could:.0f} % of the machines' speeds added up"
+    beside = f"{100 * rows / could:.0f} % of their speeds added together"
     if len(alone) < 2 or any(parts_of(step) for step in history.steps):
         return "speed", f"{rate:.1f} rows/s", beside if len(alone) > 1 else ""
     times = rate / alone[fastest]

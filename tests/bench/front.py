@@ -44,12 +44,15 @@ class Middle:
 
     @property
     def reached(self) -> str:
-        """The sentence that every page has."""
+        """The sentences that every page has, without the last full stop."""
         return (
-            f"three simulated machines that make {self.speeds} rows of training data a second alone make "
-            f"{self.together} together: {self.together / self.sum:.0%} of their sum ({self.sum}), "
-            f"{self.together / max(self.alone):.2f} times as fast as the fastest alone"
-        ).replace("%", " %")
+            f"alone, three simulated machines train {self.speeds} rows a second. Together they train {self.together}, "
+            f"{self.together / max(self.alone):.2f} times the fastest one"
+        )
+
+    @property
+    def of_sum(self) -> str:
+        return f"That is {self.together / self.sum:.0%} of the sum of their speeds ({self.sum})".replace("%", " %")
 
     @property
     def over_even(self) -> str:
@@ -67,21 +70,24 @@ def middle() -> Middle:
 def readme(found: Middle) -> str:
     rows = ", ".join(map(str, found.rows[:-1]))
     return paragraphs(
-        f"**{capital(found.reached)}** ([benchmarks](docs/{SECTION})). With equal shares all wait for the slowest: 3 × "
-        f"{min(found.alone)} = {found.even} at most, so shares by speed are {found.over_even} as fast. A *row* is a "
-        "piece of training text, a *step* one update of the model.",
+        f"**{capital(found.reached)}** ([benchmarks](docs/{SECTION})). {found.of_sum}. With equal shares "
+        f"all would wait for the slowest: at most 3 × {min(found.alone)} = {found.even}, calculated and not measured. "
+        f"Shares by speed are {found.over_even} as fast. A *row* is a piece of training text, a *step* one update of "
+        "the model.",
         f"![One step of {ROWS} rows. With 8 rows each, the fast machines wait for the slowest. With {rows} and "
         f"{found.rows[-1]} rows, all three finish together.](docs/shares.svg)",
     )
 
 
 def questions(found: Middle) -> str:
-    return paragraphs(f"Often, but not always. {capital(found.reached)} ([how it was measured]({SECTION})).")
+    return paragraphs(
+        f"Often, but not always. {capital(found.reached)} ([how it was measured]({SECTION})). {found.of_sum}."
+    )
 
 
 def in_two_minutes(found: Middle) -> str:
     link = f"[unequal machines](#{SECTION.partition('#')[2]})"
-    said = f"- **Speed**: {found.reached}, and {found.over_even} as fast as equal shares allow ({link})."
+    said = f"- **Speed**: {found.reached}. {found.of_sum}, and {found.over_even} what equal shares allow ({link})."
     return textwrap.fill(said, 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

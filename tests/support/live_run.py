@@ -22,7 +22,7 @@ ROWS = {"gpu-master": 14, "gpu-worker-1": 7, "gpu-worker-2": 3}
 
 
 class LiveRun:
-    def __init__(self, folder: Path, run: str = "qa", total: int = 2000) -> None:
+    def __init__(self, folder: Path, run: str = "qa", total: int = 2000, began: float = 0.0, **known: Any) -> None:
         self.folder, self.run, self.total, self.step = folder, run, total, 0
         self.inventory = folder / "inventory"
         shutil.copytree(ROOT / "inventory/loopback/group_vars", self.inventory / "group_vars")
@@ -34,12 +34,12 @@ class LiveRun:
             json.dumps({"cluster": {"vars": {"motley_state": str(folder / "state")}, "hosts": hosts}})
         )
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
-        self.began = time.time() - 3 * total
+        self.began = began or time.time() - 3 * total
         for name in NODES:
             (folder / name / "config").mkdir(parents=True)
             (folder / name / "config/cluster_config.yaml").write_text(f"run: {json.dumps(run)}\n")
             (folder / name / "logs/runs" / run).mkdir(parents=True)
-        self.write("events.jsonl", start(self.began, 0, [*NODES], total) | {"run": run})
+        self.write("events.jsonl", start(self.began, 0, [*NODES], total) | {"run": run, **known})
 
     def __enter__(self) -> LiveRun:
         for name in NODES:

@@ -383,6 +383,7 @@ def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:
         step=run.step,
         total_steps=run.total_steps,
         rows_per_step=config.rows_per_step,
+        rows=len(run.rows),
         nodes=names,
         weights=weights,
         decisions=decisions,

@@ -21,7 +21,10 @@ from train.safe_stdio import draw, plain
 
 NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
 SCHEMA: dict[str, tuple[str, ...]] = {
-    "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
+    "start": (
+        *("run", "step", "total_steps", "rows_per_step", "rows", "nodes"),
+        *("weights", "decisions", "identity", "reasons"),
+    ),
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "balance": ("step", "shares", "speeds", "reason"),
     "local": ("step", "steps", "reason"),

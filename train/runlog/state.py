@@ -49,6 +49,8 @@ class RunState:
     run: str = ""
     total: int = 0
     """Steps of the whole run."""
+    epoch_steps: float = 0.0
+    """Steps of one pass over the data; 0 where an older Motley did not write down the rows."""
     last: Event = field(default_factory=dict)
     """The newest step event."""
     members: list[str] = field(default_factory=list)
@@ -115,6 +117,7 @@ class RunState:
 
     def _start(self, event: Event) -> list[Change]:
         self.run, self.total = event.get("run", self.run), int(event["total_steps"])
+        self.epoch_steps = int(event.get("rows") or 0) / max(1, int(event.get("rows_per_step") or 0))
         self.members = nodes_of(event["nodes"])
         if self.gap and event["time"] > self.gap.time:
             self.gap = Gap(self.gap.time, self.gap.step, self.gap.nodes, restarted=True)

@@ -9,6 +9,7 @@ import pytest
 
 from console import front
 from console.verbs import VERBS
+from train.plan.model.catalogue import catalogue
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -62,6 +63,13 @@ def test_the_first_screen_is_one(form: str) -> None:
         (["launch", "--foo"], 2, "see: ./motley launch --help"),
         (["export", "onnx"], 2, "'onnx' is none of gguf, merged, adapter"),
         (["completion"], 2, "~/.bashrc"),
+        (["plan", "--cards", "24"], 2, "model: a value is missing; such as --model qwen2.5-7b"),
+        (["plan", "--cards", "24", "--model", "qwen2.5-7c"], 2, "did you mean 'qwen2.5-7b'?"),
+        (["plan", "--cards", "24", "--model", "zzz"], 2, "docs/training.md#models"),
+        (["plan", "--cards", "24", "--set", "model=tiny"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--recipe", "images"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--model", "qwen"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--model", "a/b"], 2, "it makes an environment"),
         (["status"], 2, "it makes an environment"),
     ],
 )
@@ -72,6 +80,13 @@ def test_only_a_command_that_can_be_done_makes_an_environment(
     printed = done.stdout + done.stderr
     assert done.returncode == code and said in printed, printed
     assert ("it makes" in printed) == ("it makes" in said) and "Traceback" not in printed
+
+
+def test_it_knows_the_models_of_the_catalogue() -> None:
+    known = catalogue()["models"]
+    assert sorted(front.models()) == sorted(
+        [*known, *(name for one in known.values() for name in one.get("aliases", []))]
+    )
 
 
 def test_it_needs_no_more_than_python() -> None:

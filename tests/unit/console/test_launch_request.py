@@ -195,6 +195,13 @@ def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:
     assert "leave layers out, or give recipe=pretrain as well" in said
 
 
+@pytest.mark.parametrize("name", ["dpo", "GRPO", "ppo", "kto", "orpo"])
+def test_training_by_preferences_is_refused_with_what_does_it(name: str) -> None:
+    said = refusal(recipe=name)
+    assert said.startswith(f"recipe: {name}: Motley does not train by preferences or rewards\n"), said
+    assert "TRL" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
+
+
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
     with pytest.raises(BadInput, match="model: a value is missing; the catalogue has llama2-7b"):
         launch_request.read({}, CLUSTER)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console import fetch, follow, interrupt, run_commands, run_view
+from console import fetch, follow, interrupt, run_commands, run_view, typed
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
@@ -145,6 +145,15 @@ def test_fetch_compares_the_nodes_and_says_where_they_differ(
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
     assert f"✗ results/{DONE}/adapter/weights differs between the nodes" in capsys.readouterr().out
     assert fetch.fetch(inventory, "nobody", tmp_path / "results") == 1
+
+
+def test_fetch_keeps_the_inventory_that_was_typed_for_the_report(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words, kept in (("", {}), ("--inventory 'my own'", {"inventory": "my own"})):
+        monkeypatch.setenv(typed.VARIABLE, words)
+        fetch.fetch(inventory, DONE, tmp_path / "results")
+        assert json.loads((tmp_path / f"results/{DONE}/receipt.json").read_text())["typed"] == kept
 
 
 def test_fetch_brings_the_result_from_one_node_alone(

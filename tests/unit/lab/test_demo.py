@@ -97,7 +97,7 @@ survived   the power cut of gpu-worker-1: the two others trained again after 10 
 balanced   2.0 times as fast as with equal shares (6.0 rows a second instead of 3.0)
            each machine's share of the rows, by its speed: gpu-master 59 %, gpu-worker-1 33 %, gpu-worker-2 8 %
 learned    2 of 2 answers are right, before the training 1 of 2
-           the facts are made up, and no question was in the training in these words
+           the facts are made up, and the questions were held out: these lines of the file were not used
 adapter    results/demo/adapter   (what was trained; its README.md says how to use it)
 report     results/demo/report.html   (all of this on one page: open it in a browser)
 stays      nothing

@@ -10,6 +10,7 @@ from typing import Any
 from train.plan.machines import odd_versions
 from train.plan.machines.nodes import PlanNode, gb, short_name
 from train.plan.machines.odd_versions import Versions
+from train.plan.model.memory import gib
 from train.plan.placement.fit import Fit
 from train.plan.placement.streaming import lacks
 
@@ -111,8 +112,8 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
     if not small:
         return []
     lines = [
-        f"{entry.device.name} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
-        f"it has {gb(entry.device.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
+        f"{entry.device.name} has too little memory for {fit.model}: {gib(entry.memory.total)} are needed, "
+        f"it has {gib(entry.device.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
         for entry in small
     ]
     if fit.lacking:

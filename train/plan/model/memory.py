@@ -203,6 +203,11 @@ def unpacked(facts: Facts, setup: Setup) -> int:
     return 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
 
 
+def gib(count: float) -> str:
+    """Memory in words, as cards count it."""
+    return f"{count / GIB:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+
+
 def fits(facts: AnyFacts, setup: Setup, card_bytes: int) -> bool:
     return memory(facts, setup).total <= card_bytes * USABLE
 

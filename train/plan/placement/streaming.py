@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from train.plan.machines.nodes import Device, gb
+from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
-from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
+from train.plan.model.memory import GIB, USABLE, Setup, fits, gib, layer_bytes, memory
 from train.plan.settings.config import RunConfig
 
 MAIN_MEMORY = 0.8
 """The part of a node's main memory that the layers may take."""
+FREE = f"{1 - USABLE:.0%} stay free".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
         source = "main memory"
     elif not in_files and node.is_gpu:
         return Place("gpu", missing_bytes=int(total / MAIN_MEMORY - node.main_bytes), from_bytes=total)
-    what = f"{gb(total)} of layers come from {source}"
+    what = f"{gib(total)} of layers come from {source}"
     if wanted == "stream":
         return Place("stream", f"as set; {what}", total)
-    need = memory(facts, own).total
-    return Place("stream", f"{gb(need)} do not fit its {node.memory_bytes / GIB:.0f} GB; {what}", total)
+    need, has = gib(memory(facts, own).total), f"{node.memory_bytes / GIB:.0f} GB"
+    return Place("stream", f"{need} do not fit its {has}, of which {FREE}; {what}", total)
 
 
 def smallest_form(config: RunConfig, facts: AnyFacts | None, devices: Sequence[Device]) -> str:
@@ -83,4 +84,4 @@ def lacks(place: Place) -> str:
     """What is missing to stream it, for a node that cannot hold it."""
     if not place.missing_bytes:
         return ""
-    return f"; to stream it, {gb(place.missing_bytes)} more main memory are needed"
+    return f"; to stream it, {gib(place.missing_bytes)} more main memory are needed"

@@ -28,12 +28,17 @@ SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
 }
 """The settings of all recipes; where two have one of the same name, sft's."""
+BY_PREFERENCES = ("dpo", "grpo", "ppo", "kto", "orpo")
+"""What people look for and is not there."""
 
 
 def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
     name = str(values.get("recipe") or RunConfig.recipe)
     if own_recipe.is_file(name):
         return own_settings.of_file(name)
+    if name.lower() in BY_PREFERENCES:
+        instead = "use TRL, Unsloth or axolotl on one PC; why: docs/questions.md#what-is-not-there"
+        raise BadInput(f"recipe: {name}: Motley does not train by preferences or rewards", fix=instead)
     if name not in RECIPES:
         fix = "or a file of your own: ./mine.py"
         raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)

@@ -58,6 +58,28 @@ def test_steps_are_drawn_once_a_second_and_a_loss_at_once(pages: Pages, clock: C
     assert "gpu-worker-1 lost (silent)" in pages.parts["news"][1] and not pages.due()
 
 
+@pytest.mark.parametrize(
+    ("rows", "number", "words"),
+    [
+        (100, 1, "step <b>1</b> of 25, epoch 1 of 2"),
+        (100, 12, "step <b>12</b> of 25, epoch 1 of 2"),
+        (100, 13, "step <b>13</b> of 25, epoch 2 of 2"),
+        (80, 25, "step <b>25</b> of 25, epoch 3 of 2.5"),
+        (0, 25, "step <b>25</b> of 25 "),
+    ],
+)
+def test_the_epoch_stands_beside_the_step_where_the_rows_are_known(
+    clock: Clock, rows: int, number: int, words: str
+) -> None:
+    feed = Feed([], {})
+    counted = {"rows": rows} if rows else {}  # an older Motley's log has none
+    feed.take(start(1000.0, 0, NODES, 25) | counted, urgent=False)
+    feed.take(step(1001.0, number, ROWS, 2.0), urgent=False)
+    made = Pages(feed, "")
+    made.refresh()
+    assert words in made.parts["live"][1].replace('<span id="step">', "<b>").replace("</span>", "</b>", 1), words
+
+
 def test_charts_are_drawn_so_seldom_that_they_cost_little(pages: Pages, clock: Clock) -> None:
     pages.cost_s = 2 * CALM_S / SELDOM
     drawn = pages.parts["loss"]

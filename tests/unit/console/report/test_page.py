@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console import typed
 from console.report import charts, parts
+from console.report.command import report
 from console.report.history import NothingHappened, read_history
 from console.report.page import write_page
 from console.report.series import kwh
@@ -100,6 +102,21 @@ def test_the_command_takes_the_newest_run(fetched: Path) -> None:
     shutil.rmtree(fetched)
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "fix: ./motley fetch" in done.stderr
+
+
+def test_commands_repeat_the_inventory_that_was_typed_at_the_fetch(
+    fetched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(typed.VARIABLE, "")
+    launch = {"run": "qa", "given": {"model": "tiny"}, "all": {}}
+    (fetched / "nodes" / HEAD / "launch.json").write_text(json.dumps(launch))
+    assert report(run="qa", results=fetched.parent) == 0
+    assert "--inventory" not in text_of(fetched / "report.html")
+    (fetched / "receipt.json").write_text(json.dumps({"typed": {"inventory": "my <own>"}}))
+    assert report(run="qa", results=fetched.parent) == 0
+    words, where = text_of(fetched / "report.html"), "--inventory 'my <own>'"
+    for command in ("ask WHERE --run qa", "export WHERE --run qa --to gguf", "launch WHERE --model tiny"):
+        assert f"./motley {command.replace('WHERE', where)}" in words, words
 
 
 def test_energy_is_power_over_time_and_silence_is_not_counted() -> None:

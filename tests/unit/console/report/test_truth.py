@@ -272,7 +272,7 @@ def test_speed_is_measured_against_the_machines_that_were_there(fetched: Path) -
     """96 rows in 24 s; of machines that compute 4 rows/s there were two for four steps, and one for eight."""
     value, beside = figure(read_history(fetched), "Was it worth it?")
     assert value == "1.0 × as fast"
-    assert beside == f"as {HEAD} alone, 4.0 against 4.0 rows/s; 75 % of the machines' speeds added up"
+    assert beside == f"as {HEAD} alone, 4.0 against 4.0 rows/s; 75 % of their speeds added together"
 
 
 def test_a_cluster_that_is_slower_than_one_of_its_machines_says_so(tmp_path: Path) -> None:
