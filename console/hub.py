@@ -63,7 +63,7 @@ def answer(stdout: str, stderr: str, about: Mapping[str, Any], token: dict[str, 
     except (IndexError, ValueError):
         raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
     if not found.get("ok"):
-        raise BadInput(in_words(str(found["failures"][0]), about, bool(token)))
+        raise BadInput(gated(about, bool(token)) if found.get("gated") else str(found["failures"][0]))
     return found
 
 
@@ -72,10 +72,8 @@ def fetch_words(model: Mapping[str, Any]) -> list[str]:
     return ["fetch", "--model", str(name), *(["--in-4bit"] if model.get("in_4bit") else [])]
 
 
-def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
+def gated(about: Mapping[str, Any], has_token: bool) -> str:
     """A gated model is the one refusal that a person can fix, so it shows how, from the licence to the vault."""
-    if " is gated" not in failure:
-        return failure
     repo = (about.get("hub_4bit") if about.get("in_4bit") else about.get("hub")) or about["name"]
     vault = shlex.quote(f"{typed.inventory()}/group_vars/all.yml")
     if has_token:

@@ -116,7 +116,7 @@ def runs(home: Path) -> dict[str, Any]:
         "on": bool(agents),
         "run": run,
         "state": str(view.get("state") or ""),
-        "aside": str(view.get("aside") or "") if agents else "",
+        "aside": view.get("aside") if agents else None,
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
         "wanted": (home / WANTED).exists(),
