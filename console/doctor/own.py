@@ -19,12 +19,13 @@ def software(readings: Readings) -> Found:
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
     for odd in verdict.odd:
-        if odd.cause != odd.key or (odd.key.startswith("driver") and odd.node in broken):
+        if not odd.is_cause or (odd.key.startswith("driver") and odd.node in broken):
             continue
-        what = odd.what if odd.what == verdict.rules[odd.key].needed else f"{odd.key.replace('_', ' ')} {odd.what}"
-        if drift := odd_versions.changed(odd.key, odd.value):
-            what = f"{what}: {drift}"
-        wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
+        drift = odd_versions.changed(odd.key, odd.value)
+        what = f"{odd.words}: {drift}" if drift else odd.words
+        wrong.append(
+            Finding(node=odd.node, what=what, fix=odd.fix_on(), phase=odd.phase, safe=odd.phase in SAFE_PHASES)
+        )
     compared = f"{counted(len(verdict.rows), 'row')} compared on {counted(len(versions_of), 'node')}"
     seen = f"{compared} (./motley check-versions shows them)"
     on = list(readings.runs_on.values())
