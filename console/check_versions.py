@@ -25,7 +25,7 @@ def as_data(verdict: VersionTable) -> dict[str, Any]:
         "nodes": verdict.nodes,
         "off": verdict.off,
         "versions": verdict.rows,
-        "failures": [asdict(odd) for odd in verdict.odd],
+        "failures": [asdict(odd) | {"fix": odd.fix_on()} for odd in verdict.odd],
     }
 
 
@@ -41,13 +41,14 @@ def _note(verdict: VersionTable, key: str) -> str:
     odd = [entry for entry in verdict.odd if entry.key == key]
     if not odd:
         return "may differ" if verdict.rules[key].agree == "no" and len(set(verdict.rows[key].values())) > 1 else ""
-    names = ",".join(entry.node for entry in odd)
+    nodes = [entry.node for entry in odd]
+    names = ",".join(nodes)
     if len(odd) == len(verdict.nodes) > 1 and odd[0].phase:
         return f"✗ all nodes: {odd[0].what} → ./motley bootstrap --phase {odd[0].phase}"
-    if all(entry.cause != key for entry in odd):
+    if not any(entry.is_cause for entry in odd):
         return f"✗ {names} {odd[0].what}"
     told = "; ".join(dict.fromkeys(f"{','.join(e.node for e in odd if e.what == one.what)} {one.what}" for one in odd))
-    return f"✗ {told} → {odd[0].fix.replace(odd[0].node, names)}"
+    return f"✗ {told} → {odd[0].fix_on(*nodes)}"
 
 
 def last_line(verdict: VersionTable) -> str:

@@ -64,7 +64,7 @@ def answer(stdout: str, stderr: str, repo: str, token: dict[str, str]) -> dict[s
     except (IndexError, ValueError):
         raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
     if not found.get("ok"):
-        raise BadInput(in_words(str(found["failures"][0]), repo, bool(token)))
+        raise BadInput(gated(repo, bool(token)) if found.get("gated") else str(found["failures"][0]))
     return found
 
 
@@ -72,10 +72,8 @@ def fetch_words(model: BaseModel) -> list[str]:
     return ["fetch", "--model", model.fetched_as, *(["--in-4bit"] if model.in_4bit else [])]
 
 
-def in_words(failure: str, repo: str, has_token: bool) -> str:
+def gated(repo: str, has_token: bool) -> str:
     """A gated model is the one refusal that a person can fix, so it shows how, from the licence to the vault."""
-    if " is gated" not in failure:
-        return failure
     vault = shlex.quote(f"{typed.inventory()}/group_vars/all.yml")
     if has_token:
         return (

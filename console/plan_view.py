@@ -15,7 +15,6 @@ from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
 from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
 from train.plan.settings.pipes import parse_pipes
-from train.plan.settings.request import START
 from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
 
@@ -121,9 +120,9 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("data", plan.request.dataset.reason),
         ("", data.get("words", "")),
         ("steps", "" if plan.request.config.length_is_set else length),
-        ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
+        ("decided", "; ".join(f"{what}: {why}" for what, why in list(plan.fit.decisions.whys.items())[:3] if why)),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),
         ("network", network if count > 1 else ""),
         ("predicted", speed),
-        ("run", plan.request.why if plan.request.why != START else ""),
+        ("run", plan.request.why),
     ]

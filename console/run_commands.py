@@ -178,8 +178,8 @@ def show(nodes: list[Node], view: RunView, notifier: Notifier | None = None, *, 
             say(run_view.DETACHED)
             return 0
         if ended and not ended.ok:
-            for line in ended.lines:
-                say(f"✗ {line}" if line == ended.lines[0] else f"  {line}")
+            for place, line in enumerate(ended.lines):
+                say(f"  {line}" if place else f"✗ {line}")
             return 1
         return 0
 
@@ -208,6 +208,5 @@ def show_as_json(nodes: list[Node], view: EventView, notifier: Notifier | None =
     except KeyboardInterrupt:
         return interrupt.CODE
     assert ended
-    words = [line.partition("   ")[0] for line in ended.lines]  # without the next command
-    say(json.dumps({"event": "result", "run": view.state.run, "ok": ended.ok, "words": words}))
+    say(json.dumps({"event": "result", "run": view.state.run, "ok": ended.ok, "words": ended.lines}))
     return 0 if ended.ok else 1

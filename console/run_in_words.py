@@ -22,13 +22,19 @@ WIDE = 100
 """Characters of a terminal that has room for a bar."""
 NO_BREAK = "\u00a0"
 
-NEXT = "   ask it: ./motley ask   result and event logs: ./motley fetch   on one page: ./motley report"
+NEXT = "ask it: ./motley ask   result and event logs: ./motley fetch   on one page: ./motley report"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     ok: bool
     lines: tuple[str, ...]
+    next: str = ""
+    """The commands that follow, behind the first line where a person reads it."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return ("   ".join(filter(None, [self.lines[0], self.next])), *self.lines[1:])
 
 
 @dataclass(slots=True)
@@ -96,8 +102,7 @@ class RunView:
         done = self.state.verdict == "done"
         if not self.ended or (self.ended.ok and not done):
             return []
-        words = "\n".join(line.partition("   ")[0] for line in self.ended.lines)
-        return [self.notices.end(self.state.run, words, done=done)]
+        return [self.notices.end(self.state.run, "\n".join(self.ended.lines), done=done)]
 
     def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
         event, gap = change.event, self.state.gap
@@ -155,7 +160,7 @@ class RunView:
         if self.state.verdict != "done":
             return Ended(False, tuple(self.cause(self.state.why_ended)))
         loss = f" · loss {self.state.last['loss']:.4f}" if self.state.last else ""
-        return Ended(True, (f"done · {self.state.step} steps{loss}{NEXT}",))
+        return Ended(True, (f"done · {self.state.step} steps{loss}",), NEXT)
 
     def cause(self, reason: str) -> list[str]:
         """The trainer's own sentence with node and step, where it had time for one."""
@@ -197,7 +202,7 @@ class RunView:
             if peer["answers"] or name not in self.order or name in self.unreachable:
                 continue
             self.unreachable.add(name)
-            if peer["how"] == "does not answer":
+            if not peer["machine"]:
                 fix = "off, or its ports are closed (./motley bootstrap --phase firewall)"
                 found.append(f"! {node} gets no answer from {name}: {fix}")
             else:

@@ -66,6 +66,6 @@ def watch(
         say(f"the first step is proven on {len(proven)} of {len(view.order)} nodes: {', '.join(proven)}")
         say(DETACHED)
     elif ended.ok:
-        for line in ended.lines:
+        for line in ended.shown:
             say(line)
     return ended

@@ -119,8 +119,8 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
         words.append(does)
         used = gpu_gb(step, name)
         words += [f"{used:.1f} GB on the GPU"] if used else []
-    elif view.get("aside"):
-        words.append(first(str(view["aside"])))
+    elif aside := view.get("aside"):
+        words.append(first(aside["cause"]))
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
     words += [] if is_script(look) else [f"checkpoint {look['checkpoint']}"]

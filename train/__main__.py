@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from train.cluster.worker_process import attach_to_agent
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, CheckFailed, Gated
 from train.failures import classify_failure, report_to_agent
 from train.plan.settings.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         report_to_agent(error)
         print(str(error), file=sys.stderr)
         if wants_json:
-            print(json.dumps({"ok": False, "failures": [str(error)]}))
+            print(json.dumps({"ok": False, "failures": [str(error)], "gated": isinstance(error, Gated)}))
         return 1 if isinstance(error, CheckFailed) else 2
     except Exception as error:
         report_to_agent(error)

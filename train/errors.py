@@ -8,6 +8,10 @@ class BadInput(Exception):
         super().__init__("\n".join(line for line in (what, where, fix) if line))
 
 
+class Gated(BadInput):
+    """The hub gives the files only to accounts that have accepted a licence."""
+
+
 class CheckFailed(BadInput):
     """Everything was well formed, and a check still failed: the command exits with 1."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from train.errors import BadInput
+from train.errors import BadInput, Gated
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """Nothing that would have to be unpickled."""
@@ -56,7 +56,7 @@ def explained(repo: str, kind: str) -> Iterator[None]:
     try:
         yield
     except GatedRepoError:
-        raise BadInput(
+        raise Gated(
             f"{repo} is gated: its owner wants the licence accepted first",
             f"{kind}: https://huggingface.co/{repo}",
             "accept it there with your account, then set HF_TOKEN on the controller",

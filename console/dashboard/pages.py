@@ -122,8 +122,8 @@ def live(feed: Feed) -> dict[str, Any]:
     away = sorted({*state.lost, *state.away})
     word = in_words(feed, done=done, away=away)
     missed = {*state.lost} - {*state.away}  # who steps aside is missed by nobody
-    waits = word.startswith("waiting") and state.away
-    good = done or (not missed and (word.startswith(("training", "starting")) or bool(waits)))
+    well = state.state in ("training", "starting") or (state.state == "waiting" and bool(state.away))
+    good = done or (well and not (missed or feed.problem or ended))
     left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
     ends = "" if ended or done or not steps or state.state == "waiting" else ready(left_s)
     percent = 100 * step // total if state.total else 0
@@ -142,7 +142,7 @@ def live(feed: Feed) -> dict[str, Any]:
         "machines": [machine(feed, name, place) for place, name in enumerate(names(feed))],
         "about": about(feed),
         "over": bool(ended) or not state.total,
-        "lines": [line.partition("   ")[0].removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
+        "lines": [line.removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
     }
 
 
@@ -208,7 +208,7 @@ def in_words(feed: Feed, *, done: bool, away: list[str]) -> str:
     if done:
         return "done"
     if feed.view and feed.view.ended:
-        return feed.view.ended.lines[0].partition("   ")[0]
+        return feed.view.ended.lines[0]
     if state.state == "training" and away:
         return f"training without {', '.join(away)}"
     words = state.state if state.last or state.state != "training" else "starting"
@@ -234,7 +234,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     words, since, verb = "", 0.0, ""
     if event := state.away.get(name):
         words, since, verb = f"steps aside: {event['reason']}", float(event["time"]), f"unpause {name}"
-        verb = verb if "pause" in str(event["reason"]) else ""
+        verb = verb if event.get("rule") == "paused" else ""
     elif name in state.lost:
         words, verb = f"away since step {state.lost[name]}", f"wake {name}"
     elif look.get("paused") and name not in rows:

@@ -39,7 +39,7 @@ def one_machine(name: str, look: Mapping[str, Any], step: Mapping[str, Any]) -> 
     paused = f"paused {look['paused']}" if look.get("paused") else ""
     if look["on"]:
         does = does_in(dict(step), name) if view.get("state") != "away" else ""
-        why = str(view.get("aside") or view.get("reason") or "")
+        why = view["aside"]["cause"] if view.get("aside") else str(view.get("reason") or "")
         words = [str(view.get("state") or "starting"), does or (first(why) if why else "")]
     else:
         words = [paused or "no run here"]

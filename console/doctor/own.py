@@ -19,12 +19,13 @@ def software(readings: Readings) -> Found:
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
     for odd in verdict.odd:
-        if odd.cause != odd.key or (odd.key.startswith("driver") and odd.node in broken):
+        if not odd.is_cause or (odd.key.startswith("driver") and odd.node in broken):
             continue
-        what = odd.what if odd.what == verdict.rules[odd.key].needed else f"{odd.key.replace('_', ' ')} {odd.what}"
-        if drift := odd_versions.changed(odd.key, odd.value):
-            what = f"{what}: {drift}"
-        wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
+        drift = odd_versions.changed(odd.key, odd.value)
+        what = f"{odd.words}: {drift}" if drift else odd.words
+        wrong.append(
+            Finding(node=odd.node, what=what, fix=odd.fix_on(), phase=odd.phase, safe=odd.phase in SAFE_PHASES)
+        )
     compared = f"{counted(len(verdict.rows), 'row')} compared on {counted(len(versions_of), 'node')}"
     seen = f"{compared} (./motley check-versions shows them)"
     on = list(readings.runs_on.values())
@@ -76,9 +77,9 @@ def runs(readings: Readings) -> Found:
         elif facts["on"] and facts["run"] != usual:
             what = f"run {facts['run']} runs there, run {usual} on the others"
             wrong.append(Finding(what=what, fix="./motley stop, then ./motley launch again", **about))
-        elif facts.get("aside"):
-            what = f"it steps aside from run {facts['run']}: {facts['aside']}"
-            wrong.append(Finding(what=what, fix=back_again(facts["aside"], node.name), note=True, **about))
+        elif aside := facts.get("aside"):
+            what = f"it steps aside from run {facts['run']}: {aside['cause']}"
+            wrong.append(Finding(what=what, fix=back_again(aside["rule"], node.name), note=True, **about))
         elif facts["wanted"] and not facts["on"]:
             unit = f"{facts['unit'] or 'unknown'}, {facts['result'] or '?'}"
             what = f"a run is requested there and none is running (its unit: {unit})"
@@ -93,14 +94,14 @@ def runs(readings: Readings) -> Found:
     return f"run {usual} is running on {listed(list(on))}" if on else "no run is running", wrong
 
 
-def back_again(cause: str, name: str) -> str:
+def back_again(rule: str, name: str) -> str:
     """What brings a machine that steps aside back into its run."""
     fixes = {
         "paused": f"./motley unpause --nodes {name}",
         "in use": "close that program; the machine is back after five quiet minutes",
         "on battery": "plug it in; or let it train on battery: motley_on_battery: train",
     }
-    return next((fix for word, fix in fixes.items() if cause.startswith(word)), "it comes back by itself")
+    return fixes.get(rule, "it comes back by itself")
 
 
 def collective(readings: Readings) -> Found:

@@ -31,7 +31,10 @@ MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "pause", "runlog.paths", "runlog.tail")),
-    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing", "waking")),
+    *(
+        f"{MOTLEY}.{name}"
+        for name in ("files", "nvidia_smi", "run_files", "run_processes", "run_unit", "pausing", "waking")
+    ),
 )
 ANSWER_S = 12.0
 """A small machine that trains on all its cores has needed more than 6."""

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.motley import nvidia_smi, preloading
+from ansible.module_utils.motley import nvidia_smi, preloading, run_files
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
@@ -170,7 +170,6 @@ def taken(port: int) -> bool:
 
 def known_runs(home: Path) -> dict[str, dict[str, Any]]:
     """Name → what it was launched with, how far it came, and whether it is done."""
-    names = {path.name for top in (checkpoints, logs) for path in top(home, "").glob("[!.]*") if path.is_dir()}
     return {
         name: {
             "launched": read_json(logs(home, name) / LAUNCH),
@@ -180,7 +179,7 @@ def known_runs(home: Path) -> dict[str, dict[str, Any]]:
                 path.stat().st_mtime for path in [logs(home, name), checkpoints(home, name)] if path.exists()
             ),
         }
-        for name in sorted(names)
+        for name in run_files.known_runs(home)
     }
 
 

@@ -125,7 +125,7 @@ class Cluster:
         send = self._sends(life)
         agent = Watched(cluster, settings, workers, world, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
         agent.truth, life.agent = self.truth, agent
-        agent.stepping.sources = [lambda *_: Aside("paused") if life.machine.paused else None]
+        agent.stepping.sources = [lambda *_: Aside("paused", "paused") if life.machine.paused else None]
         status = agent.run()
         self._has_ended(life, status)
 

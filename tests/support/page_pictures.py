@@ -55,7 +55,7 @@ def trains(run: LiveRun, until: int) -> None:
     for number in range(run.step + 1, until + 1):
         at, around = run.began + after_s(number), random.gauss(1, 0.02)
         if number in (LOST, BACK):
-            kind, why = ("lost", f"lost {AWAY} (silent)") if number == LOST else ("joined", f"{AWAY} is back")
+            kind, why = ("lost", "silent") if number == LOST else ("joined", f"{AWAY} is back")
             run.write("members.jsonl", member(kind, at, "gpu-master", [AWAY], why) | {"step": number - 1})
         there = shares(number)
         trained = step(at, number, there, 1.1 + 2.2 * math.exp(-number / 90) + random.gauss(0, 0.08), gpu_gb=0.0)

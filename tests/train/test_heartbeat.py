@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from tests.support import pace
 from train.cluster import heartbeat
-from train.cluster.heartbeat import Heartbeat, Peer, from_json
+from train.cluster.heartbeat import MUTE, NOTHING, Heartbeat, Peer, from_json
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import Generation, NodeStatus, Verdict
 from train.cluster.world import CLOCK, World
@@ -141,13 +141,13 @@ def test_who_is_heard_but_cannot_be_reached_is_lost():
     peer = Peer()
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (100.5, 101.5, 102.5):
-        peer.missed(0.0, False, "does not answer")
+        peer.missed(0.0, NOTHING)
         peer.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert peer.lost(103.5) and not peer.lost(102.9)
     busy = Peer()
     busy.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (101.0, 103.0, 105.0):
-        busy.missed(0.0, True, "takes connections but does not answer")
+        busy.missed(0.0, MUTE)
         busy.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert not busy.lost(106.0), "its agent lives, and its machine takes connections"
 
@@ -157,7 +157,7 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     assert not peer.lost(200.0), "silent for long, but nobody asked"
     for _ in range(heartbeat.ROUNDS):
-        peer.missed(0.0, False, "does not answer")
+        peer.missed(0.0, NOTHING)
     assert peer.lost(103.5) and not peer.lost(102.0)
 
 

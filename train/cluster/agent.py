@@ -16,7 +16,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -225,7 +225,8 @@ class Agent:
     def _note(self, seen: Observed) -> None:
         workers, progress = seen.workers, self.workers.progress
         if change := self.stepping.look(self.world.clock.wall(), seen.at):
-            self._record(*change, [self.cluster.node])
+            rule = {"rule": self.stepping.now.rule} if self.stepping.now else {}
+            self._record(*change, [self.cluster.node], **rule)
         self._note_stuck(workers.unkillable)
         if workers.state != "none" and progress.best_step > max(self.failures.step, self.failures.host_step):
             self.failures.count = 0
@@ -436,7 +437,7 @@ class Agent:
         facts = {"run": self.cluster.run, "node": self.cluster.node, "pid": os.getpid(), "reason": self.reason}
         facts |= {"epoch": self.memory.number, "members": members, "host": host, "step": self.workers.progress.step}
         facts |= {"saves_s": round(self.workers.saves_s, 1)}
-        facts |= {"aside": self.stepping.now.cause} if self.stepping.now else {}
+        facts |= {"aside": asdict(self.stepping.now)} if self.stepping.now else {}
         peers = {name: peer.facts(at) for name, peer in self.heartbeat.snapshot().items()}
         self.file.write(self._state(), facts | {"peers": peers, "gpus": self.gpus.now})
 

@@ -28,7 +28,24 @@ from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 ROUNDS = 3
-NO_AGENT = "its machine answers, but no agent runs on it"
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Why a round brought no answer."""
+
+    how: str
+    connected: bool = False
+    machine: bool = True
+    """Whether its machine gave any sign."""
+
+
+NOTHING = Missed("does not answer", machine=False)
+NO_AGENT = Missed("its machine answers, but no agent runs on it")
+MUTE = Missed("takes connections but does not answer", connected=True)
+UNREADABLE = Missed("its answer cannot be read", connected=True)
+OF_ANOTHER_LAUNCH = Missed("belongs to another launch")
+OF_ANOTHER_VERSION = Missed("runs another version of the agent")
 
 
 @dataclass
@@ -46,12 +63,15 @@ class Peer:
     absent_rounds: int = 0
     mute_rounds: int = 0
     how: str = "no answer yet"
+    machine: bool = True
+    """False where its machine itself gave no sign in the last round."""
     no_agent_since: float | None = None
     """Since when its machine answers without an agent of this run on it."""
 
     def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         self.heard(status, at, beat)
-        self.answered_at, self.absent_rounds, self.how, self.no_agent_since = at, 0, "answers", None
+        self.answered_at, self.absent_rounds, self.no_agent_since = at, 0, None
+        self.how, self.machine = "answers", True
 
     def heard(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         """Takes in a status, also one unasked: the agent lives; that its machine is reachable only an answer shows."""
@@ -59,11 +79,11 @@ class Peer:
             self.since = at
         self.status, self.at, self.beat, self.mute_rounds = status, at, beat, 0
 
-    def missed(self, at: float, connected: bool, how: str) -> None:
-        self.absent_rounds += 0 if connected else 1
+    def missed(self, at: float, why: Missed) -> None:
+        self.absent_rounds += 0 if why.connected else 1
         self.mute_rounds += 1
-        self.how = how
-        self.no_agent_since = (self.no_agent_since or at) if how == NO_AGENT else None
+        self.how, self.machine = why.how, why.machine
+        self.no_agent_since = (self.no_agent_since or at) if why is NO_AGENT else None
 
     def lost(self, at: float) -> bool:
         absent = self.absent_rounds >= ROUNDS and at - self.answered_at > TIMING.absent_s
@@ -77,7 +97,7 @@ class Peer:
         silent_s = round(at - self.at, 1) if self.at else None
         status = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
         own = {name: status[name] for name in ("condition", "cause", "step")}
-        return {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, **own}
+        return {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, "machine": self.machine, **own}
 
 
 class Heartbeat:
@@ -169,15 +189,15 @@ class Heartbeat:
         while True:
             self.ask_now[node.name].clear()
             began = self.clock.now()
-            connected, how = self._ask(node)
+            missed = self._ask(node)
             took = self.clock.now() - began
-            if how and took < TIMING.reply_s + TIMING.late_s:
+            if missed and took < TIMING.reply_s + TIMING.late_s:
                 with self.lock:
-                    self.peers[node.name].missed(began, connected, how)
+                    self.peers[node.name].missed(began, missed)
             self.ask_now[node.name].wait(max(0.02, TIMING.ask_s - took))
 
-    def _ask(self, node: Member) -> tuple[bool, str]:
-        """One round: whether the machine took the connection, and what went wrong, if anything did."""
+    def _ask(self, node: Member) -> Missed | None:
+        """One round: what went wrong, if anything did."""
         deadline = self.clock.now() + TIMING.reply_s
         connected = False
         nonce = secrets.token_hex(8)
@@ -187,18 +207,18 @@ class Heartbeat:
                 link.send(self.pack(nonce), deadline)
                 body = self.unpack(link.line(deadline))
         except ConnectionRefusedError:
-            return False, NO_AGENT
+            return NO_AGENT
         except OSError:
-            return connected, "takes connections but does not answer" if connected else "does not answer"
+            return MUTE if connected else NOTHING
         except ValueError:
-            return True, "its answer cannot be read"
+            return UNREADABLE
         if body is None or body.get("nonce") != nonce or body["from"] != node.name:
-            return False, "belongs to another launch"
+            return OF_ANOTHER_LAUNCH
         try:
             self.receive(body, answered=True)
         except (KeyError, TypeError, ValueError):
-            return False, "runs another version of the agent"
-        return True, ""
+            return OF_ANOTHER_VERSION
+        return None
 
     def _answer(self, link: Link) -> None:
         deadline = self.clock.now() + TIMING.reply_s

@@ -22,11 +22,14 @@ from train.plan.settings.aside import AsideRules
 from train.runlog import paths
 
 SOMEBODY = ("paused", "in use")
+"""The rules by which somebody uses the machine."""
 POWER = Path("/sys/class/power_supply")
 
 
 @dataclass(frozen=True)
 class Aside:
+    rule: str
+    """Its owner's rule that applies: paused, begins later, hours, on battery or in use."""
     cause: str
     until: float = 0.0
     """When it will be over; 0: nobody knows."""
@@ -80,7 +83,7 @@ class StepAside:
 
     def after_the_run(self) -> str:
         """What follows here, for which root is asked as well; nothing where somebody uses the machine just now."""
-        word = "" if self.now and self.now.cause.startswith(SOMEBODY) else self.rules.then
+        word = "" if self.now and self.now.rule in SOMEBODY else self.rules.then
         if word:
             with contextlib.suppress(OSError):
                 write_atomic(self.then, f"{word}\n".encode())
@@ -94,26 +97,27 @@ class StepAside:
 
     def _paused(self, wall: float, _: float) -> Aside | None:
         if found := pause.read(self.file, wall):
-            return Aside(" ".join(filter(None, ["paused", pause.words(found.until, wall)])), found.until)
+            return Aside("paused", " ".join(filter(None, ["paused", pause.words(found.until, wall)])), found.until)
         return None
 
     def _early(self, wall: float, _: float) -> Aside | None:
         begin = self.rules.not_before
-        return Aside(f"the run begins later, {pause.words(begin, wall)}", begin) if wall < begin else None
+        later = f"the run begins later, {pause.words(begin, wall)}"
+        return Aside("begins later", later, begin) if wall < begin else None
 
     def _outside(self, wall: float, _: float) -> Aside | None:
         if aside.is_inside(self.rules.hours, wall):
             return None
         begin = aside.next_begin(self.rules.hours, wall)
-        return Aside(f"outside its hours {self.rules.hours}, {pause.words(begin, wall)}", begin)
+        return Aside("hours", f"outside its hours {self.rules.hours}, {pause.words(begin, wall)}", begin)
 
     def _on_battery(self, _: float, at: float) -> Aside | None:
         held = self.rules.on_battery == "pause" and self.battery.note(on_battery(self.power), at)
-        return Aside("on battery") if held else None
+        return Aside("on battery", "on battery") if held else None
 
     def _used(self, _: float, at: float) -> Aside | None:
         who = self.in_use.look(at) if self.in_use else ""
-        return Aside(f"in use by {who}") if who else None
+        return Aside("in use", f"in use by {who}") if who else None
 
 
 def on_battery(power: Path = POWER) -> bool:

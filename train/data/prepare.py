@@ -18,6 +18,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -76,7 +77,7 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
     if isinstance(config, SftConfig):
         _without_torch(config.model)
-    make = importlib.import_module(config.PREPARES).prepare
+    make, began = importlib.import_module(config.PREPARES).prepare, time.time()
     folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.passed_over:
         left_out.note(folder, args.passed_over)
@@ -86,7 +87,8 @@ def main(args: argparse.Namespace) -> int:
         print(f"careful   {text}", file=out)
     left_out.require_held_out(config, index["splits"]["eval"]["rows"])
     if args.json:
-        print(json.dumps({"ok": True, "folder": str(folder), "left_out": lost, **index}))
+        new = (folder / "train").stat().st_mtime >= began
+        print(json.dumps({"ok": True, "folder": str(folder), "new": new, "left_out": lost, **index}))
     return 0
 
 

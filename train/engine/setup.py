@@ -252,7 +252,7 @@ def begin(  # noqa: PLR0917 - what set_up found
         measured |= micro_batches | {decided.STEPPING: decided.stepping(run.built[ON_PROCESSOR])}
         decided.keep(config, **decisions.as_dict(), **measured)
     sync_name = run.strategy.kind if run.workers.cut else config.sync
-    made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
+    made_now = [f"{what}: {why}" for what, why in decisions.whys.items() if why] if why_decided else decisions.reasons
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     reasons += config.length_reasons(len(run.rows))

@@ -7,7 +7,6 @@ clock, and one that was away lacks some. Every thing is one change.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +82,7 @@ class RunState:
 
     def apply(self, event: Event) -> list[Change]:
         """One line of a node's events.jsonl or members.jsonl."""
-        return self._member(of_today(event)) if "epoch" in event else self._trainer(event)
+        return self._member(event) if "epoch" in event else self._trainer(event)
 
     def _first(self, event: Event, *key: Any, within_s: float = float("inf")) -> list[Change]:
         """The change, where no node has written it before."""
@@ -187,23 +186,6 @@ class RunState:
             ended = {"event": "ended", "time": view.get("time", 0.0), "done": state == "done", "reason": reason}
             return [Change(ended)]
         return []
-
-
-def of_today(event: Event) -> Event:
-    """Until November 2026 these facts stood in the sentence alone."""
-    fact, _, reason = str(event.get("reason", "")).partition(": ")
-    if event["event"] == "failed" and "whose" not in event and fact in ("own", "peer", "port"):
-        return event | {"whose": fact, "reason": reason}
-    if event["event"] == "ended" and "done" not in event:
-        return event | {"done": fact == "done", "reason": reason}
-    if event["event"] == "lost" and "why" not in event:
-        why = dict(re.findall(r"([^\s,]+) \(([^()]*)\)", event["reason"]))
-        how = {name: "away" if words.startswith(ASIDE) else words.partition(":")[0] for name, words in why.items()}
-        return event | {"how": how, "why": {name: words.removeprefix(ASIDE) for name, words in why.items()}}
-    return event
-
-
-ASIDE = "steps aside: "
 
 
 def steps_aside(event: Event, name: str) -> bool:

@@ -109,14 +109,14 @@ def rules() -> list[Any] | None:
 def runs(home: Path) -> dict[str, Any]:
     """Processes of runs below this home, and what would start one."""
     here = run_processes.processes(home)
-    agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+    agents = run_processes.agents_of(here)
     run = run_files.named_run(home)
     view = run_files.read_json(logs(home, run) / AGENT)
     return {
         "on": bool(agents),
         "run": run,
         "state": str(view.get("state") or ""),
-        "aside": str(view.get("aside") or "") if agents else "",
+        "aside": view.get("aside") if agents else None,
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
         "wanted": (home / WANTED).exists(),

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..train.runlog.paths import LIMITS, PRELOAD
 from .files import read
 from .pausing import paused
-from .start_stop_status import unit_of
+from .run_unit import unit_of
 
 PATH_UNIT = Path("/etc/systemd/system/motley-run.path")
 FREE_BYTES = 2 << 30

@@ -38,6 +38,11 @@ def named_run(home: Path) -> str:
     return of_last_launch(home, "run") or newest_run(home)
 
 
+def known_runs(home: Path) -> list[str]:
+    """The runs of which there are event logs or checkpoints."""
+    return sorted({path.name for top in (checkpoints, logs) for path in top(home, "").glob("[!.]*") if path.is_dir()})
+
+
 def newest_run(home: Path) -> str:
     files = [file for name in (EVENTS, MEMBERS) for file in logs(home, "").glob(f"*/{name}")]
     return max(files, key=lambda file: file.stat().st_mtime).parent.name if files else ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +44,7 @@ from .pausing import pause, paused, unpause
 from .run_files import (
     end_of,
     kept_files,
+    known_runs,
     launched_start,
     more,
     named_run,
@@ -55,7 +55,8 @@ from .run_files import (
     saving_s,
     size_of,
 )
-from .run_processes import listening, processes
+from .run_processes import agents_of, listening, processes, run_on
+from .run_unit import leaving, unit_of
 from .waking import wake
 
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
@@ -77,7 +78,7 @@ AGAIN_S = 30.0
 def look(home: Path) -> dict[str, Any]:
     """How it is here, in one answer."""
     here = processes(home)
-    agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+    agents = agents_of(here)
     run = named_run(home) if here else newest_run(home)
     folder = logs_of(home, run)
     events, members = (end_of(folder / name).events() for name in (EVENTS, MEMBERS))
@@ -133,7 +134,7 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
         detach(home)
     while time.time() - began < wait_s:
         here = processes(home)
-        agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+        agents = agents_of(here)
         if agents and not (home / PRELOAD).exists():  # one that was there before has taken the run
             how = here[agents[0]]["how"]
             note = ""
@@ -146,30 +147,6 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
     (home / WANTED).unlink(missing_ok=True)
     why = last_words(home) or f"scripts/launch_cluster.sh gave no sign within {wait_s:.0f} s"
     return {"failed": f"the run did not start: {why}\nfix: try it by hand there: {home}/scripts/launch_cluster.sh"}
-
-
-def unit_of(home: Path) -> str:
-    """ours, other (it belongs to another folder), or none."""
-    try:
-        path, service = (systemctl("show", "-p", "ActiveState,LoadState,ExecStart", name) for name in UNITS)
-    except (OSError, subprocess.SubprocessError):
-        return "none"
-    if "LoadState=loaded" not in service or "ActiveState=active" not in path:
-        return "none"
-    script = os.path.realpath(home / "scripts/launch_cluster.sh")
-    named = re.search(r"path=(\S+)", service)
-    return "ours" if named and os.path.realpath(named[1]) == script else "other"
-
-
-def leaving() -> bool:
-    return systemctl("show", "-P", "ActiveState", UNIT).strip() == "deactivating"
-
-
-UNITS = (UNIT.replace(".service", ".path"), UNIT)
-
-
-def systemctl(*words: str) -> str:
-    return subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True, timeout=5).stdout
 
 
 def detach(home: Path) -> None:
@@ -189,12 +166,11 @@ def detach(home: Path) -> None:
 def stop(home: Path) -> dict[str, Any]:
     """Save, leave, and look whether anything is left. A later boot starts nothing either."""
     began = time.time()
-    run, was_on = named_run(home), bool(processes(home))
+    run, was_on = named_run(home), bool(run_on(home))
     for file in (WANTED, THEN, PRELOAD):
         (home / file).unlink(missing_ok=True)
     here = processes(home)
-    agents = {pid for pid, facts in here.items() if facts["part"] == "agent"}
-    for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
+    for pid in agents_of(here) or here:  # the agent lets its workers save; orphans are asked themselves
         end(pid, signal.SIGTERM)
     forced = []
     patience_s = max(SAVE_S, saving_s(home, run) + GO_S)
@@ -327,8 +303,7 @@ def last_words(home: Path) -> str:
 
 def runs(home: Path) -> dict[str, Any]:
     found = {}
-    names = {path.name for top in (logs_of, checkpoints) for path in top(home, "").glob("[!.]*")}
-    for name in names:
+    for name in known_runs(home):
         folder, kept = logs_of(home, name), checkpoints(home, name)
         events = end_of(folder / EVENTS).events()
         steps = [event for event in events if event.get("event") == "step"]
@@ -348,12 +323,12 @@ def runs(home: Path) -> dict[str, Any]:
             "bytes": size_of(kept),
             "model": (launched.get("model") or {}).get("name", ""),
         }
-    return {"runs": found, "on": named_run(home) if processes(home) else ""}
+    return {"runs": found, "on": run_on(home)}
 
 
 def clean(home: Path, names: list[str]) -> dict[str, Any]:
     """Take the checkpoints of these runs away; results and event logs stay."""
-    on = named_run(home) if processes(home) else ""
+    on = run_on(home)
     freed = {}
     for name in names:
         folder = checkpoints(home, name)

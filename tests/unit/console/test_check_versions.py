@@ -67,7 +67,7 @@ def test_what_may_differ_may_differ(odd: dict[str, str | None]) -> None:
 def test_the_odd_one_is_named_with_its_mend(odd: dict[str, str | None], key: str, fix: str) -> None:
     verdict = judge(cluster(gpu_worker_2=odd))
     assert [(entry.node, entry.key) for entry in verdict.odd] == [("gpu-worker-2", key)]
-    assert fix in verdict.odd[0].fix
+    assert fix in verdict.odd[0].fix_on()
     row = next(line for line in table(verdict) if line.split("  ")[1] == key.replace("_", " "))
     assert "✗ gpu-worker-2" in row and fix in row
 

@@ -73,10 +73,10 @@ def told(kind: str, **facts: Any) -> str:
 
 def test_a_node_that_freezes_is_left_for_the_next(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "SILENT_S", 0.2)
-    ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}
+    ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "done": True, "reason": "all steps"}
     cluster.tells = {"a": [told("event", **STEP)], "b": [told("member", **ended)]}
     found = cluster.follower.follow(limit_s=5)
-    assert found and found.ok and found.lines == (f"done · 7 steps · loss 3.0000{NEXT}",)
+    assert found and found.ok and found.shown == (f"done · 7 steps · loss 3.0000   {NEXT}",)
     assert cluster.read == ["a", "b"]
 
 

@@ -107,7 +107,7 @@ def test_ctrl_c_ends_the_wait_for_a_message(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_follower_tells_the_end(server: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = '{"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}'
+    ended = '{"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "done": true, "reason": "all steps"}'
     words = ["sh", "-c", f"echo 'member {ended}'; exec sleep 60"]
     events: Any = lambda *_: subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)  # noqa: E731
     monkeypatch.setattr(LocalNode, "events", events)
@@ -119,11 +119,11 @@ def test_the_follower_tells_the_end(server: Webhook, tmp_path: Path, monkeypatch
     assert b"r: done" in server.got[0][2] and not said
 
 
-@pytest.mark.parametrize("verdict", ["done: all steps", "failed: no memory is left"])
+@pytest.mark.parametrize("done", [True, False])
 def test_the_end_is_shown_before_its_message_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
-    ended = f'{{"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "{verdict}"}}'
+    ended = f'{{"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "done": {str(done).lower()}, "reason": ""}}'
     words = ["sh", "-c", f"echo 'member {ended}'; exec sleep 60"]
     events: Any = lambda *_: subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)  # noqa: E731
     monkeypatch.setattr(LocalNode, "events", events)
@@ -133,7 +133,7 @@ def test_the_end_is_shown_before_its_message_is_waited_for(
     notifier = Notifier("", tmp_path, send=lambda *_: said.append("sent") or "")
     monkeypatch.setattr(run_view.Screen, "tick", lambda _: None)
     run_commands.show([LocalNode(name="a", home="")], RunView(RunState(run="r"), ["a"]), notifier)
-    assert said[-1] == "sent" and verdict.partition(":")[0] in said[0]
+    assert said[-1] == "sent" and ("done" if done else "failed") in said[0]
 
 
 def test_the_address_comes_from_the_vault(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:

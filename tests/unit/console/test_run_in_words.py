@@ -44,7 +44,7 @@ def test_a_node_is_lost_and_comes_back() -> None:
         "✓ gpu-worker-1 back · 3 of 3 at step 16 after 77 s · no steps repeated",
         "held-out loss 6.8394 after step 40 (best so far)",
     ]
-    assert view.ended and view.ended.ok and view.ended.lines == (f"done · 40 steps · loss 6.8249{NEXT}",)
+    assert view.ended and view.ended.ok and view.ended.shown == (f"done · 40 steps · loss 6.8249   {NEXT}",)
     assert view.state.proven == NODES
 
 
@@ -140,7 +140,7 @@ def test_what_another_node_noticed_long_ago_is_no_news_and_no_failure() -> None:
     assert not view.state.failure and not view.state.gap
     shown(view, [("event", failed | {"time": 109.0}), ("event", step(8, 112.0))])
     assert not view.state.failure, "it trains on after it"
-    assert shown(view, [member("failed", 113.0, "b", reason="peer: lost contact")]) == []
+    assert shown(view, [("member", member("failed", 113.0, "b", reason="lost contact")[1] | {"whose": "peer"})]) == []
 
 
 def step(number: int, time: float, **rows: int) -> dict[str, Any]:
@@ -217,7 +217,9 @@ def test_each_pipe_has_its_own_rows_and_a_machine_of_two_cards_both_its_parts() 
 def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -> None:
     view = view_of(["a", "b", "c"], since={"a": 100.0})
     silent, absent = "does not answer", "its machine answers, but no agent runs on it"
-    peers = {name: {"answers": False, "how": how} for name, how in (("b", silent), ("c", absent))}
+    peers = {
+        name: {"answers": False, "how": how, "machine": how == absent} for name, how in (("b", silent), ("c", absent))
+    }
 
     def at(seconds: float) -> list[str]:
         facts = {"time": seconds, "state": "waiting", "reason": "waiting up to 60 s for b, c", "peers": peers}
@@ -236,7 +238,7 @@ def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -
 def test_a_job_that_stood_in_a_queue_has_begun_when_its_agents_have() -> None:
     """By then it was launched long ago, and the agents of its other nodes begin a moment later."""
     view = view_of(["b"], since={"login": 100.0})
-    peers = {"b": {"answers": False, "how": "its machine answers, but no agent runs on it"}}
+    peers = {"b": {"answers": False, "how": "no agent runs on it", "machine": True}}
     facts = {"time": 901.0, "since": 900.0, "state": "waiting", "reason": "waiting up to 60 s for b", "peers": peers}
     assert view.take("login", "now", {"on": True, "now": facts}) == []
     assert view.take("login", "now", {"on": True, "now": facts | {"time": 909.0}}) != []
@@ -251,7 +253,7 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
         "node": "gpu-worker-1",
         "message": "the loss is nan\nfix: lower it",
     }
-    ended = {"event": "ended", "time": 6.0, "epoch": 3, "nodes": [], "reason": "failed: gpu-worker-1: something"}
+    ended = {"event": "ended", "time": 6.0, "epoch": 3, "nodes": [], "done": False, "reason": "gpu-worker-1: something"}
     shown(view, [("event", failed), ("member", ended)])
     assert view.ended and not view.ended.ok
     assert view.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
@@ -311,7 +313,11 @@ def test_status_says_who_steps_aside_and_who_is_paused() -> None:
 
 
 def test_a_machine_that_steps_aside_says_why_and_not_what_all_wait_for() -> None:
-    view = {"state": "away", "aside": "in use by hl2_linux", "reason": "waiting for a majority (…)"}
+    view = {
+        "state": "away",
+        "aside": {"rule": "in use", "cause": "in use by hl2_linux"},
+        "reason": "waiting for a majority (…)",
+    }
     lines = status_lines(["a", "b"], {"a": look(), "b": look(now=view)}, {})
     assert any("b  away  in use by hl2_linux" in line for line in lines), lines
 
@@ -337,7 +343,14 @@ def test_status_takes_no_broken_connection_of_a_stop_for_a_failure() -> None:
     broken = {"event": "failed", "time": 9.6, "step": 12, "message": "Connection reset by peer"}
     saw = look(on=False, events=[broken])
     assert "r: stopped at step 12 · resume it" in status_lines(["a", "b"], {"a": stop, "b": saw}, {})[0]
-    ended = {"event": "ended", "time": 9.9, "epoch": 3, "nodes": [], "reason": "failed: b: Connection reset by peer"}
+    ended = {
+        "event": "ended",
+        "time": 9.9,
+        "epoch": 3,
+        "nodes": [],
+        "done": False,
+        "reason": "b: Connection reset by peer",
+    }
     saw["members"] = [ended]
     assert "r: failed: Connection reset by peer at step 12" in status_lines(["a", "b"], {"a": stop, "b": saw}, {})[0]
 

@@ -20,6 +20,8 @@ MIXES = "unsloth lets samples of a gemma2 model that are computed together see e
 UNCOMPARED = "under unsloth nothing of this family is compared with the files, which may lack a weight"
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 UNQUANTISED = "the model before it was quantised"
+AS_SET = ""
+"""No reason of ours."""
 SLOW = "on a CPU it is slow, and meant for tests"
 
 
@@ -36,13 +38,13 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
     setup = setup_for(config, checkpointing)
     load_in, why_load = _load_in(config, devices, shape, setup, gpu)
-    reasons = (
-        f"backend {backend}: {why_backend}",
-        f"precision {precision}: {why_precision}",
-        f"base {'not quantised' if load_in == '16bit' else 'in ' + load_in}: {why_load}",
-        f"gradient checkpointing {checkpointing}: {why_checkpointing}",
-    )
-    return Decisions(backend, precision, load_in, checkpointing, reasons)
+    whys = {
+        f"backend {backend}": why_backend,
+        f"precision {precision}": why_precision,
+        f"base {'not quantised' if load_in == '16bit' else 'in ' + load_in}": why_load,
+        f"gradient checkpointing {checkpointing}": why_checkpointing,
+    }
+    return Decisions(backend, precision, load_in, checkpointing, whys)
 
 
 def _backend(
@@ -57,7 +59,7 @@ def _backend(
     if wanted == "unsloth" and without:
         raise BadInput(f"backend: it is unsloth, which {without} has not", fix="use backend: hf, or other nodes")
     if wanted != "auto":
-        return wanted, "as set"
+        return wanted, AS_SET
     if not gpu:
         return "hf", f"no GPU on {_names(device for device in devices if not device.is_gpu)}"
     if against:
@@ -71,7 +73,7 @@ def _backend(
 
 def _precision(config: RunConfig, devices: Sequence[Device], gpu: bool) -> tuple[str, str]:
     if config.precision != "auto":
-        return config.precision, "as set"
+        return config.precision, AS_SET
     if not gpu:
         return "fp32", "a CPU takes part"
     old = _names(device for device in devices if not device.bf16)
@@ -80,7 +82,7 @@ def _precision(config: RunConfig, devices: Sequence[Device], gpu: bool) -> tuple
 
 def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str]:
     if config.gradient_checkpointing != "auto":
-        return config.gradient_checkpointing, "as set"
+        return config.gradient_checkpointing, AS_SET
     if not gpu:
         return "false", "main memory is plenty"
     return ("unsloth", "its own needs least") if backend == "unsloth" else ("true", "saves GPU memory")
@@ -98,9 +100,9 @@ def _load_in(
     asked = on_disk or wanted
     if asked != "auto":
         _require_quantising(asked, devices, setup, instead=UNQUANTISED if on_disk else "load_in: 16bit")
-        why = "so are the model's files" if on_disk and wanted == "auto" else "as set"
+        why = "so are the model's files" if on_disk and wanted == "auto" else AS_SET
         more = EIGHT_BIT if asked == "8bit" else SLOW if asked == "4bit" and not gpu else ""
-        return asked, f"{why}; {more}" if more else why
+        return asked, f"{why or 'as set'}; {more}" if more else why
     if not gpu or setup.full:
         return "16bit", "all weights are trained" if setup.full else "a CPU takes part"
     small = next((device for device in devices if not _holds_16bit(device, shape, setup)), None)

@@ -15,7 +15,7 @@ from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.config import RunConfig
-from train.plan.settings.request import MATH, START, Request, read
+from train.plan.settings.request import MATH, Request, read
 
 PLACES = ("model", "dataset", "recipe", "tokenizer")
 """Settings that may lead to a file of this computer, which is sent to the nodes."""
@@ -107,7 +107,7 @@ def begun(
     request: Request, values: dict[str, Any], known: Known | None, *, why: str = "", from_start: bool = False
 ) -> Request:
     step = known.step if known else 0
-    why = why or (f"continues after step {step}" if step else START)
+    why = why or (f"continues after step {step}" if step else "")
     found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
     if known and (changed := conflicts(found, ["recipe"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,17 +30,14 @@ def unequal(versions: Mapping[str, Versions]) -> list[str]:
     """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
     verdict = odd_versions.judge(versions)
     odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
-    causes = [entry for entry in odd if entry.cause == entry.key]
+    causes = [entry for entry in odd if entry.is_cause]
     findings = []
-    for key, same in itertools.groupby(causes, key=lambda entry: entry.key):
+    for _, same in itertools.groupby(causes, key=lambda entry: entry.key):
         entries = list(same)
-        where = ",".join(entry.node for entry in entries)
-        fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
+        nodes = [entry.node for entry in entries]
+        where, fix = ",".join(nodes), entries[0].fix_on(*nodes)
         fix = fix if len(entries) < len(versions) else fix.replace(f" --nodes {where}", "")
-        needed = entries[0].what == verdict.rules[key].needed
-        findings.append(
-            f"{where}: {'' if needed else f'{key} '}{entries[0].what}\nfix: {fix}   (./motley check-versions shows all)"
-        )
+        findings.append(f"{where}: {entries[0].words}\nfix: {fix}   (./motley check-versions shows all)")
     return findings
 
 

@@ -38,8 +38,22 @@ class Odd:
     cause: str
     """The row that it follows from; itself, if it is a cause."""
     what: str
-    fix: str
+    missing: bool
+    """Whether what each node needs is not there; `what` then says it alone."""
+    fix_for: str
+    """Its fix, with {host} where a node's name stands."""
     phase: str
+
+    @property
+    def is_cause(self) -> bool:
+        return self.cause == self.key
+
+    @property
+    def words(self) -> str:
+        return self.what if self.missing else f"{self.key.replace('_', ' ')} {self.what}"
+
+    def fix_on(self, *nodes: str) -> str:
+        return self.fix_for.replace("{host}", ",".join(nodes or [self.node]))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -94,7 +108,7 @@ def _odd_ones(
         if _fits(value, expected, rule, key):
             continue
         cause = causes.get((node, rule.follows), key)
-        if value is None and rule.needed:
+        if missing := value is None and bool(rule.needed):
             what = rule.needed
         elif changed(key, value):
             what = "is not as it was installed"
@@ -105,9 +119,20 @@ def _odd_ones(
         else:
             what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
         fix = rule.fix or f"./motley bootstrap --phase {rule.phase} --nodes {{host}}"
-        fix = fix.replace("{host}", node).replace("{name}", key.partition(" ")[2])
-        odd = Odd(node=node, key=key, value=value, expected=expected, cause=cause, what=what, fix=fix, phase=rule.phase)
-        found.append(odd)
+        fix = fix.replace("{name}", key.partition(" ")[2])
+        found.append(
+            Odd(
+                node=node,
+                key=key,
+                value=value,
+                expected=expected,
+                cause=cause,
+                what=what,
+                missing=missing,
+                fix_for=fix,
+                phase=rule.phase,
+            )
+        )
     return found
 
 

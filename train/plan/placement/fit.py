@@ -50,10 +50,15 @@ class Decisions:
     precision: str
     load_in: str
     gradient_checkpointing: str
-    reasons: tuple[str, ...]
+    whys: Mapping[str, str]
+    """What was decided → why; empty where it is as set."""
+
+    @property
+    def reasons(self) -> list[str]:
+        return [f"{what}: {why or 'as set'}" for what, why in self.whys.items()]
 
     def as_dict(self) -> Settings:
-        return {name: value for name, value in asdict(self).items() if name != "reasons"}
+        return {name: value for name, value in asdict(self).items() if name != "whys"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +239,7 @@ def to_json(fit: Fit) -> dict[str, Any]:
         "parameters": parameters(fit.facts) if fit.facts else None,
         "trained_weights": fit.trained_weights if fit.facts else None,
         "decisions": fit.decisions.as_dict(),
-        "reasons": list(fit.decisions.reasons),
+        "reasons": fit.decisions.reasons,
         "max_seq_length": fit.setup.row_length,
         "micro_batch": fit.setup.micro_batch,
         "nodes": [

@@ -28,7 +28,6 @@ MATH = sorted(
     {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
     key=lambda name: (name != "recipe", name),
 )
-START = "from the start"
 T = TypeVar("T")
 
 
@@ -43,7 +42,8 @@ class Request:
     home: Path | None = None
     """Where models that were fetched here lie."""
     step: int = 0
-    why: str = START
+    why: str = ""
+    """Which run it continues; empty for a new one."""
     from_start: bool = False
     """Whether files of an earlier run of this name are to be moved aside first."""
 

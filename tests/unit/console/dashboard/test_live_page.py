@@ -83,7 +83,7 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     assert tab.value("document.querySelector('.do a').href") == f"{board.base}/stop"
     live.trains()
     shows(tab, f"step {STEPS + 1} of 2000", within_s=6)
-    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    live.happens("lost", ["gpu-worker-1"], "silent")
     shows(tab, "training without gpu-worker-1", "#word")
     live.trains(nodes=BACK)
     shows(tab, "gpu-worker-1 lost (silent)", "#news")
@@ -107,7 +107,7 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     live.says("training")
     end = {"event": "done", "time": time.time(), "step": live.step, "loss": 1.1, "seconds": 9}
     live.write("events.jsonl", end)
-    live.happens("ended", [], "done: all 2000 steps are trained")
+    live.happens("ended", [], "all 2000 steps are trained", done=True)
     shows(tab, "done", "#word")
     pace.until(lambda: "stop this run" not in tab.text("main"), 30, "what has ended can still be stopped")
     assert "rows" not in tab.text(".machines"), "nobody computes any more"
@@ -119,7 +119,7 @@ def test_what_happened_before_it_was_opened_is_there(tmp_path: Path) -> None:
     with LiveRun(tmp_path / "live") as run:
         run.trains(100)
         at = run.began + 2.9 * 100 + 1
-        run.write("members.jsonl", member("lost", at, "gpu-master", ["gpu-worker-1"], "lost gpu-worker-1 (silent)"))
+        run.write("members.jsonl", member("lost", at, "gpu-master", ["gpu-worker-1"], "silent"))
         run.trains(40, nodes=BACK)
         board = Board(run)
         try:
@@ -142,7 +142,7 @@ def test_how_soon_and_how_much(live: LiveRun, board: Board, browser: Browser) ->
     tab = whole(browser, board)
     drawn = sum(len(asks(board, name).read()) for name in ("/run.css", "/live.css", "/run.js", "/live.js"))
     began = time.monotonic()
-    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    live.happens("lost", ["gpu-worker-1"], "silent")
     shows(tab, "training without gpu-worker-1", "#word")
     event_s = time.monotonic() - began
     status = Path(f"/proc/{board.process.pid}/status").read_text()
@@ -184,7 +184,7 @@ def test_seven_tabs(live: LiveRun, board: Board, browser: Browser) -> None:
 def test_a_server_that_was_killed_and_started_again_doubles_nothing(
     live: LiveRun, board: Board, browser: Browser
 ) -> None:
-    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    live.happens("lost", ["gpu-worker-1"], "silent")
     live.trains(nodes=BACK)
     tab = browser.tab(board.address)
     shows(tab, "gpu-worker-1 lost", "#news")
@@ -220,7 +220,7 @@ def test_on_a_desk_and_on_a_phone(board: Board, browser: Browser, width: int, da
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_label_lies_on_another(live: LiveRun, browser: Browser, width: int) -> None:
     for node, place in (("gpu-worker-1", 700), ("gpu-worker-2", 720)):
-        lost = member("lost", live.began + 2.9 * place, "gpu-master", [node], f"lost {node} (silent)")
+        lost = member("lost", live.began + 2.9 * place, "gpu-master", [node], "silent")
         live.write("members.jsonl", lost | {"epoch": place})
     with contextlib.closing(Board(live)) as board:
         tab = whole(browser, board, width=width)
@@ -252,7 +252,7 @@ def test_by_keyboard_alone_and_what_is_read_stays(live: LiveRun, board: Board, b
         tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
     read = tab.text("#loss .readout")
     assert read.startswith("step ")
-    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    live.happens("lost", ["gpu-worker-1"], "silent")
     shows(tab, "gpu-worker-1 lost", "#news")
     assert tab.text("#loss .readout") == read, "it was taken away from who reads it"
 

@@ -52,7 +52,7 @@ def test_steps_are_drawn_once_a_second_and_a_loss_at_once(pages: Pages, clock: C
     assert pages.due()
     pages.refresh()
     assert '<span id="step">31</span>' in pages.parts["live"][1] and not pages.due()
-    pages.feed.take(member("lost", 1032.0, "gpu-master", ["gpu-worker-1"], "lost gpu-worker-1 (silent)") | {"step": 31})
+    pages.feed.take(member("lost", 1032.0, "gpu-master", ["gpu-worker-1"], "silent") | {"step": 31})
     assert pages.due()
     pages.refresh()
     assert "gpu-worker-1 lost (silent)" in pages.parts["news"][1] and not pages.due()

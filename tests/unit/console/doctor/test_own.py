@@ -96,15 +96,16 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
 
 
 @pytest.mark.parametrize(
-    ("cause", "fix"),
+    ("rule", "cause", "fix"),
     [
-        ("paused until 18:00", "./motley unpause --nodes left"),
-        ("in use by hl2_linux", "close that program"),
-        ("on battery", "plug it in"),
-        ("outside its hours 22:00-07:00, until 22:00", "comes back by itself"),
+        ("paused", "paused until 18:00", "./motley unpause --nodes left"),
+        ("in use", "in use by hl2_linux", "close that program"),
+        ("on battery", "on battery", "plug it in"),
+        ("hours", "outside its hours 22:00-07:00, until 22:00", "comes back by itself"),
     ],
 )
-def test_a_machine_that_steps_aside_is_said_and_is_no_fault(cause: str, fix: str) -> None:
-    verdict = judge(with_part(healthy(), "left", "runs", on=True, run="qa", agents=[5], aside=cause))
+def test_a_machine_that_steps_aside_is_said_and_is_no_fault(rule: str, cause: str, fix: str) -> None:
+    aside = {"rule": rule, "cause": cause}
+    verdict = judge(with_part(healthy(), "left", "runs", on=True, run="qa", agents=[5], aside=aside))
     (finding,) = [finding for finding in verdict.findings if finding.node == "left" and finding.probe == "runs"]
     assert finding.note and finding.what == f"it steps aside from run qa: {cause}" and fix in finding.fix

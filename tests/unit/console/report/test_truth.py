@@ -74,7 +74,7 @@ def test_one_loss_is_told_once_and_not_by_the_machine_that_was_cut_off(tmp_path:
     waits = "no answer from gpu-master; of two halves the one with gpu-master continues, this one waits"
     members = {
         HEAD: [
-            member("lost", 114.0, HEAD, [WORKER], f"lost {WORKER} (silent)"),
+            member("lost", 114.0, HEAD, [WORKER], "silent"),
             member("joined", 121.0, HEAD, [WORKER], f"{WORKER} can take part") | {"epoch": 2},
         ],
         WORKER: [
@@ -98,7 +98,7 @@ def test_unfit_failed_and_woken_machines_are_named(tmp_path: Path) -> None:
     members = {
         HEAD: [member("failed", 108.1, HEAD, [WORKER], f"{WORKER}: {killed}")],
         WORKER: [
-            member("failed", 108.0, WORKER, [WORKER], f"own: {killed}"),
+            member("failed", 108.0, WORKER, [WORKER], killed, whose="own"),
             member("unfit", 109.0, WORKER, [WORKER], f"its workers cannot run here: {killed}"),
         ],
         THIRD: [member("woke", 111.0, THIRD, [], "this machine was away for over 8 s; its old generation is void")],
@@ -117,7 +117,7 @@ def test_the_echo_of_a_loss_in_the_others_trainers_is_no_news() -> None:
 
 
 def test_the_agents_verdict_is_the_outcome_where_no_trainer_wrote_one(tmp_path: Path) -> None:
-    ended = member("ended", 120.0, HEAD, [], f"failed: {HEAD}: no memory is left")
+    ended = member("ended", 120.0, HEAD, [], f"{HEAD}: no memory is left", done=False)
     assert (
         outcome(read_history(made(tmp_path, [{HEAD: 8}] * 6, {HEAD: [ended]}))) == f"failed: {HEAD}: no memory is left"
     )

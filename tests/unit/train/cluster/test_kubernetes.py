@@ -106,7 +106,7 @@ def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
     log.mkdir(parents=True)
     steps = [{"event": "step", "step": n, "nodes": {"x": "y" * 30}} for n in range(200)]
     (log / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in [*steps, {"event": "done", "step": 199}]))
-    (log / "members.jsonl").write_text(json.dumps({"event": "ended", "reason": "done: all"}) + "\n")
+    (log / "members.jsonl").write_text(json.dumps({"event": "ended", "done": True, "reason": "all"}) + "\n")
     kubernetes.leave_words(tmp_path, "qa", str(tmp_path / "words"))
     lines = (tmp_path / "words").read_text().splitlines()
     assert [line.partition(" ")[0] for line in lines] == ["member", "event", "event"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from train.runlog.state import history, of_today, replay
+from train.runlog.state import history, replay
 
 Event = dict[str, Any]
 
@@ -60,21 +58,3 @@ def test_an_end_is_one_until_training_continues() -> None:
     log = [start(1.0), step(2.0, 1), step(3.0, 2), stopped]
     assert replay(log)[0].ending == stopped
     assert replay([*log, start(30.0, 2), step(31.0, 3)])[0].ending is None
-
-
-@pytest.mark.parametrize(
-    ("event", "reason", "facts"),
-    [
-        ("failed", "peer: lost contact", {"whose": "peer", "reason": "lost contact"}),
-        ("failed", "b: out of memory", {}),
-        ("ended", "done: all 9 steps", {"done": True, "reason": "all 9 steps"}),
-        ("ended", "failed: b: boom", {"done": False, "reason": "b: boom"}),
-        ("lost", "lost a (silent), b (steps aside: paused)",
-         {"how": {"a": "silent", "b": "away"}, "why": {"a": "silent", "b": "paused"}}),
-        ("lost", "a dropped by b", {"how": {}, "why": {}}),
-    ],
-)  # fmt: skip
-def test_the_sentences_of_older_runs_give_the_facts(event: str, reason: str, facts: dict[str, object]) -> None:
-    old = {"event": event, "reason": reason}
-    assert of_today(old) == old | facts
-    assert of_today(old | facts) == old | facts

@@ -61,7 +61,7 @@ def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
     words = "\n".join(
         f"{kind} {json.dumps(event)}"
         for kind, event in [
-            ("member", {"event": "ended", "reason": "done: all 8 steps are trained"}),
+            ("member", {"event": "ended", "done": True, "reason": "all 8 steps are trained"}),
             ("event", {"event": "done", "step": 8}),
             ("event", {"event": "step", "step": 8, "loss": 1.5}),
         ]

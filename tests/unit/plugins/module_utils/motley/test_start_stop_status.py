@@ -15,7 +15,7 @@ import pytest
 
 from console.follow import GONE_S
 from console.infra.node import MARK, Node, program
-from plugins.module_utils.motley import pausing, run_processes, start_stop_status
+from plugins.module_utils.motley import pausing, run_processes, run_unit, start_stop_status
 from tests.support import pace
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
@@ -192,7 +192,7 @@ def test_a_start_right_after_a_stop_waits_until_the_unit_has_left(
         return states.pop(0) + "\n"
 
     monkeypatch.setattr(here, "unit_of", lambda _: "ours")
-    monkeypatch.setattr(here, "systemctl", leaving)
+    monkeypatch.setattr(run_unit, "systemctl", leaving)
     monkeypatch.setattr(here, "processes", lambda _: {7: {"part": "agent", "how": "unit"}} if wanted.exists() else {})
     assert here.start(home, "r")["pid"] == 7 and not states
 
@@ -236,6 +236,13 @@ def test_the_memory_of_an_agent_stays_on_its_node(here: ModuleType, home: Path) 
     for name in ("epoch.json", "members.jsonl"):
         (home / "logs/runs/r" / name).write_text("")
     assert list(here.hashes(home, "r")["files"]) == ["logs/runs/r/members.jsonl"]
+
+
+def test_a_run_between_two_starts_of_its_unit_is_on_for_every_verb(here: ModuleType, home: Path) -> None:
+    (home / "config/run-wanted").touch()
+    (home / "models/checkpoints/r/step-4").mkdir(parents=True, exist_ok=True)
+    assert here.runs(home)["on"] == "r" and here.clean(home, ["r"])["freed"] == {}
+    assert here.stop(home)["was_on"] and here.runs(home)["on"] == ""
 
 
 def test_clean_takes_the_named_checkpoints_alone_and_never_those_of_a_run_that_is_on(
