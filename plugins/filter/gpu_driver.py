@@ -43,7 +43,15 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     with_cards = {name: node for name, node in nodes.items() if node.get("cards")}
     if not with_cards:
         reason = "no node has an NVIDIA card: it trains on its processors"
-        return {"branch": "", "set": "node-cpu", "cuda": "", "torch": "", "reason": reason, "nodes": {}}
+        return {
+            "branch": "",
+            "set": "node-cpu",
+            "cuda": "",
+            "torch": "",
+            "reason": reason,
+            "nodes": {},
+            "settled": True,
+        }
     known = [entry for entry in catalogue["branches"] if branch in ("auto", entry["branch"])]
     allowed = [entry for entry in known if not agreed_set or entry["set"] == agreed_set]
     if not allowed:
@@ -52,21 +60,23 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     options = {
         entry["branch"]: {name: option(name, node, entry) for name, node in with_cards.items()} for entry in allowed
     }
-    chosen = choose(allowed, options, with_cards)
+    chosen = choose(allowed, options)
     if chosen is None:
         return refusal(allowed, options)
     suited = [entry for entry in catalogue["branches"] if not agreed_set or entry["set"] == agreed_set]
     return as_plan(led_to(chosen, options, suited), options, with_cards, catalogue, branch != "auto")
 
 
-def choose(allowed: list[Data], options: Options, nodes: dict[str, Data]) -> Data | None:
+def choose(allowed: list[Data], options: Options) -> Data | None:
     """What works everywhere as it is, is left alone; else the best branch that every node can have."""
-    for entry in allowed:
-        mine = {name: major(node["installed"]["version"]) for name, node in nodes.items() if node["installed"]}
-        kept = all(one.do == "keep" for one in options[entry["branch"]].values())
-        if kept and set(mine.values()) == {entry["branch"]}:
-            return entry
-    return next((entry for entry in allowed if all(one.do for one in options[entry["branch"]].values())), None)
+    possible = [entry for entry in allowed if all(one.do for one in options[entry["branch"]].values())]
+    return next((entry for entry in possible if is_settled(entry, options)), next(iter(possible), None))
+
+
+def is_settled(chosen: Data, options: Options) -> bool:
+    """Whether it is what all nodes have, and stays whatever the package sources offer."""
+    branch = chosen["branch"]
+    return all(one.do == "keep" and major(one.version) == branch for one in options[branch].values())
 
 
 def led_to(chosen: Data, options: Options, suited: list[Data]) -> Data:
@@ -211,6 +221,7 @@ def as_plan(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: D
     return {
         **{key: chosen[key] for key in ("branch", "set", "cuda", "torch")},
         "reason": f"{titles(nodes)} → {name} {where} ({'; '.join(because)})",
+        "settled": is_settled(chosen, options),
         "nodes": {
             node: {"do": one.do, "open": one.open, "version": one.version, "say": _say(one, chosen)}
             for node, one in mine.items()
@@ -249,7 +260,7 @@ def _because_of_torch(chosen: Data, options: Options, nodes: dict[str, Data], ca
     if best["branch"] not in options:
         return f"{use}, as the other nodes have it"
     lacking = [one for one in options[best["branch"]].values() if not one.do]
-    if lacking:
+    if lacking and not is_settled(chosen, options):
         return f"{use}, because {lacking[0].why_not}"
     there = "/".join(sorted({node["installed"]["version"] for node in nodes.values()}))
     more = f"torch {best['torch']} would need ≥ {best['least']}: motley_gpu_driver_branch={best['branch']}"

@@ -62,6 +62,13 @@ def test_a_570_that_works_alone_is_left_alone() -> None:
     assert "motley_gpu_driver_branch=580" in made["reason"]
 
 
+def test_what_all_have_is_settled_before_the_package_sources_are_asked() -> None:
+    has_570, has_580 = (node(RTX_3070_TI, has=version, offers=()) for version in ("570.195.03", "580.95.05"))
+    alike, unlike = plan(a=has_570, b=has_570), plan(a=has_570, b=has_580)
+    assert alike["settled"] and "570.195.03 is there and works" in alike["reason"]
+    assert not unlike["settled"] and not plan(a=node(RTX_3070_TI, offers=())).get("settled")
+
+
 def test_it_moves_to_580_when_asked() -> None:
     made = plan("580", only=node(RTX_3070_TI, has="570.195.03"))
     assert (made["set"], made["nodes"]["only"]["do"]) == ("node-gpu", "install")
