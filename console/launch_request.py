@@ -11,6 +11,7 @@ import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import Any
 
 from console import infra
@@ -121,7 +122,8 @@ def wrong_on(on: str, own: dict[str, Any]) -> list[str]:
     for name in given:
         if (owner := OF_INFRAS.get(name, on)) != on:
             return [f"{name} is for {owner.capitalize()}\nfix: ./motley launch --infra {owner}"]
-    return [*(f"{name}: {about.refused[name]}" for name in given if name in about.refused), *about.wrong(own)]
+    own_wrong = resolve_name(about.wrong)(own) if about.wrong else []
+    return [*(f"{name}: {about.refused[name]}" for name in given if name in about.refused), *own_wrong]
 
 
 def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:

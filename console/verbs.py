@@ -33,7 +33,7 @@ VAULT = Option("vault", "ask for your vault's password", "ask", choices=("ask",)
 PORT = Option("port", "the port on this machine", "N", default=7007)
 INFRA = Option(
     "infra",
-    "where it runs; slurm and kubernetes are described in inventory/slurm, inventory/kubernetes",
+    "where it runs; all but machines are described in inventory/NAME",
     "NAME",
     choices=NAMES,
     usual="as your inventory says",

@@ -39,12 +39,12 @@ class Infra:
     """The keys of its inventories that no other has, each with its type."""
     variables: tuple[str, ...] = ()
     """The launch variables that no other infra takes."""
+    wrong: str = ""
+    """The function that finds what is wrong with these (MODULE:NAME); a launch alone loads it."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """The launch variables that mean nothing there, each with the reason and the fix."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """The verbs that mean nothing there, each with what one does instead."""
-    wrong: Callable[[Mapping[str, Any]], list[str]] = lambda _: []
-    """What is wrong with its own launch variables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from console.infra import Facts
 from plugins.module_utils.motley.slurm_job import named
@@ -18,6 +19,16 @@ LEAVE_S = 90
 """Before its time is over a run saves: Slurm sends the signal up to a minute before that."""
 START_S = 120
 """The nodes start within a minute, and Slurm may send the signal a minute early."""
+
+
+def wrong(own: Mapping[str, Any]) -> list[str]:
+    gb = str(own.get("slurm_gpu_gb") or 1)
+    found = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
+    try:
+        options_of(str(own.get("slurm_options") or ""))
+    except BadInput as finding:
+        found.append(str(finding))
+    return found
 
 
 def of_job(known: Facts) -> list[str]:

@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from console import infra
+from train.errors import BadInput
+
+FILES = ("node", "look", "plan", "files", "start")
 REPOSITORY = Path(__file__).parents[4]
-PARTS = ("ansible.cfg", "launch.yml", "console", "playbooks", "plugins", "requirements", "roles", "templates", "train")
+TREE = ("ansible.cfg", "launch.yml", "console", "playbooks", "plugins", "requirements", "roles", "templates", "train")
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With an inventory of that kind."""
     tree = tmp_path_factory.mktemp("tree")
-    for part in (*PARTS, "tests/support/run_files.py"):
+    for part in (*TREE, "tests/support/run_files.py"):
         (tree / part).parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / part).is_dir():
             shutil.copytree(REPOSITORY / part, tree / part, symlinks=True)
@@ -65,13 +69,11 @@ def test_what_it_lacks_is_said(tree: Path, words: tuple[str, ...], said: str) ->
     assert code == 2 and said in words_said
 
 
-def test_an_unknown_infra_names_those_there_are(tree: Path) -> None:
-    hosts = tree / "inventory/box/hosts.yml"
-    other = tree / "inventory/other"
-    other.mkdir(exist_ok=True)
-    (other / "hosts.yml").write_text(hosts.read_text().replace('"infra": "box"', '"infra": "bax"'))
-    command = [sys.executable, "-m", "console", "check", "--inventory", str(other)]
-    done = subprocess.run(
-        command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode and "one of box, kubernetes, machines, slurm" in done.stdout + done.stderr
+@pytest.mark.parametrize("name", infra.NAMES)
+def test_each_has_the_same_parts(name: str) -> None:
+    assert infra.about(name) and all(map(callable, (infra.part(name, part) for part in FILES)))
+
+
+def test_an_unknown_infra_names_those_there_are() -> None:
+    with pytest.raises(BadInput, match="there is no infra 'bax'\nfix: one of kubernetes, machines, slurm"):
+        infra.part("bax", "node")
