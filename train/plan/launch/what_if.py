@@ -13,11 +13,13 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.estimate import compare_placements, sizes
-from train.plan.launch.auto_settings import choose
+from train.plan.launch.base_model import BaseFacts
+from train.plan.launch.decide import fit_base
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
 from train.plan.model.memory import GIB, USABLE, parameters
+from train.plan.model.sources import BaseModel
 from train.plan.placement import fit
 from train.plan.placement.pipeline_placement import bubbles
 from train.plan.placement.streaming import lacks
@@ -56,9 +58,7 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
     config, model, mbit = wanted.config, wanted.model, number("link_mbit", about["link_mbit"] or "1000")
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
-    config, why_cut = fit.with_pipes(config, nodes, facts)
-    decisions = choose(config, nodes, facts)
-    found = fit.fit(config, decisions, nodes, model=model.name, facts=facts, mbit=mbit, why_cut=why_cut)
+    found = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
     if config.speeds:
         machines = machines_of(config.speeds, nodes, about, mbit)
         return Answer(wanted, True, *predicted(found, config, machines))
