@@ -14,7 +14,6 @@ from train.nearest import meant
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RunConfig
 from train.plan.settings.request import MATH, START, Request, read
 
 PLACES = ("model", "dataset", "recipe", "tokenizer")
@@ -122,7 +121,6 @@ def refuse_changes(request: Request, known: Known, free: str) -> None:
 def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
     """A setting that decides the loss curve and is not what the run began with."""
     before, now = known.launched.get("all", {}), request.settings
-    before = before and {"recipe": RunConfig.recipe} | before  # runs of before there were recipes have none
     if "recipe" in names and own_recipe.is_file(now["recipe"]) and own_recipe.is_file(before.get("recipe", "")):
         if now["recipe_hash"] != before["recipe_hash"]:
             return (
