@@ -32,7 +32,6 @@ COMMANDS = {
     "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.measure.selftest", "check that this machine can train"),
     "versions": ("train.measure.versions", "every version that must agree between nodes"),
-    "check": ("train.plan.settings.request", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),

@@ -52,7 +52,7 @@ def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, 
         "lab --help",
         "lab faults",
         "train --help",
-        "train check --help",
+        "train trace --help",
         "tests.bench --help",
     ],
 )

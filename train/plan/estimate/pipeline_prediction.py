@@ -27,7 +27,8 @@ Seconds = Callable[[int], float]
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
     """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, rows of the others."""
-    groups = parse_pipes(found.pipes)
+    asked, names = parse_pipes(found.pipes), [node.device.name for node in found.nodes]
+    groups = [*asked, *((name,) for name in names if not any(name in group for group in asked))]
     seconds = [_seconds(found, config, group, speeds) for group in groups]
     counts = split(config.rows_per_step, seconds)
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)

@@ -12,8 +12,8 @@ from train.plan.machines.nodes import Device, LaunchFacts
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import parameters
 from train.plan.model.sources import BaseModel
+from train.plan.placement.forms import all_gpus
 from train.plan.settings.request import Request
-from train.plan.settings.sft import SftConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +55,10 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
 
 def form_of_the_hubs_copy(request: Request, devices: Sequence[Device]) -> str:
     """Empty where there is no such copy, or it is not asked for."""
-    config = request.config
-    asked = isinstance(config, SftConfig) and config.load_in in ("auto", "4bit")
-    if not (asked and request.model.hub_4bit and all(device.is_gpu for device in devices)):
+    config, model = request.config, request.model
+    if not model.hub_4bit or config.holding.load_in not in ("auto", "4bit") or not all_gpus(devices):
         return ""
-    return choose(config, devices, request.model.facts).load_in
+    return choose(config, devices, model.facts).load_in
 
 
 def files_of(model: BaseModel, facts: LaunchFacts, *, may_fail: bool) -> tuple[Mapping[str, Any] | None, int]:

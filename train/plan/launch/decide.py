@@ -7,8 +7,8 @@ open, and checks. Where `train run` is started by hand, its first generation cho
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction, sizes
@@ -23,7 +23,6 @@ from train.plan.placement.fit import Fit, cut_by_speed, fit, predict, with_pipes
 from train.plan.placement.pipeline_placement import bubbles, may_be_cut, staged
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
-from train.plan.settings.sft import SftConfig
 from train.plan.speed.prediction import Prediction, slows_the_run
 from train.plan.speed.speedup import Machine
 
@@ -47,8 +46,8 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     streams = [node.device.name for node in fitted.nodes if node.place.weights == "stream"]
     parts = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
-    fitted, known, computing, prediction = foresee(request.config, nodes, fitted, known, mbit)
-    settings |= {"pipes": fitted.pipes} if settings.get("pipes") == "auto" else {}
+    found = foresee(request.config, nodes, fitted, known, mbit)
+    settings |= {"pipes": found.fit.pipes} if settings.get("pipes") == "auto" else {}
     wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
     return Plan(
         request=request,
@@ -58,16 +57,16 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         model_bytes=base.size,
         lacking=base.lacking,
         old_code=[name for name, versions in facts.versions.items() if versions["train"] != facts.code],
-        fit=fitted,
+        fit=found.fit,
         link_why=link_why,
-        speeds=known,
-        prediction=prediction,
-        sizes=sizes.sizes(request.config, fitted, computing, prediction),
+        speeds=found.speeds,
+        prediction=found.prediction,
+        sizes=sizes.sizes(request.config, found.fit, found.machines, found.prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
             *obstacles.larger_card_idle(nodes),
-            *slows_the_run(prediction),
-            *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
+            *slows_the_run(found.prediction),
+            *(bubbles(found.fit.pipes, request.config.rows_per_step) if found.fit.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
@@ -75,11 +74,9 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
 
 def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: float) -> Fit:
     """Where the base is on each node while it trains, and whether that fits."""
-    if isinstance(config, SftConfig) and base.load_in:
-        config = replace(config, load_in=base.load_in)
-    config, why_cut = with_pipes(config, devices, base.shape)
-    about: dict[str, Any] = {"model": base.model.name, "facts": base.shape, "mbit": mbit, "why_cut": why_cut}
-    return fit(config, choose(config, devices, base.shape), devices, **about)
+    config, why_cut = with_pipes(config.held(load_in=base.load_in), devices, base.shape)
+    decisions = choose(config, devices, base.shape)
+    return fit(config, decisions, devices, model=base.model.name, facts=base.shape, mbit=mbit, why_cut=why_cut)
 
 
 def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) -> list[str]:
@@ -93,38 +90,46 @@ def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) ->
     ]
 
 
-def foresee(
-    config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float
-) -> tuple[Fit, Speeds, list[Machine], Prediction | None]:
-    """What the nodes do together, once all their speeds are known; by these the model is cut, or cut at all."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Foreseen:
+    """A way to hold the model, and what the nodes do together so."""
+
+    fit: Fit
+    speeds: Speeds
+    machines: Sequence[Machine] = ()
+    prediction: Prediction | None = None
+
+
+def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float) -> Foreseen:
+    """Once all nodes' speeds are known, what they do together; by these the model is cut, or cut at all."""
     if len(known.rows_per_s) < len(nodes):
-        return fitted, known, [], None
-    if not fitted.cut:
-        computing = machines(nodes, known, mbit)
-        prediction = predict(fitted, computing, config)
-        faster = cut_instead(config, nodes, fitted, known, prediction)
-        if not faster:
-            return fitted, known, computing, prediction
-        fitted, known = faster
+        return Foreseen(fit=fitted, speeds=known)
+    if fitted.cut:
+        return as_stages(config, fitted, known)
+    computing = machines(nodes, known, mbit)
+    prediction = predict(fitted, computing, config)
+    instead = cut_instead(config, fitted, known, prediction.together.step_s)
+    return instead or Foreseen(fit=fitted, speeds=known, machines=computing, prediction=prediction)
+
+
+def as_stages(config: RunConfig, fitted: Fit, known: Speeds) -> Foreseen:
     fitted = cut_by_speed(fitted, config, known.rows_per_s)
-    return fitted, known, [], pipeline_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
+    prediction = pipeline_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
+    return Foreseen(fit=fitted, speeds=known, prediction=prediction)
 
 
-def cut_instead(
-    config: RunConfig, nodes: list[PlanNode], streamed: Fit, known: Speeds, prediction: Prediction
-) -> tuple[Fit, Speeds] | None:
+def cut_instead(config: RunConfig, streamed: Fit, known: Speeds, step_s: float) -> Foreseen | None:
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
-    all_stream = all(one.place.weights == "stream" and not one.device.weights for one in streamed.nodes)
-    several = len(nodes) > 1 and all(node.processes == 1 for node in nodes)
-    if not (isinstance(config, SftConfig) and all_stream and several and may_be_cut(config, streamed.setup)):
-        return None
-    config = replace(config, pipes="+".join(node.name for node in nodes))
     devices = [node.device for node in streamed.nodes]
-    about: dict[str, Any] = {"model": streamed.model, "facts": streamed.facts, "mbit": streamed.link_mbit}
-    cut = fit(config, streamed.decisions, devices, **about)
-    step_s = prediction.together.step_s
-    found = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
-    return found and (found[0], replace(known, rows_per_s=found[1]))
+    all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
+    several = len(devices) > 1 and all(device.processes == 1 for device in devices)
+    if not (all_stream and several and may_be_cut(config, streamed.setup)):
+        return None
+    config = config.held(pipes="+".join(device.name for device in devices))
+    model, facts, mbit = streamed.model, streamed.facts, streamed.link_mbit
+    cut = fit(config, streamed.decisions, devices, model=model, facts=facts, mbit=mbit)
+    faster = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
+    return faster and as_stages(config, faster[0], replace(known, rows_per_s=faster[1]))
 
 
 def checkpoint_bytes(fitted: Fit, keep: int) -> int:

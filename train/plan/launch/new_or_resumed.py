@@ -14,7 +14,7 @@ from train.nearest import meant
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RunConfig
+from train.plan.settings.config import Settings
 from train.plan.settings.request import MATH, Request, read
 
 PLACES = ("model", "dataset", "recipe", "tokenizer")
@@ -43,7 +43,7 @@ def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[s
     return dict(sorted(found.items()))
 
 
-def settings_before(known: Known) -> dict[str, Any]:
+def settings_before(known: Known) -> Settings:
     """The settings it was launched with, and what was decided for it then: other nodes must not decide otherwise."""
     everything = known.launched.get("all", {})
     decided = {name: everything[name] for name in NAMES if everything.get(name, "auto") != "auto"}
@@ -70,7 +70,7 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
     return begun(request, values, known, from_start=from_start)
 
 
-def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_before(name: str, known: Known, given: Settings) -> Settings:
     """A node's word alone chooses no file of this computer: it would be sent there. Nor another setting of a run that
     this computer has launched."""
     values, launched = settings_before(known), known.from_here.get("given", {})
@@ -104,7 +104,7 @@ def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
 
 
 def begun(
-    request: Request, values: dict[str, Any], known: Known | None, *, why: str = "", from_start: bool = False
+    request: Request, values: Settings, known: Known | None, *, why: str = "", from_start: bool = False
 ) -> Request:
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
@@ -122,7 +122,6 @@ def refuse_changes(request: Request, known: Known, free: str) -> None:
 def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
     """A setting that decides the loss curve and is not what the run began with."""
     before, now = known.launched.get("all", {}), request.settings
-    before = before and {"recipe": RunConfig.recipe} | before  # runs of before there were recipes have none
     if "recipe" in names and own_recipe.is_file(now["recipe"]) and own_recipe.is_file(before.get("recipe", "")):
         if now["recipe_hash"] != before["recipe_hash"]:
             return (

@@ -13,11 +13,13 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.estimate import compare_placements, sizes
-from train.plan.launch.auto_settings import choose
+from train.plan.launch.base_model import BaseFacts
+from train.plan.launch.decide import fit_base
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
 from train.plan.model.memory import GIB, USABLE, parameters
+from train.plan.model.sources import BaseModel
 from train.plan.placement import fit
 from train.plan.placement.pipeline_placement import bubbles
 from train.plan.placement.streaming import lacks
@@ -50,15 +52,14 @@ class Answer:
 
 def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> Answer:
     """`values`: settings of a run, as a launch takes them, and what ABOUT_MACHINES names."""
-    how: dict[str, Any] = {"also": ABOUT_MACHINES, "required": "model", "what": "variable", "default_data": False}
-    wanted = request.read(dict(values), home, **how)
+    wanted = request.read(
+        dict(values), home, also=ABOUT_MACHINES, required="model", what="variable", default_data=False
+    )
     about = {name: str(values.get(name, "")) for name in ABOUT_MACHINES}
     config, model, mbit = wanted.config, wanted.model, number("link_mbit", about["link_mbit"] or "1000")
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
-    config, why_cut = fit.with_pipes(config, nodes, facts)
-    decisions = choose(config, nodes, facts)
-    found = fit.fit(config, decisions, nodes, model=model.name, facts=facts, mbit=mbit, why_cut=why_cut)
+    found = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
     if config.speeds:
         machines = machines_of(config.speeds, nodes, about, mbit)
         return Answer(wanted, True, *predicted(found, config, machines))
@@ -120,10 +121,9 @@ def parse_cards(cards: str, main_gb: Mapping[str, float]) -> list[Device]:
         gpu = not memory.startswith("cpu:")
         sizes_gb = [gigabytes(size, part) for size in (memory.split("+") if gpu else [memory.removeprefix("cpu:")])]
         beside = int(main_gb.get(name, PLENTY_GB) * GIB) // len(sizes_gb)
-        kind = "cuda" if gpu else "cpu"
+        kind, least = "cuda" if gpu else "cpu", int(min(sizes_gb) * GIB)
         # A machine that computes on its CPU has the set without bitsandbytes.
-        more: dict[str, Any] = {"bitsandbytes": gpu, "main_bytes": beside, "processes": len(sizes_gb)}
-        nodes.append(Device(name, kind, int(min(sizes_gb) * GIB), **more))
+        nodes.append(Device(name, kind, least, bitsandbytes=gpu, main_bytes=beside, processes=len(sizes_gb)))
     require_known("main_memory", set(main_gb), nodes)
     if len({node.name for node in nodes}) < len(nodes):
         raise BadInput("cards: two machines have one name", fix=LIKE)

@@ -106,10 +106,16 @@ class PlanNode:
 
     def as_device(self, *, unsloth: bool) -> Device:
         gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
-        has: dict[str, Any] = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
-        main = self.look["memory_bytes"] // self.processes
         return Device(
-            self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, processes=self.processes, **has
+            self.name,
+            self.device,
+            self.bytes,
+            bf16=self.bf16 or not gpu,
+            unsloth=unsloth,
+            bitsandbytes=gpu,
+            main_bytes=self.look["memory_bytes"] // self.processes,
+            weights=self.weights,
+            processes=self.processes,
         )
 
 

@@ -24,11 +24,11 @@ from train.plan.model.memory import (
     parameters,
     trained_parameters,
 )
+from train.plan.placement.forms import forms
 from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
-from train.plan.placement.streaming import HELD, Place, on_node, place, smallest_form
+from train.plan.placement.streaming import HELD, Place, on_node, place
 from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.pipes import check_names, parse_pipes
-from train.plan.settings.sft import SftConfig
 from train.plan.speed import prediction, speedup
 from train.plan.speed.prediction import MachinesPrediction
 
@@ -123,12 +123,9 @@ def placed(
     config: RunConfig, decisions: Decisions, node: Device, facts: AnyFacts | None
 ) -> tuple[RunConfig, list[str]]:
     """The settings of one node, with where its base is in place of `auto`, and why."""
-    if not isinstance(config, SftConfig):  # no other recipe has a frozen base
-        return config, []
-    if parse_pipes(config.pipes):
-        return replace(config, weights="gpu"), []
-    where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
-    return replace(config, weights=where.weights), [f"weights {where.weights}: {where.why}"] if where.why else []
+    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    where = HELD if parse_pipes(config.holding.pipes) else place(config.holding.weights, facts, setup, node)
+    return config.held(weights=where.weights), [f"weights {where.weights}: {where.why}"] if where.why else []
 
 
 def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
@@ -150,12 +147,10 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
 
 def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> tuple[RunConfig, str]:
     """The settings with `pipes` as it will be, and why."""
-    if not isinstance(config, SftConfig):
-        return config, ""
-    setup = setup_for(config, config.gradient_checkpointing, smallest_form(config, facts, devices))
+    setup = setup_for(config, config.gradient_checkpointing, forms(config, facts, devices)[-1])
     pipes, why = resolve(config, facts, setup, devices)
     check_names(parse_pipes(pipes), [device.name for device in devices])
-    return replace(config, pipes=pipes), why
+    return config.held(pipes=pipes), why
 
 
 def fit(
@@ -193,9 +188,9 @@ def fit(
 
 def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
     """The fit as a run cuts it that knows how fast its stages are. `speeds`: layers of a row per second."""
-    assert found.cut and isinstance(config, SftConfig)
+    assert found.cut
     devices = [node.device for node in found.nodes]
-    again = cut(replace(config, pipes=found.pipes), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
+    again = cut(config.held(pipes=found.pipes), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
     return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import GIB, USABLE, Setup, fits, gib, layer_bytes, memory
-from train.plan.settings.config import RunConfig
 
 MAIN_MEMORY = 0.8
 """The part of a node's main memory that the layers may take."""
@@ -66,18 +65,8 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
     return Place("stream", f"{need} do not fit its {has}, of which {FREE}; {what}", total)
 
 
-def smallest_form(config: RunConfig, facts: AnyFacts | None, devices: Sequence[Device]) -> str:
-    """The smallest form of the base that `load_in: auto` may choose."""
-    on_disk = facts.on_disk if isinstance(facts, Facts) else ""
-    asked = on_disk or config.holding.load_in
-    gpu = all(device.is_gpu for device in devices)
-    return asked if asked != "auto" else "4bit" if gpu else "16bit"
-
-
-def who_streams(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> list[str]:
-    form = replace(setup, load_in=smallest_form(config, facts, devices))
-    wanted = config.holding.weights
-    return sorted({one.name for one in devices if place(wanted, facts, form, one).weights == "stream"})
+def who_streams(wanted: str, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> list[str]:
+    return sorted({one.name for one in devices if place(wanted, facts, setup, one).weights == "stream"})
 
 
 def lacks(place: Place) -> str:

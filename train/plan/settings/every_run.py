@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from train.cache import home_dir
 from train.errors import BadInput
@@ -176,6 +176,10 @@ class RunConfig:
     @property
     def holding(self) -> Holding:
         raise NotImplementedError
+
+    def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
+        """The settings with what was decided of a frozen base; the same for a recipe that has none."""
+        return self
 
     @property
     def subject(self) -> str:

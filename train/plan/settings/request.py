@@ -1,23 +1,14 @@
-"""`python -m train check`: the settings of a run, checked before anything is connected to, fetched or started.
-
-    python -m train check --values '{"model": "llama2-7b", "max_steps": 40}' --also nodes,follow --json
-
-All findings are reported at once. With --json it also shows what model and data set were taken for, and which settings
-decide the loss curve. --also names words that the caller knows besides the settings; --required what must be given.
-"""
+"""The settings of a run, checked before anything is connected to, fetched or started. All findings at once."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
-from train.plan.model.sources import BaseModel, DataSource
 from train.plan.settings import own_recipe
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
 
@@ -102,27 +93,6 @@ def read(
     if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=own, config=config, model=model, dataset=dataset, home=home)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--values", type=json.loads, default={}, help="setting → value, as JSON")
-    parser.add_argument("--also", default="", help="further words that are no mistake, with commas")
-    parser.add_argument("--required", default="", help="settings that must be given, with commas")
-    parser.add_argument("--what", default="setting", help="what a setting is called in messages")
-
-
-def main(args: argparse.Namespace) -> int:
-    request = read(args.values, also=args.also.split(","), required=args.required, what=args.what)
-    found = {
-        "given": {name: getattr(request.config, name) for name in request.given},
-        "all": request.settings,
-        "math": MATH,
-        "help": HELP,
-        "model": asdict(BaseModel.of(request.model)),
-        "dataset": asdict(DataSource.of(request.dataset)),
-    }
-    print(json.dumps({"ok": True, **found}) if args.json else f"{request.model.reason}\n{request.dataset.reason}")
-    return 0
 
 
 def settings() -> list[str]:

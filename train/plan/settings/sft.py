@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
@@ -74,6 +74,14 @@ class SftConfig(RunConfig):
             lora_targets=self.lora_targets,
             weights=self.weights,
             pipes=self.pipes,
+        )
+
+    def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
+        return replace(
+            self,
+            load_in=load_in or self.load_in,
+            weights=weights or self.weights,
+            pipes=pipes or self.pipes,
         )
 
     @property

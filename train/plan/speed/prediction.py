@@ -90,8 +90,8 @@ class MachinesPrediction(Prediction):
 
 def _figures(remedy: Remedy) -> RemedyFigures:
     found = remedy.estimate
-    about: dict[str, Any] = {"settings": remedy.settings, "enough": remedy.enough, "costs": remedy.costs}
-    return RemedyFigures.of(found, **about, sync_part=round(found.sync_part, 4))
+    part = round(found.sync_part, 4)
+    return RemedyFigures.of(found, settings=remedy.settings, enough=remedy.enough, costs=remedy.costs, sync_part=part)
 
 
 def predict(machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: bool = False) -> MachinesPrediction:

@@ -54,10 +54,10 @@ def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:
 
 
 def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path: Path) -> None:
-    job = JOB | {"steps": [["--help"], ["check", "--json", "--values", '{"model": "tiny"}']]}
+    job = JOB | {"steps": [["--help"], ["trace", "--help"]]}
     assert kubernetes.prepare(tmp_path, job) == 0
     assert kubernetes.prepared(tmp_path, job)["launch"] == "a1"
-    job["steps"] = [["check", "--json", "--values", '{"modle": "tiny"}'], ["--help"]]
+    job["steps"] = [["trace", "--json", "--modle", "x"], ["--help"]]
     assert kubernetes.prepare(tmp_path, job) == 1
     assert "modle" in kubernetes.prepared(tmp_path, job)["failed"]
     with pytest.raises(BadInput, match=r"model and rows could not be made: .*modle"):

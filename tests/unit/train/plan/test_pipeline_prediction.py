@@ -69,6 +69,7 @@ def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed() -> None:
     pipe, alone = told.shares["a"], told.shares["c"]
     assert pipe + alone == 64 and alone > 2.5 * pipe  # 3 rows/s beside about 0.95
     assert told.compute_s == pytest.approx(alone / 3.0, rel=0.1)
+    assert predicted(replace(found, pipes="a+b"), {"a": 20.0, "b": 20.0, "c": 3.0}, rows_per_step=64) == told, "unnamed"
 
 
 def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
