@@ -22,12 +22,7 @@ class Record(Protocol):
 
 class Health:
     def __init__(
-        self,
-        node: str,
-        workers: LocalWorkers,
-        clock: Clock,
-        record: Record,
-        remember: Callable[[Verdict], None],
+        self, node: str, workers: LocalWorkers, clock: Clock, record: Record, remember: Callable[[Verdict], None]
     ) -> None:
         self.node, self.workers, self.now, self.record, self.remember = node, workers, clock.now, record, remember
         self.fitness, self.failures = Fitness(), Failures()
