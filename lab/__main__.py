@@ -19,6 +19,7 @@ from lab import (
     faults,
     inventory,
     layer,
+    needs,
     network,
     profile,
     shapes,
@@ -135,7 +136,7 @@ def do_up(args: argparse.Namespace) -> None:
     wanted = shapes.wanted(args.shape, [host.name for host in profile.load(args.profile).hosts])
     for suite in sorted({args.base or shapes.suite_of(some, base.default_suite()) for some in wanted.values()}):
         system = base.locate(suite)
-        if not labs.what_is_missing() and not base.built(system):
+        if not needs.what_is_missing() and not base.built(system):
             print(f"base   {suite} is built once, about half a minute", flush=True)
             base.build(system)
             print(f"base   {suite} {labs.elapsed(since)}")
@@ -193,15 +194,15 @@ def do_status(lab: Lab, _: argparse.Namespace) -> None:
 
 
 def do_check(args: argparse.Namespace) -> int:
-    missing = labs.what_is_missing()
+    missing = needs.what_is_missing()
     print("\n".join(missing) if missing else "the lab can run here")
     return 2 if missing else 0
 
 
 def do_install(args: argparse.Namespace) -> None:
-    if packages := labs.missing_packages():
+    if packages := needs.missing_packages():
         print(f"installing {' '.join(packages)} (apt): the lab makes its hosts and networks with it", flush=True)
-        labs.install_packages()
+        needs.install_packages()
 
 
 def do_build(args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from console import processes
 from console.words import redraw
-from lab import demo_courses, demo_summary
+from lab import demo_courses, demo_summary, needs
 from lab import lab as labs
 from lab.demo_courses import FAST, STATE, Course
 from lab.demo_sites import LOST, ROOT, RUN, Folders, Simulated, Site
@@ -93,11 +93,11 @@ def hand_over(folder: Path) -> None:
 def choose(*, fast: bool, folders: bool, suite: str) -> Site:
     why = "as you asked" if folders else ""
     if not folders:
-        missing = labs.what_is_missing()
-        if missing and os.geteuid() == 0 and labs.missing_packages():
-            print(f"  programs   installing {' '.join(labs.missing_packages())} (apt)", flush=True)
-            labs.install_packages()
-            missing = labs.what_is_missing()
+        missing = needs.what_is_missing()
+        if missing and os.geteuid() == 0 and needs.missing_packages():
+            print(f"  programs   installing {' '.join(needs.missing_packages())} (apt)", flush=True)
+            needs.install_packages()
+            missing = needs.what_is_missing()
         if not missing:
             return Simulated(suite, ready_made=fast)
         why = "no root" if os.geteuid() else "; ".join(missing)

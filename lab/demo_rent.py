@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from lab import base, demo, rented
+from lab import base, demo, needs, rented
 from lab import lab as labs
 from lab.demo_courses import FAST, STATE
 from lab.demo_sites import ROOT
@@ -41,7 +41,7 @@ SET = ["rows_per_step=16", "max_seq_length=64", "eval_every=10", "eval_rows=8", 
 
 
 def main() -> int:
-    if missing := labs.what_is_missing():
+    if missing := needs.what_is_missing():
         raise LabError(
             "\n".join([*missing, "the market's machines are the lab's: sudo ./motley demo --rent fake"]), code=2
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import shutil
 import sys
 import time
@@ -15,12 +14,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services, shapes, shaping
+from lab import (
+    base,
+    cgroups,
+    disk,
+    gpu,
+    installed,
+    layer,
+    needs,
+    network,
+    profile,
+    repository,
+    services,
+    shapes,
+    shaping,
+)
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
 from lab.shapes import Shape
-from lab.shell import HANG_S, LabError, fetch, run
+from lab.shell import HANG_S, LabError, run
 
 WATCHES = 1024
 """inotify instances that root may have, all hosts of all labs together."""
@@ -111,7 +124,7 @@ def build(
     chosen: Profile, suite: str | None = None, layers: Sequence[str] = (), shape: Sequence[str] = ()
 ) -> tuple[dict[str, Installation], dict[str, Path]]:
     """What each host stands on, and what each suite offers: made where it is not there yet, which takes minutes."""
-    if missing := what_is_missing():
+    if missing := needs.what_is_missing():
         raise LabError("\n".join(missing), code=2)
     wanted = shapes.wanted(shape, [spec.name for spec in chosen.hosts])
     installations = {spec.name: _installation(spec, wanted[spec.name], suite, layers) for spec in chosen.hosts}
@@ -330,43 +343,7 @@ def wait_until(condition: Callable[[], bool], trouble: str, timeout_s: float = H
         time.sleep(0.05)
 
 
-# -- what is needed, what is remembered ----------------------------------------------------------------------
-
-PROGRAMS = {
-    "systemd-nspawn": "systemd-container",
-    "mmdebstrap": "mmdebstrap",
-    "ip": "iproute2",
-    "tc": "iproute2",
-    "nft": "nftables",
-    "iptables": "iptables",
-    "dpkg-scanpackages": "dpkg-dev",
-    "mkfs.ext4": "e2fsprogs",
-    "ssh-keygen": "openssh-client",
-    "nsenter": "util-linux",
-}
-
-
-def what_is_missing() -> list[str]:
-    """A line for each thing that keeps the lab from running here, with how to get it."""
-    if os.geteuid() != 0:
-        return ["The lab needs root: it makes namespaces, mounts and cgroups. Try: sudo make lab-up"]
-    packages = missing_packages()
-    lines = [f"The lab needs programs that are not here: apt install {' '.join(packages)}"] if packages else []
-    if trouble := cgroups.check():
-        lines.append(f"The lab needs writable cgroups: {trouble}")
-    return lines
-
-
-def missing_packages() -> list[str]:
-    found = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=found)})
-
-
-def install_packages() -> None:
-    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    packages = missing_packages()
-    run(*apt, "update", check=False, timeout_s=600)  # one source that is gone need not matter
-    fetch(f"{' '.join(packages)} could not be installed", *apt, "-y", "install", *packages, timeout_s=1200)
+# -- what is remembered --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -14,8 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lab import demo, demo_courses, slurm
-from lab import lab as labs
+from lab import demo, demo_courses, needs, slurm
 from lab.demo import RESULTS, quietly, run_apart, stage
 from lab.demo_courses import STATE
 from lab.demo_sites import ROOT, RUN, Simulated
@@ -58,7 +57,7 @@ class Account(Simulated):
 
 def main(suite: str) -> int:
     """What demo.main does for the other infras: Ctrl-C, one at a time, and nothing left."""
-    if missing := labs.what_is_missing():
+    if missing := needs.what_is_missing():
         raise LabError("\n".join([*missing, "Slurm needs real hosts: there is no demo of it without root"]), code=2)
     for number in demo.STOPS:
         signal.signal(number, demo.stop_once)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab import base
+from lab import base, needs
 from lab import lab as labs
 from lab.place import Place
 from lab.profile import USER
@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def lab_allowed() -> None:
     """Where the lab cannot run, its tests are named as not run; where it must (CI), they fail."""
-    if missing := labs.what_is_missing():
+    if missing := needs.what_is_missing():
         reason = " ".join(missing)
         if os.environ.get("MOTLEY_REQUIRE_LAB"):
             pytest.fail(f"the lab must run here: {reason}")

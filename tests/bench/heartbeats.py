@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from train.cluster.heartbeat import Heartbeat
-from train.cluster.membership import Generation, NodeStatus
+from train.cluster.node_status import Generation, NodeStatus
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 

@@ -23,7 +23,8 @@ from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
 from train.cluster.local_workers import LocalWorkers
-from train.cluster.membership import Generation, Propose
+from train.cluster.membership import Propose
+from train.cluster.node_status import Generation
 from train.cluster.step_aside import Aside
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member

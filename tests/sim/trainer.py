@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.played import Life, Machine, Play
-from train.cluster.membership import Generation
+from train.cluster.node_status import Generation
 from train.cluster.processes import Processes
 from train.runlog import paths
 

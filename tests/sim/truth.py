@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.sim.played import Machine, Play
-from train.cluster.membership import Generation
+from train.cluster.node_status import Generation
 from train.cluster.timing import TIMING
 from train.plan.placement.pipeline_split import Room
 
@@ -159,7 +159,7 @@ class Truth:
             self.breaks(f"{name} has come and gone {stay.seen} times, and is let in after {waited_s:.1f} s")
         ready_at = self.ready_at.get(name, 0.0)
         waited_s = self.play.time - max(self.calm_since, life.began_at, stay.lost_at, ready_at)
-        if not to_few and not life.agent.fitness.rests and waited_s > hold_s(stay.short) + PLACE_S:
+        if not to_few and not life.agent.health.fitness.rests and waited_s > hold_s(stay.short) + PLACE_S:
             self.breaks(f"{name} has come and gone {stay.short} times, and is let in only after {waited_s:.1f} s")
 
     def may_be_held_s(self, name: str) -> float:

@@ -6,7 +6,7 @@ from types import SimpleNamespace as Some
 
 from train.cluster.agent import Agent
 from train.cluster.agent_files import StatusFile
-from train.cluster.membership import NodeStatus
+from train.cluster.node_status import NodeStatus
 from train.cluster.world import World
 
 

@@ -11,12 +11,13 @@ import pytest
 
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
-from train.cluster.agent import Agent
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.fitness import Fitness, Newcomers, stuck_words
+from train.cluster.health import whose
 from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
-from train.cluster.membership import End, Generation, Idle, Propose, Verdict, decide
+from train.cluster.membership import End, Idle, Propose, decide
+from train.cluster.node_status import Generation, Verdict
 from train.cluster.observed import Observed
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
@@ -223,9 +224,8 @@ def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wan
     ours = Generation(number=1, host="a", members=("a", "b"))
     process = SimpleNamespace(poll=lambda: -signal.SIGABRT, reported=lambda: b"")
     failure = Group(ours, [process], SimpleNamespace(done=False), World()).new_failure()
-    me = SimpleNamespace(generation=ours, cluster=SimpleNamespace(node="a"))
     seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, no_agent_s={}, workers=WorkersSeen())
-    assert failure and Agent._whose(me, failure, seen) == wanted
+    assert failure and whose(failure, "a", ours, seen) == wanted
 
 
 def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):

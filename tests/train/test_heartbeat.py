@@ -11,7 +11,7 @@ from tests.support import pace
 from train.cluster import heartbeat
 from train.cluster.heartbeat import MUTE, NOTHING, Heartbeat, Peer, from_json
 from train.cluster.ledger import Ledger, Loss
-from train.cluster.membership import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.world import CLOCK, World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 

@@ -10,22 +10,20 @@ from train.cluster.membership import (
     HOST_RULES,
     MOST_FAILURES,
     End,
-    Generation,
     HostFacts,
     Idle,
     Keep,
     Leave,
-    NodeStatus,
     NodeView,
     Prepare,
     Propose,
-    Verdict,
     backoff_s,
     choose_members,
     decide,
     host_facts,
     majority,
 )
+from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.plan.placement.pipeline_split import Room
 
 PAIR, TRIO, FOUR = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")

@@ -22,27 +22,26 @@ from typing import Any, Protocol
 
 from train.cluster import preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
-from train.cluster.fitness import Failures, Fitness, Newcomers, stuck_words
+from train.cluster.fitness import Newcomers
 from train.cluster.gpu_log import GpuReadings
+from train.cluster.health import Health
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.ledger import Lost
-from train.cluster.local_workers import Failure, LocalWorkers
+from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import (
     Action,
     End,
     Follow,
-    Generation,
     Idle,
     Leave,
-    NodeStatus,
     NodeView,
     Prepare,
     Propose,
-    Verdict,
     decide,
     lost_words,
     stepped_aside,
 )  # fmt: skip
+from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.observed import Observed
 from train.cluster.processes import Processes
@@ -58,7 +57,6 @@ from train.runlog import paths
 from train.safe_stdio import may_get_lost
 
 FAILED_ITSELF = os.EX_SOFTWARE
-CARDS = Path("/proc/driver/nvidia/gpus")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,8 +106,8 @@ class Agent:
         self.log = MemberLog(folder, cluster.node, world)
         self.file = StatusFile(folder / paths.AGENT, world)
         self.shown: tuple[object, ...] = ()
-
-        self.fitness, self.failures, self.newcomers = Fitness(), Failures(), Newcomers()
+        self.newcomers = Newcomers()
+        self.health = Health(cluster.node, workers, world.clock, self._record, self._remember)
         self.stepping = StepAside(settings.home_folder, cluster.aside)
         self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
         self.generation: Generation | None = None
@@ -191,7 +189,7 @@ class Agent:
             generation=self.generation,
             reachable=tuple(name for name in self.cluster.order if name in seen.peers),
             is_new=seen.at - self.up_since < TIMING.settle_s,
-            **self.stepping.status(self.fitness, seen.at),
+            **self.stepping.status(self.health.fitness, seen.at),
             group=seen.workers.state,
             loading=seen.workers.loading,
             ready=self.workers.ready,
@@ -202,7 +200,7 @@ class Agent:
         )
 
     def _view(self, seen: Observed) -> NodeView:
-        progress, failures = self.workers.progress, self.failures
+        progress, failures = self.workers.progress, self.health.failures
         return NodeView(
             order=self.cluster.order,
             me=self._status(seen),
@@ -227,60 +225,11 @@ class Agent:
         if change := self.stepping.look(self.world.clock.wall(), seen.at):
             rule = {"rule": self.stepping.now.rule} if self.stepping.now else {}
             self._record(*change, [self.cluster.node], **rule)
-        self._note_stuck(workers.unkillable)
-        if workers.state != "none" and progress.best_step > max(self.failures.step, self.failures.host_step):
-            self.failures.count = 0
-            self.fitness.trained()
-        if workers.failure:
-            self._note_failure(seen, workers.failure)
+        self.reason = self.health.note(seen, self.status.condition, self.generation) or self.reason
         if workers.state == "done" and self.memory.verdict is None:
             self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
-        if workers.state == "running":
-            self.fitness.cause = "a worker is stopped" if workers.stopped else ""
-        if (self.status.condition, self.fitness.condition(seen.at)) == ("resting", "fit"):
-            self.fitness.cause = ""
-            self._record("waiting", "its workers are tried again")
-        peers = seen.statuses.values()
-        ours = self.generation
-        if ours and (workers.state == "failed" or any(p.generation == ours and p.group == "failed" for p in peers)):
-            self.failures.since = self.failures.since or seen.at
-        if workers.loading or any(peer.loading for peer in peers):
+        if workers.loading or any(peer.loading for peer in seen.statuses.values()):
             progress.note_loading(seen.at)
-
-    def _note_stuck(self, pids: Sequence[int]) -> None:
-        """Notes processes that cannot end: they hold the GPU, nothing can start here, and the others must not wait."""
-        was, self.fitness.stuck = self.fitness.stuck, ""
-        if pids:
-            self.fitness.stuck = stuck_words(pids, card=CARDS.exists())
-            self.fitness.cause = self.fitness.stuck
-        if pids and not was:
-            self._record("unfit", self.fitness.stuck, [self.cluster.node])
-
-    def _note_failure(self, seen: Observed, failure: Failure) -> None:
-        name, kind, progress = self.cluster.node, self._whose(failure, seen), self.workers.progress
-        first, *rest = failure.message.removeprefix(f"{name}: ").strip().splitlines() or ["no message"]
-        cause = first if kind != "peer" else f"lost contact with another process ({first[:160]})"
-        self.fitness.cause = cause
-        self.failures.step = max(self.failures.step, progress.best_step)
-        if kind in ("own", "peer", "port"):
-            self._record("failed", cause, [name], whose=kind)
-        started = progress.step > 0 or any(peer.step > 0 for peer in seen.statuses.values())
-        if kind == "check" or (kind in ("input", "odd") and not started):
-            self._remember(Verdict(done=False, reason=" ".join([f"{name}: {first}", *rest])))
-        elif kind in ("own", "input", "odd"):
-            condition = self.fitness.failed(cause, self.now(), own=kind == "own", run_has_trained=started)
-            if condition != "fit":
-                rests_s = self.fitness.rests_until - self.now()
-                retry = f"; next try in {rests_s / 60:.0f} min" * (condition == "resting")
-                self.reason = cause
-                self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
-
-    def _whose(self, failure: Failure, seen: Observed) -> str:
-        """Whose failure it is. An abort is most often the node's own card; else a library gave up on a silent peer."""
-        if failure.kind != "aborted":
-            return failure.kind
-        members = self.generation.members if self.generation else ()
-        return "own" if {*members} <= {self.cluster.node, *seen.peers} else "peer"
 
     def _wake(self) -> None:
         self.heartbeat.woke.clear()
@@ -312,7 +261,7 @@ class Agent:
 
     def _propose(self, action: Propose) -> None:
         if action.kind in ("failed", "stalled"):
-            self.failures.next_generation(self.workers.progress.best_step)
+            self.health.failures.next_generation(self.workers.progress.best_step)
             self._record(action.kind, action.reason, action.nodes)
         port = self.workers.free_port(action.number)
         new = Generation(number=action.number, host=self.cluster.node, members=action.members, port=port)
@@ -328,7 +277,7 @@ class Agent:
         self.generation = self.last_generation = new
         self.newcomers.note(new.members, self.now())
         self.reason, self.idle = reason, Idle("")
-        self.failures.since = 0.0
+        self.health.failures.since = 0.0
         self.memory.number, self.memory.begun = new.number, True
         self.memory.save()
         self._record("plan", reason, new.members)

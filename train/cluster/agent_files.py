@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cluster.ledger import EMPTY, Ledger
-from train.cluster.membership import Verdict
+from train.cluster.node_status import Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.runlog import paths

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from train.cluster.ledger import Ledger
-from train.cluster.membership import Generation, NodeStatus, Verdict
 from train.cluster.network import Link
+from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from train.cluster.agent_files import TrainerProgress
-from train.cluster.membership import Generation
+from train.cluster.node_status import Generation
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
 from train.cluster.world import World

@@ -16,7 +16,8 @@ from typing import Any
 
 from train.cluster.agent_files import AgentMemory, TrainerProgress
 from train.cluster.ledger import Ledger, Loss
-from train.cluster.membership import NodeStatus, Verdict, how_lost
+from train.cluster.membership import how_lost
+from train.cluster.node_status import NodeStatus, Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.notify import Notice, send

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import WorkersSeen
-from train.cluster.membership import NodeStatus
+from train.cluster.node_status import NodeStatus
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,9 @@ class StepAside:
 
     def _early(self, wall: float, _: float) -> Aside | None:
         begin = self.rules.not_before
-        later = f"the run begins later, {pause.words(begin, wall)}"
-        return Aside("begins later", later, begin) if wall < begin else None
+        if wall >= begin:
+            return None
+        return Aside("begins later", f"the run begins later, {pause.words(begin, wall)}", begin)
 
     def _outside(self, wall: float, _: float) -> Aside | None:
         if aside.is_inside(self.rules.hours, wall):

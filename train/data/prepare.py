@@ -77,7 +77,7 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
     if isinstance(config, SftConfig):
         _without_torch(config.model)
-    make, began = importlib.import_module(config.PREPARES).prepare, time.time()
+    began, make = time.time(), importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.passed_over:
         left_out.note(folder, args.passed_over)

@@ -11,7 +11,7 @@ import pytest
 
 from train.cluster.agent_files import AgentMemory, TrainerProgress
 from train.cluster.clock import Clock
-from train.cluster.membership import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.timing import TIMING
 from train.cluster.world import World

@@ -1,0 +1,70 @@
+"""What of a machine and its environment must agree with the other nodes', and one hash for what lies in a folder.
+
+Files alone are read: importing torch takes seconds, and may fail on the very node whose versions are wanted. Standard
+library alone: Ansible's modules read it as well (plugins/module_utils/train is a link to here).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import nvidia_driver
+from .files import file_hash
+
+
+def of_machine(sites: Iterable[Path], packages: Iterable[str], root: Path = Path("/")) -> dict[str, str | None]:
+    """What is not there is None. `sites`: the folders of the environment's packages. `root` stands for the machine's
+    file system, so that a test can show it another machine."""
+    sites = list(sites)
+    installed = installed_packages(sites)
+    return {
+        "os": first_match(root / "etc/os-release", r'PRETTY_NAME="?([^"\n]+)'),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
+        "cuda": torch_cuda(sites),
+        "nccl": next((version for name, version in installed.items() if name.startswith("nvidia_nccl_cu")), None),
+        **nvidia_driver.versions(root),
+    }
+
+
+def installed_packages(sites: Iterable[Path]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in (path for site in sites for path in site.glob("*.dist-info")):
+        name, _, version = path.name.removesuffix(".dist-info").partition("-")
+        found.setdefault(name.lower(), version)
+    return found
+
+
+def torch_cuda(sites: Iterable[Path]) -> str | None:
+    """The CUDA that torch was built for, from its version file."""
+    files = [file for site in sites if (file := site / "torch/version.py").is_file()]
+    return first_match(files[0], r"(?m)^cuda\b.*=\s*['\"]([\d.]+)['\"]") if files else None
+
+
+def content_hash(folder: Path, memo: Mapping[str, list[Any]] | None = None) -> str | None:
+    """From the contents; with a memo of the relay from the hashes in it, where nothing has changed since, else from
+    names and sizes, which the hash says."""
+    digest, whole = hashlib.sha256(), True
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".motley-")]
+    for path in files:
+        name, status = str(path.relative_to(folder)), path.stat()
+        known = (memo or {}).get(name, [None, None, ""])
+        whole = whole and (memo is None or known[:2] == [status.st_size, status.st_mtime_ns])
+        content = file_hash(path) if memo is None else known[2] if whole else ""
+        digest.update(f"{name} {status.st_size} {content}\n".encode())
+    return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
+
+
+def first_match(file: Path, pattern: str) -> str | None:
+    try:
+        found = re.search(pattern, file.read_text(errors="replace"))
+    except OSError:
+        return None
+    return found[1].strip() if found else None
