@@ -12,7 +12,7 @@ export MOTLEY_GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firs
 .PHONY: known $(VERBS) $(OTHERS)
 $(VERBS) $(OTHERS): known
 known:
-	@$(if $(MOTLEY_GIVEN),$(or $(PYTHON),python3) -m console.make_words $(or $(MAKECMDGOALS),help))
+	@$(if $(MOTLEY_GIVEN),$(or $(PYTHON),python3) -m console.make_variables $(or $(MAKECMDGOALS),help))
 
 $(VERBS):
 	@MOTLEY_CALLED_AS=make ./motley $@

@@ -11,12 +11,12 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NoReturn
 
-from console import front, infra, interrupt, make_words, while_rented
+from console import front, infra, interrupt, make_variables, while_rented
+from console.commands_as_typed import for_one_verb, remember
 from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory
 from console.new_inventory import GROUP_VARS
-from console.typed import for_one_verb, remember
 from console.verbs import VERBS, parser
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
@@ -51,7 +51,7 @@ def run_verb(verb: str, words: list[str]) -> int:
         if verb not in VERBS:
             raise front.unknown(verb)
         if called_as == "make":
-            words = make_words.options(verb, os.environ)
+            words = make_variables.options(verb, os.environ)
         args = parser(verb).parse_args(words)
         given = typed(verb, words)
         remember({name: getattr(args, name) for name in given} if "infra" in args else {})

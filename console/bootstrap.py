@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from console import contact, play, restart
+from console import contact, restart, run_playbook
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
 from console.verbs import PHASES
@@ -34,7 +34,7 @@ def bootstrap(
     os.environ |= {"REBOOT": "yes"} if reboot else {}
     if not contact.pin_new(inventory, limit, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
-    request = play.PlaybookRun(
+    request = run_playbook.PlaybookRun(
         verb="bootstrap",
         playbook="bootstrap",
         inventory=inventory,
@@ -43,4 +43,4 @@ def bootstrap(
         check=check,
         variables={"motley_python_env_rollback": True} if rollback else {},
     )
-    return restart.run(request, play.ask_passwords(inventory))
+    return restart.run(request, run_playbook.ask_passwords(inventory))

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console import interrupt, play
+from console import interrupt, run_playbook
 from console.inventory.read import Inventory
 from console.playbook_progress import NodeProgress
 from console.words import counted, drawn
@@ -67,14 +67,14 @@ def last_line(verdict: VersionTable) -> str:
 
 def read(inventory: Inventory, limit: list[str]) -> tuple[dict[str, Versions], dict[str, str]]:
     """What the nodes say, and why the others say nothing."""
-    reader = play.Reader("versions")
-    request = play.PlaybookRun(
+    reader = run_playbook.Reader("versions")
+    request = run_playbook.PlaybookRun(
         verb="check-versions", playbook="check-versions", inventory=inventory, limit=",".join(limit)
     )
     key = inventory.state / "controller_ed25519"
     given = os.environ.get("MOTLEY_PASSWORD", "")
-    passwords = play.Passwords("", "") if key.exists() or not given else play.Passwords(given, given)
-    log = play.read(request, passwords, reader, "versions")
+    passwords = run_playbook.Passwords("", "") if key.exists() or not given else run_playbook.Passwords(given, given)
+    log = run_playbook.read(request, passwords, reader, "versions")
     silent = [name for name in limit or inventory.nodes if name not in reader.reported]
     off = {name: why_silent(reader.nodes.get(name), log) for name in silent}
     return {name: reader.reported[name] for name in inventory.nodes if name in reader.reported}, off
@@ -89,8 +89,8 @@ def why_silent(node: NodeProgress | None, log: Path) -> str:
         fix = f"fix: {cause.fix_on(node.name)}"
         words = [f"{node.failed}: {phase.failed_task}: {cause.what}", cause.output, fix]
     else:
-        words = ["it was not reached", *play.last_words(log)]
-    return "\n    ".join([*filter(None, words), f"Ansible's log: {play.short_path(log)}"])
+        words = ["it was not reached", *run_playbook.last_words(log)]
+    return "\n    ".join([*filter(None, words), f"Ansible's log: {run_playbook.short_path(log)}"])
 
 
 def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -> int:
@@ -99,7 +99,7 @@ def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -
         nodes = ",".join(dict.fromkeys(odd.node for odd in verdict.odd if odd.phase))
         if not as_json:
             print("\n".join(table(verdict)))
-        request = play.PlaybookRun(
+        request = run_playbook.PlaybookRun(
             verb="fix-versions",
             playbook="bootstrap",
             inventory=inventory,
@@ -107,9 +107,9 @@ def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -
             limit=nodes,
             typed="./motley check-versions --fix",
         )
-        passwords = play.ask_passwords(inventory)
+        passwords = run_playbook.ask_passwords(inventory)
         with interrupt.changing():
-            if code := play.run(request, passwords):
+            if code := run_playbook.run(request, passwords):
                 return code
             verdict = judge(*read(inventory, limit))
     if as_json:

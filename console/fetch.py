@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from console import interrupt, typed
+from console import commands_as_typed, interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
@@ -65,7 +65,7 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
         f"{made}_from": whole[0] if whole else "",
         f"{made}_same_on": [] if differ else whole,
         "differ": differ,
-        "typed": typed.given(),
+        "typed": commands_as_typed.given(),
     }
     (folder / RECEIPT).write_text(json.dumps(receipt, indent=1) + "\n")
     scripts = [name for name, answer in answers.items() if answer.get("script")]

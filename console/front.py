@@ -17,7 +17,7 @@ GO_ON = 3
 if sys.version_info < (3, 11):
     sys.exit(GO_ON)
 
-from console import completion, make_words
+from console import completion, make_variables
 from console.inventory.finding import nearest
 from console.verbs import GROUPS, VERBS, parser
 from train.errors import BadInput
@@ -82,7 +82,7 @@ def main(words: list[str]) -> int:
             raise unknown(verb)
         if rest == ["help"] and VERBS[verb].rest not in ("QUESTION", "FILE …"):
             rest = ["--help"]
-        args = parser(verb).parse_args(make_words.options(verb, os.environ) if called_by_make() else rest)
+        args = parser(verb).parse_args(make_variables.options(verb, os.environ) if called_by_make() else rest)
         if verb == "plan" and args.cards:
             refuse_model(args)
     except BadInput as wrong:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from console import typed
+from console import commands_as_typed
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files
@@ -74,7 +74,7 @@ def fetch_words(model: BaseModel) -> list[str]:
 
 def gated(repo: str, has_token: bool) -> str:
     """A gated model is the one refusal that a person can fix, so it shows how, from the licence to the vault."""
-    vault = shlex.quote(f"{typed.inventory()}/group_vars/all.yml")
+    vault = shlex.quote(f"{commands_as_typed.inventory()}/group_vars/all.yml")
     if has_token:
         return (
             f"{repo} is gated, and the token that was given has no access to it\n"

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from console.ansible_errors import Cause
+from console.commands_as_typed import as_typed
 from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
-from console.typed import as_typed
 from console.words import painted
 from train.safe_stdio import plain
 

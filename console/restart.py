@@ -9,16 +9,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from console import interrupt, play
+from console import interrupt, run_playbook
 from console.playbook_progress import Progress
 
 YES = ("y", "yes")
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml
 
 
-def run(request: play.PlaybookRun, passwords: play.Passwords) -> int:
+def run(request: run_playbook.PlaybookRun, passwords: run_playbook.Passwords) -> int:
     progress = Progress()
-    code = play.run(request, passwords, progress)
+    code = run_playbook.run(request, passwords, progress)
     try:
         willing = ask(waiting(progress))
     except KeyboardInterrupt:
@@ -27,7 +27,7 @@ def run(request: play.PlaybookRun, passwords: play.Passwords) -> int:
     if not willing:
         return code
     variables = {**request.variables, "motley_gpu_driver_may_restart": willing}
-    return play.run(replace(request, variables=variables), passwords)
+    return run_playbook.run(replace(request, variables=variables), passwords)
 
 
 def waiting(progress: Progress) -> dict[str, str]:

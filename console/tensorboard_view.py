@@ -41,7 +41,7 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
     curves = (results / run / "tensorboard").resolve()
     shutil.rmtree(curves, ignore_errors=True)
     python = environment()
-    drawing = [python, "-m", "console.curves", str(folder.resolve()), str(curves)]
+    drawing = [python, "-m", "console.tensorboard_points", str(folder.resolve()), str(curves)]
     serving = [python, *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(), str(curves)]
     shown = [subprocess.Popen(command, cwd=ROOT, start_new_session=True) for command in (drawing, serving)]
     say(f"run {run}: http://127.0.0.1:{port}   end: Ctrl-C")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console import play
+from console import run_playbook
 from console.infra import is_local
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
@@ -23,7 +23,7 @@ def undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
             f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
         )
     whole = phase == "all"
-    request = play.PlaybookRun(
+    request = run_playbook.PlaybookRun(
         verb="undo",
         playbook="undo",
         inventory=inventory,
@@ -31,4 +31,4 @@ def undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
         limit=",".join(limit),
         variables={"motley_undo_all": whole},
     )
-    return play.run(request, play.ask_passwords(inventory))
+    return run_playbook.run(request, run_playbook.ask_passwords(inventory))

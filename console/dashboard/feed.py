@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from console import launched
+from console import launch_records
 from console.electricity import number, price_of, watts_of
 from console.follow import Follower
 from console.infra.node import Facts, Node, Silent, ask_all
@@ -93,7 +93,7 @@ class Feed:
     def launch(self) -> dict[str, Any]:
         """What was launched, if it was from here; with the price of now."""
         if self.run not in self._launch:
-            known = launched.known(self.launches).get(self.run, {}) if self.launches and self.run else {}
+            known = launch_records.known(self.launches).get(self.run, {}) if self.launches and self.run else {}
             idle = {name: number(values.get("motley_idle_watts")) for name, values in self.inventory.items()}
             price = {"kwh_price": self.price[0], "currency": self.price[1], "idle_watts": idle}
             self._launch[self.run] = known | ({"electricity": price} if self.price[0] else {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import interrupt, play
+from console import interrupt, run_playbook
 from console.doctor.probe_helpers import SAFE_PHASES
 from console.doctor.readings_and_findings import Finding
 from console.infra.choose import from_inventory
@@ -16,7 +16,7 @@ from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 
 
-def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> int:
+def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook.Passwords, *, quiet: bool) -> int:
     """The safe ones; says of each finding whether it was done. 130 where somebody stopped it."""
     say = (lambda _: None) if quiet else print
     say("")
@@ -28,7 +28,7 @@ def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwor
         if node.name in stopped:
             end_what_is_left(node, say)
     for nodes, phases in by_nodes(wrong).items():
-        request = play.PlaybookRun(
+        request = run_playbook.PlaybookRun(
             verb="doctor-fix",
             playbook="bootstrap",
             inventory=inventory,
@@ -37,7 +37,7 @@ def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwor
             variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been reported already
             typed="./motley doctor --fix",
         )
-        if play.run(request, passwords) == interrupt.CODE:
+        if run_playbook.run(request, passwords) == interrupt.CODE:
             return interrupt.CODE
     return 0
 

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from console import interrupt, play
+from console import interrupt, run_playbook
 from console.doctor import show
 from console.doctor.fix import fix_safe
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
@@ -17,7 +17,7 @@ LAST = "doctor.json"
 
 
 def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
-    passwords = play.ask_passwords(inventory)
+    passwords = run_playbook.ask_passwords(inventory)
     verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
     if verdict is None:
         return 1
@@ -61,21 +61,21 @@ def show_verdict(verdict: Verdict, seconds: float) -> None:
 
 
 def look(
-    inventory: Inventory, limit: list[str], passwords: play.Passwords, *, quick: bool, full: bool
+    inventory: Inventory, limit: list[str], passwords: run_playbook.Passwords, *, quick: bool, full: bool
 ) -> tuple[Verdict | None, float]:
-    reader, started = play.Reader("doctor"), time.monotonic()
-    request = play.PlaybookRun(
+    reader, started = run_playbook.Reader("doctor"), time.monotonic()
+    request = run_playbook.PlaybookRun(
         verb="doctor",
         playbook="doctor",
         inventory=inventory,
         limit=",".join(limit),
         variables=({"motley_doctor_load": False} if quick else {}) | ({"motley_doctor_full": True} if full else {}),
     )
-    log = play.read(request, passwords, reader, "doctor")
+    log = run_playbook.read(request, passwords, reader, "doctor")
     if not reader.reported:
-        for line in play.why_not(reader, log):
+        for line in run_playbook.why_not(reader, log):
             print(line, file=sys.stderr)
-        print(f"✗ Ansible stopped before a verdict; its log: {play.short_path(log)}", file=sys.stderr)
+        print(f"✗ Ansible stopped before a verdict; its log: {run_playbook.short_path(log)}", file=sys.stderr)
         return None, 0.0
     return from_data(next(iter(reader.reported.values()))), time.monotonic() - started
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from console import typed
+from console import commands_as_typed
 from console.fetch import RECEIPT, no_name
 from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page
@@ -19,7 +19,7 @@ def report(*, run: str, results: Path) -> int:
         raise BadInput(no_name(run))
     try:
         folder = results / run if run else newest_run(results)
-        typed.remember(typed_at_fetch(folder))
+        commands_as_typed.remember(typed_at_fetch(folder))
         print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:
         raise BadInput(str(nothing)) from None

@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 
+from console.commands_as_typed import as_typed
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -18,7 +19,6 @@ from console.report.parts import COLOURS as PART_COLOURS
 from console.report.parts import part_advice, part_charts, part_table
 from console.report.request import command, settings
 from console.report.series import first_charts, further_charts, loss_of
-from console.typed import as_typed
 from console.words import counted, duration
 from train.files import write_atomic
 from train.runlog.events import metric_words

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from console.on_controller import Facts, OnController
+from console.controller_action import Facts, OnController
 from train.errors import BadInput
 
 ROLES = Path(__file__).parents[2] / "roles"

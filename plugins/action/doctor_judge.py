@@ -8,10 +8,10 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from console.ansible_errors import own_words
+from console.controller_action import Facts, OnController
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings_and_findings import NodeReadings, Readings
-from console.on_controller import Facts, OnController
 
 
 class ActionModule(OnController):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from console import hub
-from console.on_controller import Facts, OnController
+from console.controller_action import Facts, OnController
 from train.files import size_and_hash
 from train.layout import TOKENIZER_FILES
 from train.plan.model.sources import BaseModel, DataSource, TokenizerSource

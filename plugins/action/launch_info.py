@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.on_controller import InfraStep
+from console.controller_action import InfraStep
 
 
 class ActionModule(InfraStep):

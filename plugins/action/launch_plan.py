@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from console.controller_action import InfraStep
 from console.infra import Facts, infra_of
-from console.on_controller import InfraStep
 
 
 class ActionModule(InfraStep):

@@ -11,8 +11,8 @@ from typing import Any
 from ansible.utils.vars import load_extra_vars
 
 from console import launch_request
+from console.controller_action import Facts, OnController
 from console.infra import USUAL, name_of
-from console.on_controller import Facts, OnController
 
 
 class ActionModule(OnController):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from console import wake
-from console.on_controller import Facts, OnController
+from console.controller_action import Facts, OnController
 
 
 class ActionModule(OnController):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from console.controller_action import Facts, OnController
 from console.infra.machines.plan import facts_of
-from console.on_controller import Facts, OnController
 from console.torchrun import plan as torchrun_plan
 from train.plan.launch.torchrun import Script, decide
 

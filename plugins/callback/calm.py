@@ -20,7 +20,7 @@ from ansible.release import __version__
 
 try:
     from console import ansible_errors
-    from console.typed import as_typed
+    from console.commands_as_typed import as_typed
     from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]

@@ -25,7 +25,7 @@ from tests.bench.page import Figures, bench, spread
 from tests.sim.story import PlayedStory, Story
 from tests.support.cluster import REPOSITORY
 from tests.support.training import Training
-from train.parallel.rebalance import Balance
+from train.parallel.shares import Balance
 from train.plan.speed.speedup import Machine, Traffic, together
 
 NAME = "growth"

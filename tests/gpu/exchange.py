@@ -23,7 +23,7 @@ def fails(device: str) -> Figures:
     import torch.distributed as dist
     from torch._C._distributed_c10d import ErrorType
 
-    from train.parallel.world import World, prepare_nccl
+    from train.parallel.process_group import World, prepare_nccl
 
     world = World(rank=0, size=1, node="node-0")
     if device == "cpu":  # what a card's group would say, by a stand-in

@@ -71,7 +71,7 @@ def breaks(device: str) -> Callable[[int], None]:
         import torch.distributed as dist
 
         from train.engine import loop
-        from train.parallel.world import World, prepare_nccl
+        from train.parallel.process_group import World, prepare_nccl
 
         compute = loop.compute
 

@@ -209,7 +209,7 @@ def begin_truth(place: Place, **own: Any) -> Runs:
 
 def over_gloo(rank: int) -> None:
     """Two processes on one card: NCCL refuses that, gloo does not."""
-    from train.parallel.world import World
+    from train.parallel.process_group import World
 
     start_group = World.start_group
     World.start_group = lambda self, *, nccl: start_group(self, nccl=False)  # type: ignore[method-assign]

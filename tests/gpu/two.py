@@ -41,7 +41,7 @@ def measure_two_cards(place: Place) -> Figures:
 
 def own_home(rank: int) -> None:
     """Each process writes, although it is not the first of its machine."""
-    from train.parallel.world import World
+    from train.parallel.process_group import World
 
     World.writes = property(lambda self: True)  # type: ignore[assignment]
 

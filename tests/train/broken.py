@@ -19,7 +19,7 @@ from train.engine import batches, checkpoint, loop, milestones, profiler, setup,
 from train.errors import BadInput
 from train.models.backends import LossModule
 from train.models.stream import stream_of
-from train.parallel import diloco, sync, world
+from train.parallel import diloco, process_group, sync
 from train.recipes import model_card
 from train.runlog import events, notices, trace
 
@@ -238,14 +238,14 @@ class Nccl:
 
 
 def nccl() -> None:
-    start = world.World.start_group
+    start = process_group.World.start_group
 
     def starting(self, *, nccl):
         start(self, nccl=nccl)
         self.nccl = Nccl()
 
     torch.cuda.synchronize = lambda: None
-    world.World.start_group = starting
+    process_group.World.start_group = starting
 
 
 def half_an_exchange(step: int) -> None:

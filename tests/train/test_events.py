@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from console import curves
+from console import tensorboard_points
 from tests.train import cluster
 from train.cluster import agent_files
 from train.cluster.world import World
@@ -74,7 +74,9 @@ def test_a_gradient_that_overflowed_is_written_as_json_knows_it(tmp_path):
     events.EventLog(file).write("step", **step)
     (written,) = [json.loads(line, parse_constant=pytest.fail) for line in file.read_text().splitlines()]
     assert written["grad_norm"] is None
-    assert "train/loss" in curves.scalars(written) and "train/grad_norm" not in curves.scalars(written)
+    assert "train/loss" in tensorboard_points.scalars(written) and "train/grad_norm" not in tensorboard_points.scalars(
+        written
+    )
 
 
 def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):

@@ -23,8 +23,8 @@ from train.engine.setup import NotKeptError
 from train.models.backends import LossModule
 from train.models.weights import Trained
 from train.parallel import sync
-from train.parallel.words import TOLD, LeftGroupError, Words
-from train.parallel.world import World
+from train.parallel.process_group import World
+from train.parallel.worker_orders import TOLD, LeftGroupError, Words
 
 PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
 
@@ -74,7 +74,7 @@ class Left(World):
 @pytest.fixture
 def sent(monkeypatch):
     """What is handed to gloo, tensor by tensor, which fills it at once with what another has."""
-    monkeypatch.setattr("train.parallel.world.PART_BYTES", 16)
+    monkeypatch.setattr("train.parallel.process_group.PART_BYTES", 16)
 
     def broadcast(tensor, source, async_op):
         tensor.fill_(7.0)
@@ -165,11 +165,11 @@ def test_the_best_that_a_break_kept_from_the_disk_is_saved_where_the_run_resumes
 
 WAITS_AT_ITS_END = """
 import runpy, sys, time
-from train.parallel import world
+from train.parallel import process_group
 class Group:
     def __del__(self):
         time.sleep(600)
-world.ABANDONED.append(Group())
+process_group.ABANDONED.append(Group())
 sys.argv = ["train", "versions", "--json"]
 runpy.run_module("train", run_name="__main__")
 """

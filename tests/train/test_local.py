@@ -17,8 +17,8 @@ from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.weights import Trained
 from train.parallel.diloco import DiLoCo
+from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
-from train.parallel.world import World
 from train.plan.settings.config import SftConfig
 from train.plan.speed.speedup import exchanges_per_step, local_steps, most_local_steps
 

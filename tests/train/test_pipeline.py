@@ -17,8 +17,8 @@ from train.models import hf
 from train.models.model_files import model_folder
 from train.models.part import Part
 from train.models.weights import trained_weights
+from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
-from train.parallel.world import World
 from train.plan.launch import decided
 from train.plan.settings.config import load_config
 

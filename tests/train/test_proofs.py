@@ -16,7 +16,7 @@ from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
 from train.failures import classify_failure
-from train.parallel.world import FAILED, World, in_parts, over_nccl
+from train.parallel.process_group import FAILED, World, in_parts, over_nccl
 from train.runlog.paths import DECIDED
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
@@ -163,7 +163,7 @@ def test_a_first_exchange_of_cards_that_fails_names_them_and_the_switch(sums, sa
             return [[*value[:1], 0, value[2]], ["a", 1, value[2]], ["b", 0, value[2]]]
 
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
-    monkeypatch.setattr("train.parallel.world.FIRST_EXCHANGE_S", 0.3)
+    monkeypatch.setattr("train.parallel.process_group.FIRST_EXCHANGE_S", 0.3)
     world = Three(rank=0, size=3, node="a")
     if not said:
         world.first_exchange("cpu")
@@ -288,7 +288,7 @@ def test_the_majority_is_right_and_the_odd_one_is_named():
 
 
 def test_what_is_sent_at_once_is_of_one_type_and_no_more_than_some_megabytes(monkeypatch):
-    monkeypatch.setattr("train.parallel.world.PART_BYTES", 40)
+    monkeypatch.setattr("train.parallel.process_group.PART_BYTES", 40)
     sizes = [
         (3, torch.float32),
         (5, torch.float32),

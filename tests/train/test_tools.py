@@ -32,7 +32,7 @@ from train.measure.versions import collect
 from train.models import backends
 from train.models.model_files import model_folder
 from train.package import package_hash
-from train.parallel.world import World
+from train.parallel.process_group import World
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
 from train.plan.speed.speedup import ring_bytes

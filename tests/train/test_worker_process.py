@@ -10,7 +10,7 @@ from train.engine.micro_batch_search import OutOfMemoryError
 from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed, PeerFailed
 from train.failures import classify_failure
-from train.parallel.world import ExchangeFailedError
+from train.parallel.process_group import ExchangeFailedError
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/"
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, "

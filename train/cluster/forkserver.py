@@ -171,7 +171,7 @@ def _import_libraries() -> None:
     if importlib.util.find_spec("unsloth") is None:
         importlib.import_module("peft")
         from transformers import AutoModelForCausalLM  # noqa: F401
-    for own in ("train.engine.run", "train.engine.loop", "train.engine.setup", "train.parallel.world"):
+    for own in ("train.engine.run", "train.engine.loop", "train.engine.setup", "train.parallel.process_group"):
         importlib.import_module(own)
 
 

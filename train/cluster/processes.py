@@ -53,7 +53,7 @@ class Process:
         return cause
 
     def can_stay(self) -> bool:
-        """Whether it may stay while its group changes (train/parallel/words.py)."""
+        """Whether it may stay while its group changes (train/parallel/worker_orders.py)."""
         return bool(self.answer.read())
 
     def tell(self, number: int, env: Mapping[str, str]) -> None:

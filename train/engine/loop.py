@@ -31,10 +31,10 @@ from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, req
 from train.models.backends import Batch, LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained
-from train.parallel.rebalance import Balance
+from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
+from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming, Strategy
-from train.parallel.world import World
 from train.plan.launch import decided
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows

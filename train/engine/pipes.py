@@ -16,8 +16,8 @@ import torch
 from train.engine import cut_proof
 from train.errors import BadInput
 from train.models.hf import DTYPES
+from train.parallel.process_group import World
 from train.parallel.row_takers import Workers, alone
-from train.parallel.world import World
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import Setup, layer_bytes

@@ -25,8 +25,8 @@ from train.plan.settings.config import SETTINGS, RunConfig, add_settings, config
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.parallel.words import Words
-    from train.parallel.world import World
+    from train.parallel.process_group import World
+    from train.parallel.worker_orders import Words
     from train.recipes import Recipe
 
 
@@ -49,7 +49,7 @@ def train_run(
 ) -> tuple[Run, dict[str, Any]]:
     """The run at its end, and its receipt; none from a process that writes no files. `recipe`: where it is no module
     and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
-    from train.parallel.words import Words
+    from train.parallel.worker_orders import Words
 
     words = Words.of_agent() if leaver else None
     if leaver:
@@ -68,7 +68,7 @@ def train_run(
 def before_a_group(config: RunConfig, words: Words, recipe: Recipe | None) -> Run:
     """Loads the run while the others train; its agent's word then gives it a place among them."""
     from train.engine.setup import set_up
-    from train.parallel.world import join
+    from train.parallel.process_group import join
 
     world = join(config.timeout_s, words)
     run = set_up(config, world, None, recipe, waits=True)
@@ -91,8 +91,8 @@ def in_a_group(
 ) -> tuple[Run, dict[str, Any]]:
     from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
-    from train.parallel.words import LeftGroupError
-    from train.parallel.world import join
+    from train.parallel.process_group import join
+    from train.parallel.worker_orders import LeftGroupError
     from train.runlog.events import person
 
     started, world = time.perf_counter(), None
@@ -135,7 +135,7 @@ def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bo
     group breaks twice before it has `begun` may be the reason itself."""
     from train.engine import consistency, setup
     from train.failures import classify_failure, report_to_agent
-    from train.parallel.words import is_told_to_leave
+    from train.parallel.worker_orders import is_told_to_leave
 
     lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)
     words.broken = 0 if begun else words.broken + lost
@@ -199,7 +199,7 @@ class StepFailedError(CheckFailed):
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train.engine import consistency, milestones, shutdown, step_event
-    from train.parallel.world import HINT
+    from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
     node, step = run.world.node, run.step + 1

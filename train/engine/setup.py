@@ -28,10 +28,10 @@ from train.models.weights import Trained, trained_weights
 from train.parallel import sync
 from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync, Stage
-from train.parallel.rebalance import Balance
+from train.parallel.process_group import World, over_nccl
 from train.parallel.row_takers import Workers
+from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
-from train.parallel.world import World, over_nccl
 from train.plan.launch import decided
 from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device

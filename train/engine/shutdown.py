@@ -4,7 +4,7 @@ Python runs signal handlers only between two bytecodes of the main thread, and t
 wait for a dead peer. So a thread of its own is woken through the signal's file descriptor; the lock of the run keeps it
 from saving half an update, and a step that is running is given up.
 
-The same thread hears the agent's words (train/parallel/words.py).
+The same thread hears the agent's words (train/parallel/worker_orders.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.parallel.words import Words
+    from train.parallel.worker_orders import Words
 
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
 WORD, WORD_FILE = signal.SIGUSR1, "MOTLEY_WORD"

@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from train.engine.consistency import Disagreement
-from train.parallel.rebalance import Balance
 from train.parallel.row_takers import Workers
+from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming
 
 Ranks = list["RankStep"]

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from train.parallel.world import join
+    from train.parallel.process_group import join
 
     sizes = parse_sizes(args.sizes_mb)
     world = join(args.timeout_s)
@@ -91,7 +91,7 @@ def this_device(local_rank: int) -> str:
 
 def start_group(world: Any) -> bool:
     """Starts the group as a run of these processes would; whether that is over NCCL."""
-    from train.parallel.world import over_nccl
+    from train.parallel.process_group import over_nccl
 
     nccl, _ = over_nccl("auto", world.gather([world.node, this_device(world.local_rank) != "cpu"]))
     world.start_group(nccl=nccl)

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained, optimizer_state, set_optimizer_state
+from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import FlatSync, all_reduce
-from train.parallel.world import World
 from train.plan.settings.config import RunConfig
 from train.plan.speed import speedup
 

@@ -27,9 +27,9 @@ from torch.profiler import record_function
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
 from train.parallel.muon import Muon
+from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
-from train.parallel.words import Words
-from train.parallel.world import World
+from train.parallel.worker_orders import Words
 from train.plan.speed.speedup import wire_for
 from train.runlog.trace import COMPUTE, EXCHANGE
 

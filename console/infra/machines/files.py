@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from console import launched, notify, render
+from console import launch_records, notify, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
@@ -18,7 +18,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     aside = render.aside_of(values, float(args.get("not_before") or 0), args.get("then") or "")
     more = dict(args.get("environment") or {})
     made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
-    launched.keep(made, Path(args["state_folder"]))
+    launch_records.keep(made, Path(args["state_folder"]))
     if address := notify.for_node(values):
         made.append(render.File(paths.NOTIFY, f"{address}\n", 0o600))
     if limits := render.card_limits(values):

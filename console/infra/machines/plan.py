@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launched, notify, plan_view, receipt, render
+from console import electricity, hub, launch_records, notify, plan_view, receipt, render
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
@@ -79,7 +79,7 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
             name: weights_of(name, host["motley_weights"]) for name, host in hosts.items() if "motley_weights" in host
         },
         off=off,
-        launched=launched.known(state),
+        launched=launch_records.known(state),
         proof_mbit=receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
         code=package_hash(ROOT / "train"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import strftime
 from typing import Any, ClassVar
 
-from console import launched, render
+from console import launch_records, render
 from console.infra import Facts, OnNode
 from console.infra.slurm.options import LEAVE_S, of_job
 from console.render import File
@@ -44,7 +44,7 @@ class SlurmPlan(LaunchPlan):
 def files(known: Facts, args: Facts) -> OnNode:
     plan, now = SlurmPlan.from_json(args["plan"]), strftime("%Y-%m-%dT%H:%M:%S%z")
     made = rendered(plan, of_job(known), args.get("environment") or {}, now)
-    launched.keep(made, Path(args["state_folder"]))
+    launch_records.keep(made, Path(args["state_folder"]))
     params = {
         "home": plan.home,
         "files": render.as_json(made),

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launched, plan_view
+from console import electricity, hub, launch_records, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
@@ -31,7 +31,7 @@ def plan(known: Facts, args: Facts) -> Facts:
     sets = sets_of(look, values.get("motley_python_env_sets"))
     versions = with_brought(versions, sets) if brings else versions
     facts = facts_of(look, versions, asked, hub.token(values))
-    facts = replace(facts, launched=launched.known(Path(args["state_folder"])))
+    facts = replace(facts, launched=launch_records.known(Path(args["state_folder"])))
     found, sweep = plan_all(asked, facts)
     runs = [one.run for one in sweep] or [found.run]
     for run in runs:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..train.runlog.paths import AGENT, UNIT, WANTED, logs
-from . import firewall_rules, run_files, run_processes
+from . import blocking_rules, run_files, run_processes
 from .undo_record import ROOT, Before, read_text, undone
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def rules() -> list[Any] | None:
     if says("id", "-u") != "0":
         return None
     nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
-    return firewall_rules.denying(says(nft, "list", "ruleset")) if nft else []
+    return blocking_rules.denying(says(nft, "list", "ruleset")) if nft else []
 
 
 # -- runs ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import __main__, interrupt, launch, play, processes, restart
+from console import __main__, interrupt, launch, processes, restart, run_playbook
 from console.inventory.read import Inventory
 from console.playbook_progress import Progress
 from tests.support import pace
@@ -157,18 +157,18 @@ def at(phase: str, *tasks: str) -> Progress:
     return progress
 
 
-def request(**more: Any) -> play.PlaybookRun:
-    return play.PlaybookRun(
+def request(**more: Any) -> run_playbook.PlaybookRun:
+    return run_playbook.PlaybookRun(
         inventory=Inventory(path=Path("hosts.yml")), **{"verb": "bootstrap", "playbook": "bootstrap"} | more
     )
 
 
 def test_it_says_where_it_stopped_and_what_to_type() -> None:
-    assert play.stopped(at("preflight", "See what it is"), "./motley bootstrap") == [
+    assert run_playbook.stopped(at("preflight", "See what it is"), "./motley bootstrap") == [
         "stopped before anything was changed",
         "again: ./motley bootstrap",
     ]
-    said = play.stopped(at("firewall", "Keep strangers out"), "./motley bootstrap")
+    said = run_playbook.stopped(at("firewall", "Keep strangers out"), "./motley bootstrap")
     assert said[0] == "stopped in firewall: Keep strangers out"
     assert "taken back unless it was proven" in said[1] and said[2].startswith("again: ./motley bootstrap   (")
 
@@ -177,13 +177,13 @@ def test_stopped_before_a_node_began_the_task_it_names_the_task_all_the_same() -
     progress = at("hostname", "See its name")
     data = {"role": "motley_firewall", "task": "Keep strangers out"}
     progress.take({"event": "playbook_on_task_start", "event_data": data})
-    assert play.stopped(progress, "./motley bootstrap")[0] == "stopped in firewall: Keep strangers out"
+    assert run_playbook.stopped(progress, "./motley bootstrap")[0] == "stopped in firewall: Keep strangers out"
 
 
 def test_stopped_at_the_very_end_it_does_not_deny_what_was_changed() -> None:
     progress = at("proof", "Prove that it works")
     progress.take({"event": "playbook_on_stats", "event_data": {}})
-    assert play.stopped(progress, "./motley bootstrap")[0] == "stopped in proof: Prove that it works"
+    assert run_playbook.stopped(progress, "./motley bootstrap")[0] == "stopped in proof: Prove that it works"
 
 
 def test_the_same_command_is_named_with_its_words() -> None:
@@ -206,7 +206,7 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(play, "run", lambda *_: 1)
+    monkeypatch.setattr(run_playbook, "run", lambda *_: 1)
     monkeypatch.setattr(restart, "ask", interrupted)
-    assert restart.run(request(), play.Passwords("", "")) == 130
+    assert restart.run(request(), run_playbook.Passwords("", "")) == 130
     assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launched, notify, run_commands, run_view
+from console import launch_records, notify, run_commands, run_view
 from console.follow import Follower, finished_notices
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
@@ -297,7 +297,7 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
                 len([path for path in tmp_path.rglob("*") if path.is_file() and b"le/secret" in path.read_bytes()]) == 1
             )
     assert not file.exists()
-    assert launched.known(tmp_path / "state")["r"]["given"] == plan.given
+    assert launch_records.known(tmp_path / "state")["r"]["given"] == plan.given
 
 
 def test_each_node_is_tried_by_itself(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console import play
+from console import run_playbook
 from console.inventory.read import Inventory
 
 ROOT = Path(__file__).parents[3]
@@ -31,10 +31,10 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
     inventory = Inventory(
         path=tmp_path / "hosts.yml", nodes={"late": {**node, "motley_state": str(tmp_path / "state")}}
     )
-    monkeypatch.setattr(play, "ROOT", tmp_path)
+    monkeypatch.setattr(run_playbook, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
-    request = play.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)
-    assert play.run(request, play.Passwords("typed", "typed")) == 1
+    request = run_playbook.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)
+    assert run_playbook.run(request, run_playbook.Passwords("typed", "typed")) == 1
     said = capfd.readouterr().out
     assert "the host keys of late were not accepted" in said, said
     assert "fix: nobody could be asked: ./motley bootstrap" in said, said

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console import play, playbook_view, receipt
+from console import playbook_view, receipt, run_playbook
 from console.ansible_errors import explain
 from console.inventory.read import Inventory
 from console.playbook_progress import Progress
@@ -23,8 +23,8 @@ def ran(progress: Progress, host: str, task: str, kind: str = "runner_on_ok", **
 
 
 def summary(progress: Progress, folder: Path, rc: int) -> list[str]:
-    request = play.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=folder))
-    return play._summary(request, progress, 1.0, rc, folder / "x.log")
+    request = run_playbook.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=folder))
+    return run_playbook._summary(request, progress, 1.0, rc, folder / "x.log")
 
 
 def lines(progress: Progress) -> list[str]:

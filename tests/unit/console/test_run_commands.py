@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console import fetch, follow, interrupt, run_commands, run_view, typed
+from console import commands_as_typed, fetch, follow, interrupt, run_commands, run_view
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
@@ -151,7 +151,7 @@ def test_fetch_keeps_the_inventory_that_was_typed_for_the_report(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for words, kept in (("", {}), ("--inventory 'my own'", {"inventory": "my own"})):
-        monkeypatch.setenv(typed.VARIABLE, words)
+        monkeypatch.setenv(commands_as_typed.VARIABLE, words)
         fetch.fetch(inventory, DONE, tmp_path / "results")
         assert json.loads((tmp_path / f"results/{DONE}/receipt.json").read_text())["typed"] == kept
 

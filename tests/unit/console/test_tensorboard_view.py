@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import curves, tensorboard_view
+from console import tensorboard_points, tensorboard_view
 from console.infra.machines.node import LocalNode
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
     for name, lines in (("a", LINES[:12]), ("b", LINES[6:])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "events.jsonl").write_text("".join(lines))
-    source = curves.Points(tmp_path)
+    source = tensorboard_points.Points(tmp_path)
     steps = [event["step"] for event in source.new() if event["event"] == "step"]
     whole = {json.loads(line)["step"] for line in LINES if '"event": "step"' in line}
     assert sorted(steps) == sorted(whole) and list(source.new()) == []
@@ -62,7 +62,7 @@ def test_a_figure_of_a_step_is_a_point_of_its_curve_at_its_time(
         monkeypatch.setitem(sys.modules, f"tensorboard.{name}", module)
     (tmp_path / "a").mkdir()
     (tmp_path / "a/events.jsonl").write_text("".join(LINES))
-    curves.main(tmp_path, tmp_path / "curves", once=True)
+    tensorboard_points.main(tmp_path, tmp_path / "curves", once=True)
     drawn = [(one.step, one.wall_time, dict(one.summary.value)) for one in written]
     last = [json.loads(line) for line in LINES if '"event": "step"' in line][-1]
     (points,) = (points for step, time, points in drawn if (step, time) == (last["step"], last["time"]))
@@ -82,7 +82,9 @@ def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     (tmp_path / "nodes/a/events.jsonl").write_text("".join(LINES))
     drawn = tmp_path / "tensorboard"
     subprocess.run(
-        [python, "-m", "console.curves", str(tmp_path / "nodes"), str(drawn), "--once"], cwd=ROOT, check=True
+        [python, "-m", "console.tensorboard_points", str(tmp_path / "nodes"), str(drawn), "--once"],
+        cwd=ROOT,
+        check=True,
     )
     read = (
         "import sys, json; from tensorboard.backend.event_processing.event_accumulator import EventAccumulator\n"

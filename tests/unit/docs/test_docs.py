@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from console import launch_request, make_words
+from console import launch_request, make_variables
 from console.launch_options import launch_words
 from console.verbs import PHASES, VERBS, parser
 from lab import __main__ as lab
@@ -52,10 +52,10 @@ def target_of(command: Command) -> str:
 def test_make_knows_target_and_variables(command: Command) -> None:
     target = target_of(command)
     given = dict(word.split("=", 1) for word in command.words[1:] if "=" in word and not word.startswith("-"))
-    why = make_words.refused([target], list(given))
+    why = make_variables.refused([target], list(given))
     assert not why, why
     if target in VERBS:
-        check_verb([target, *make_words.options(target, given)], whole="…" not in command.text)
+        check_verb([target, *make_variables.options(target, given)], whole="…" not in command.text)
         return
     for line in dry_run(target, *(f"{name}={value}" for name, value in given.items())).splitlines():
         check_line(line, whole="…" not in command.text)

@@ -11,7 +11,7 @@ import yaml
 
 from console.doctor.judge import judge
 from plugins.filter import doctor as filters
-from plugins.module_utils.motley import firewall_rules, knocking, run_processes
+from plugins.module_utils.motley import blocking_rules, knocking, run_processes
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
 from train.plan.launch.cluster_config import ClusterConfig
@@ -77,7 +77,7 @@ LETS_NOBODY_ELSE_IN = "reject with icmpx admin-prohibited (chain inet firewalld 
 
 
 def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
-    assert firewall_rules.denying(RULES) == [
+    assert blocking_rules.denying(RULES) == [
         {"chain": "inet owner input", "hook": "input", "rule": "tcp dport { 29450-29460, 40000 } drop",
          "ports": [[29450, 29460], [40000, 40000]]},
         {"chain": "ip filter ufw-user-input", "hook": "", "rule": "tcp dport 33000-34000 reject",
@@ -87,7 +87,7 @@ def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
 
 
 def test_what_firewalld_keeps_out_at_last_is_read_where_it_comes_in() -> None:
-    (rule,) = firewall_rules.denying(FIREWALLD)
+    (rule,) = blocking_rules.denying(FIREWALLD)
     assert f"{rule['rule']} (chain {rule['chain']})" == LETS_NOBODY_ELSE_IN and rule["ports"] == []
 
 
@@ -136,7 +136,7 @@ SHUT = [[29450, 29460, "no answer"], [33000, 34000, "refused"]]
 
 def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
     shut = with_links(healthy(), [("head", "left"), ("right", "left")], shut=SHUT)
-    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
+    look = dict(shut.nodes[1].look or {}) | {"rules": blocking_rules.denying(RULES)}
     finding = only(with_node(shut, "left", look=look))
     assert (finding.probe, finding.node, finding.phase) == ("ports", "left", "")
     assert "29450–29460, 33000–34000" in finding.what and "closed there to head, right" in finding.what
@@ -147,7 +147,7 @@ def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
 def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
     shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
     look = dict(shut.nodes[1].look or {}) | {
-        "rules": firewall_rules.denying(RULES.replace("hook input", "hook output"))
+        "rules": blocking_rules.denying(RULES.replace("hook input", "hook output"))
     }
     finding = only(with_node(shut, "left", look=look))
     assert finding.node == "left" and "cannot call" in finding.what and "head, right" in finding.what
@@ -156,7 +156,7 @@ def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
 @pytest.mark.parametrize("rules", [RULES.replace("29450-29460", "29465"), FIREWALLD])
 def test_what_keeps_callers_out_keeps_nobody_in(rules: str) -> None:
     shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
-    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(rules)}
+    look = dict(shut.nodes[1].look or {}) | {"rules": blocking_rules.denying(rules)}
     found = judge(with_node(shut, "left", look=look)).wrong
     assert [(finding.node, "are closed there to left" in finding.what) for finding in found] == [
         ("head", True), ("right", True)
@@ -168,7 +168,7 @@ def test_what_keeps_callers_out_keeps_nobody_in(rules: str) -> None:
 def test_firewalld_is_named_and_told_whom_to_let_in(how: dict[str, Any], managed: bool) -> None:
     shut = with_links(healthy(), [("head", "left"), ("right", "left")], **how)
     left = shut.nodes[1]
-    look = dict(left.look or {}) | {"rules": firewall_rules.denying(FIREWALLD)}
+    look = dict(left.look or {}) | {"rules": blocking_rules.denying(FIREWALLD)}
     finding = only(with_node(shut, "left", look=look, expected=left.expected | {"firewall": managed}))
     assert LETS_NOBODY_ELSE_IN in finding.what
     sources = "--add-source=10.0.0.1 --add-source=10.0.0.3"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console import typed
+from console import commands_as_typed
 from console.report import charts, parts
 from console.report.command import report
 from console.report.history import NothingHappened, read_history
@@ -107,7 +107,7 @@ def test_the_command_takes_the_newest_run(fetched: Path) -> None:
 def test_commands_repeat_the_inventory_that_was_typed_at_the_fetch(
     fetched: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(typed.VARIABLE, "")
+    monkeypatch.setenv(commands_as_typed.VARIABLE, "")
     launch = {"run": "qa", "given": {"model": "tiny"}, "all": {}}
     (fetched / "nodes" / HEAD / "launch.json").write_text(json.dumps(launch))
     assert report(run="qa", results=fetched.parent) == 0

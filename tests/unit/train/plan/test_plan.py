@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import hub, launched, plan_view, receipt, render
+from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on
 from train.errors import BadInput
 from train.plan.launch import new_or_resumed, obstacles, plan
@@ -380,9 +380,9 @@ def test_nor_another_setting_of_a_run_that_was_launched_here() -> None:
 
 def test_what_was_launched_from_here_is_kept(tmp_path: Path) -> None:
     file = render.launched(launch_plan(made(nodes(look()))), "now")
-    launched.keep([file, render.File("config/other.json", "{}", 0o644)], tmp_path)
+    launch_records.keep([file, render.File("config/other.json", "{}", 0o644)], tmp_path)
     (tmp_path / "runs/half.json").write_text("{")
-    assert launched.known(tmp_path) == {"qa": json.loads(file.content)}
+    assert launch_records.known(tmp_path) == {"qa": json.loads(file.content)}
 
 
 def test_the_token_never_becomes_part_of_a_plan() -> None:

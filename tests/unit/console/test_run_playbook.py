@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import play, receipt
+from console import receipt, run_playbook
 from console.inventory.read import Inventory
 from console.playbook_progress import Progress
 
@@ -147,12 +147,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, playbook: str) -> Ran:
     words, kept = io.StringIO(), []
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(words):
-        patch.setattr(play, "ROOT", folder)
+        patch.setattr(run_playbook, "ROOT", folder)
         patch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
         write = receipt.write
         patch.setattr(receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets))
-        request = play.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
-        assert play.run(request, play.Passwords("", ""), Progress()) == 1
+        request = run_playbook.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
+        assert run_playbook.run(request, run_playbook.Passwords("", ""), Progress()) == 1
     return Ran(words.getvalue(), kept[0])
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from console import typed
+from console import commands_as_typed
 from console.verbs import VERBS
 
 ROOT = Path(__file__).parents[3]
 
 
 def as_typed(monkeypatch: pytest.MonkeyPatch, text: str, **options: str) -> str:
-    monkeypatch.setenv(typed.VARIABLE, "")
-    typed.remember(options)
-    return typed.as_typed(text)
+    monkeypatch.setenv(commands_as_typed.VARIABLE, "")
+    commands_as_typed.remember(options)
+    return commands_as_typed.as_typed(text)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_would_break_json_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_verb_repeats_what_was_typed(tmp_path: Path) -> None:
     """And not what an earlier one left."""
     command = [sys.executable, "-m", "console", "status"]
-    env = os.environ | {typed.VARIABLE: "--infra slurm", "MOTLEY_CALLED_IN": str(tmp_path)}
+    env = os.environ | {commands_as_typed.VARIABLE: "--infra slurm", "MOTLEY_CALLED_IN": str(tmp_path)}
     (tmp_path / "mine").mkdir()
     words = [*command, "--inventory", "mine"]
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)

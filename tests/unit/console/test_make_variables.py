@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from console import make_words
+from console import make_variables
 from console.verbs import VERBS, parser
 from tests.support import pace
 from train.errors import BadInput
@@ -25,12 +25,12 @@ REPOSITORY = Path(__file__).parents[3]
     ],
 )
 def test_a_name_that_a_target_does_not_know_is_refused(target: str, name: str, words: str) -> None:
-    why = make_words.refused([target], [name])
+    why = make_variables.refused([target], [name])
     assert f"make {target} knows no {name}, so nothing was done" in why and words in why
 
 
 def test_of_several_targets_one_must_know_it() -> None:
-    assert not make_words.refused(["lab-up", "bootstrap"], ["PROFILE", "INVENTORY", "PYTHON"])
+    assert not make_variables.refused(["lab-up", "bootstrap"], ["PROFILE", "INVENTORY", "PYTHON"])
 
 
 def test_make_itself_refuses_before_it_does_anything() -> None:
@@ -59,13 +59,13 @@ def test_make_itself_refuses_before_it_does_anything() -> None:
     ],
 )
 def test_variables_become_options(verb: str, given: dict[str, str], words: list[str]) -> None:
-    assert make_words.options(verb, given) == words
+    assert make_variables.options(verb, given) == words
     parser(verb).parse_args(words)
 
 
 def test_a_quote_that_is_not_closed_is_named() -> None:
     with pytest.raises(BadInput, match="SET: No closing quotation"):
-        make_words.options("launch", {"SET": "a='b"})
+        make_variables.options("launch", {"SET": "a='b"})
 
 
 def test_no_option_has_another_ones_variable() -> None:

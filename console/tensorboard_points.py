@@ -1,6 +1,6 @@
 """What TensorBoard reads, made from a run's event logs as they grow. Runs in TensorBoard's own environment, by itself:
 
-python -m console.curves FOLDER-OF-LOGS FOLDER-FOR-TENSORBOARD [--once]
+python -m console.tensorboard_points FOLDER-OF-LOGS FOLDER-FOR-TENSORBOARD [--once]
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
 from train.errors import CheckFailed, PeerFailed
-from train.parallel.words import Words
+from train.parallel.worker_orders import Words
 from train.runlog.trace import FIGURES
 
 FIRST_EXCHANGE_S = 20.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from console.on_controller import Facts, OnController
+from console.controller_action import Facts, OnController
 from train.errors import BadInput
 
 

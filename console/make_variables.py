@@ -1,6 +1,6 @@
 """What was set after `make TARGET`, as options of `./motley TARGET`. A name that a target does not know is refused.
 
-python3 -m console.make_words TARGET [TARGET…]: refuses, before anything is made. Standard library only.
+python3 -m console.make_variables TARGET [TARGET…]: refuses, before anything is made. Standard library only.
 """
 
 from __future__ import annotations
