@@ -1,7 +1,7 @@
 """Runs one playbook through ansible-runner, shows it, and leaves a receipt.
 
 The password goes from memory to Ansible's own prompts through a pseudo-terminal: it is on no disk, in no argument and
-in no environment. Covered by tests/lab/test_bootstrap.py. Not covered: a machine whose memory others can read.
+in no environment. Covered by tests/roles/test_bootstrap.py. Not covered: a machine whose memory others can read.
 """
 
 from __future__ import annotations

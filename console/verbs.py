@@ -176,7 +176,7 @@ VERBS = {
         example="gpu-worker-1",
         page="docs/training.md",
     ),
-    "stop": Verb("train", "save the run and stop it on every machine", (INVENTORY,), page="docs/results.md"),
+    "stop": Verb("train", "save the run and stop it on every machine", (INVENTORY,), page="docs/training.md"),
     "pause": Verb(
         "train",
         "free a machine for yourself; the others continue",
@@ -251,7 +251,7 @@ VERBS = {
         "show a run's curves in TensorBoard, also while it runs",
         (INVENTORY, RUN, RESULTS, replace(PORT, default=6006)),
         rest="RUN",
-        page="docs/training.md",
+        page="docs/results.md",
     ),
     "clean": Verb(
         "results",

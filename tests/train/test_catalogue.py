@@ -31,6 +31,7 @@ from train.models.fetch import list_hub
 from train.models.model_files import model_folder
 from train.plan.model import weight_files
 from train.plan.model.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
+from train.plan.model.sources import BaseModel
 from train.plan.settings.config import load_config
 from train.recipes import sft
 
@@ -383,6 +384,10 @@ SPOILT = {
 }
 
 
+def looked_at(folder):
+    return files(BaseModel(name="base", source="folder", reason="", folder=str(folder)), {})
+
+
 @pytest.mark.parametrize("how", SPOILT)
 def test_files_that_do_not_hold_the_whole_model_are_refused_by_name(how, tmp_path):
     """transformers fills the gaps by lot, and a run on that would end in `done`."""
@@ -393,7 +398,7 @@ def test_files_that_do_not_hold_the_whole_model_are_refused_by_name(how, tmp_pat
     with pytest.raises(BadInput, match=said):
         sft.start(load_config({"model": str(folder)}), print)
     with pytest.raises(BadInput, match=said):  # the controller, before it sends anything
-        files({"folder": str(folder)}, {})
+        looked_at(folder)
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "fp8"])
@@ -401,7 +406,7 @@ def test_a_model_quantised_by_another_program_is_refused_by_its_name(method, tmp
     folder = make("llama", tmp_path / "base")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": method}}))
-    for asked in (lambda: files({"folder": str(folder)}, {}), lambda: facts_of(read_config(folder), "x")):
+    for asked in (lambda: looked_at(folder), lambda: facts_of(read_config(folder), "x")):
         with pytest.raises(BadInput, match=f"quantised by {method}, which cannot be trained on"):
             asked()
 
@@ -428,7 +433,7 @@ def test_a_damaged_folder_is_named_before_it_is_sent(spoil, said, tmp_path):
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     spoil(folder)
     with pytest.raises(BadInput, match=said):
-        files({"folder": str(folder)}, {})
+        looked_at(folder)
 
 
 def test_weights_that_nothing_can_be_compared_with_are_refused(tmp_path):
@@ -436,7 +441,7 @@ def test_weights_that_nothing_can_be_compared_with_are_refused(tmp_path):
     folder = make("llama", tmp_path / "base")
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    for asked in (lambda: sft.start(load_config({"model": str(folder)}), print), lambda: files({"folder": folder}, {})):
+    for asked in (lambda: sft.start(load_config({"model": str(folder)}), print), lambda: looked_at(folder)):
         with pytest.raises(BadInput, match=r"no weights as \.safetensors.*\n.*\n.*save_pretrained"):
             asked()
 

@@ -18,6 +18,7 @@ from train.errors import BadInput
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 from train.plan.launch import auto_settings
+from train.plan.placement import forms
 from train.plan.settings.config import SftConfig
 
 IDS = torch.arange(3, 40)[None]
@@ -108,7 +109,7 @@ def test_eight_bit_runs_and_says_once_what_it_costs(tmp_path):
     data = cluster.make_rows(tmp_path, 12, 2)
     options = {"model": "tiny", "dataset": data, "max_steps": 2, "rows_per_step": 4, "load_in": "8bit", "eval_every": 1}
     run = cluster.train(tmp_path, options, 1)
-    assert run.said().count(auto_settings.EIGHT_BIT) == 1
+    assert run.said().count(forms.EIGHT_BIT) == 1
     assert run.losses()[0] == pytest.approx(6.97, abs=0.1) and len(run.losses()) == 2
 
 
