@@ -8,7 +8,7 @@ import torch
 
 from train.cluster.processes import Memory, Process
 from train.failures import report_to_agent
-from train.parallel import words as module
+from train.parallel import worker_orders as module
 from train.parallel.worker_orders import LeftGroupError, Words
 
 
