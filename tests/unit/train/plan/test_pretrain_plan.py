@@ -146,15 +146,6 @@ def test_a_run_continues_with_its_own_numbers() -> None:
         decided({"recipe": "sft", "model": "tiny", "run": "mine"}, there)
 
 
-def test_a_run_of_before_there_were_recipes_is_fine_tuning() -> None:
-    everything = load_config({"model": "tiny"}).scoped("math", "agree", "node")
-    del everything["recipe"]
-    old = look(runs={"mine": {"launched": {"given": {"model": "tiny"}, "all": everything}, "step": 3, "done": False}})
-    with pytest.raises(BadInput, match="recipe: the run was launched with sft, pretrain is asked for"):
-        decided({"run": "mine"}, old)
-    assert decided({"recipe": "sft", "model": "tiny", "run": "mine"}, old).request.step == 3
-
-
 def test_a_folder_is_no_data_for_fine_tuning(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="this is a folder; a data set is one file"):
         request.read({"model": "tiny", "dataset": str(texts)})
