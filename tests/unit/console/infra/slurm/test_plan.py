@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from console.infra.slurm import plan
+from console.infra.slurm.files import SlurmPlan
+
+ROOT = Path(__file__).parents[5]
 
 
 def look(*cards: str) -> dict[str, Any]:
@@ -46,3 +52,12 @@ def test_a_first_launch_is_planned_with_the_environment_that_it_brings(sets: lis
     facts = plan.facts_of(seen, versions, {"of_infra": {}, "sweep": []}, {})
     found, _ = plan.plan_all({"values": {"model": "tiny"}, "sweep": []}, facts)
     assert [node.device for node in found.nodes] == [device]
+
+
+def test_what_a_plan_brings_is_brought_by_the_role_that_brings_all_else() -> None:
+    """A launch on Slurm is long to play: without this step a first one finds no Python there."""
+    tasks = yaml.safe_load((ROOT / "roles/motley_distribute/tasks/main.yml").read_text())
+    first = tasks[0]
+    assert first["ansible.builtin.include_role"]["name"] == "motley_python_env"
+    for field in ("lack_environment", "environment_sets"):
+        assert field in {spec.name for spec in fields(SlurmPlan)} and field in str(first), field
