@@ -11,7 +11,7 @@ from train.plan.launch.plan import Plan
 from train.plan.model.sources import BaseModel, DataSource
 
 USUAL: dict[str, Any] = {
-    **{"run": "qa", "step": 0, "anew": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
+    **{"run": "qa", "step": 0, "from_start": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
     **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "sizes": []},
     **{"link_mbit": 1000.0, "speeds": {}, "warnings": [], "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
     "electricity": RunElectricity(idle_watts={}, gpu_watts={}),

@@ -28,7 +28,7 @@ def files(known: Facts, args: Facts) -> OnNode:
         "home": own(plan.nodes, node).home,
         "files": render.as_json(made),
         "absent": [name for name, is_set in ((paths.NOTIFY, address), (paths.LIMITS, limits)) if not is_set],
-        "aside": folders if plan.anew else [],
+        "aside": folders if plan.from_start else [],
         "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import strftime
 from typing import Any, ClassVar
@@ -40,6 +40,10 @@ class SlurmPlan(LaunchPlan):
 
     LISTS: ClassVar[Mapping[str, type[Any]]] = {**LaunchPlan.LISTS, "sweep": SweptRun}
 
+    @classmethod
+    def of(cls, plan: LaunchPlan, **own: Any) -> SlurmPlan:
+        return cls(**{spec.name: getattr(plan, spec.name) for spec in fields(plan)}, **own)
+
 
 def files(known: Facts, args: Facts) -> OnNode:
     plan, now = SlurmPlan.from_json(args["plan"]), strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -48,7 +52,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     params = {
         "home": plan.home,
         "files": render.as_json(made),
-        "aside": [f"jobs/{run}" for run in plan.runs] if plan.anew else [],
+        "aside": [f"jobs/{run}" for run in plan.runs] if plan.from_start else [],
         "aside_as": f".before-{strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)

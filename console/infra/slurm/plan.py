@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ def plan(known: Facts, args: Facts) -> Facts:
     lacking, old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
     found = replace(found, lacking=lacking, old_code=old_code)
     common = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
-    made = SlurmPlan(
-        **{spec.name: getattr(common, spec.name) for spec in fields(common)},
+    made = SlurmPlan.of(
+        common,
         head=me,
         home=look["home"],
         sweep=sweep,

@@ -69,7 +69,7 @@ class LaunchPlan:
     run: str
     step: int
     """The step after which it begins."""
-    anew: bool
+    from_start: bool
     """Whether files of an earlier run of this name are moved aside first."""
     settings: Settings
     """Every setting of the run, as it will be."""

@@ -141,7 +141,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
     return LaunchPlan(
         run=plan.run,
         step=plan.request.step,
-        anew=plan.request.from_start,
+        from_start=plan.request.from_start,
         settings=plan.settings,
         help=HELP | {spec.name: spec.metadata["help"] for spec in fields(plan.request.config)},
         given={name: plan.settings[name] for name in plan.request.given},

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,7 @@ def written(options: list[str] | None = None, *, home: str = SHARED, sweep: Sequ
     rows, nodes = DataSource(name="x", folder_name="rows"), [node("a", home=SHARED)]
     common = launch_plan(SETTINGS | {"lora_r": 8}, dataset=rows, given={"model": "tiny"}, nodes=nodes)
     own: dict[str, Any] = {"head": "me", "home": home, "sweep": sweep, "runs": [one.run for one in sweep] or ["qa"]}
-    plan = SlurmPlan(
-        **{spec.name: getattr(common, spec.name) for spec in fields(common)},
-        **own,
-        lack_environment=False,
-        environment_sets=[],
-    )
+    plan = SlurmPlan.of(common, **own, lack_environment=False, environment_sets=[])
     plan = SlurmPlan.from_json(plan.to_json())
     return {file.path: file.content for file in rendered(plan, options or [], {"NCCL_ALGO": "Ring"}, "now")}
 
