@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 FLOATS = int(os.environ.get("MOTLEY_FLOATS", str(4 << 20)))  # 16 MiB, or as many as an adapter has
 LINK_BYTES = 16 << 20
-LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "2"))
+LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "1"))
 WAIT = datetime.timedelta(seconds=60)
 PAIRS = os.environ.get("MOTLEY_PAIRS") == "1"
 
@@ -71,7 +71,7 @@ def send(place: tuple) -> None:
 
 
 def all_reduces(rank: int, world: int) -> list[float]:
-    """As many as fit into two seconds, at least two; each is checked."""
+    """As many as fit into a second, at least two; each is checked."""
     values = torch.empty(FLOATS)
     dist.all_reduce(torch.ones(1024))
     times_s: list[float] = []

@@ -1,16 +1,21 @@
-"""What Ansible builds of our modules is kept, and is never older than their sources."""
+"""What Ansible builds of our modules is kept, is never older than their sources, and starts without being compiled."""
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import subprocess
 import sys
+import zipfile
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
 from ansible import constants
 
-from plugins.callback.built_once import CallbackModule
+from plugins.callback import quick_modules
+from plugins.callback.quick_modules import CallbackModule
 
 ROOT = Path(__file__).parents[3]
 HOSTS = """
@@ -20,13 +25,16 @@ all:
 """
 PLAY = "[{hosts: localhost, gather_facts: false, tasks: [{own: {}}]}]"
 MODULE = """
+import sys
 from ansible.module_utils.basic import AnsibleModule
-AnsibleModule({}).exit_json(msg="%s")
+compiled_here = AnsibleModule.exit_json.__code__.co_filename.startswith("/")
+AnsibleModule({}).exit_json(msg="%s", read="at once" if "-c" in sys.orig_argv else "slowly", compiled_here=compiled_here)
 """
 
 
 def plays(folder: Path, cache: Path) -> str:
     env = {"ANSIBLE_LIBRARY": str(folder), "MOTLEY_CACHE": str(cache), "ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg"}
+    env["ANSIBLE_PIPELINING"] = "1"
     program = Path(sys.executable).with_name("ansible-playbook")
     command = [program, "-v", "-i", folder / "hosts.yml", folder / "play.yml"]
     done = subprocess.run(command, env=os.environ | env, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -87,3 +95,23 @@ def test_few_states_are_kept_and_are_nobody_elses_to_write(folder: Path, tmp_pat
     *old, ours = sorted((cache / "modules").iterdir(), key=lambda path: path.stat().st_mtime)
     assert [path.name for path in old] == list("3456789")
     assert ours.stat().st_mode & 0o777 == 0o700
+
+
+def test_it_is_read_at_once_and_holds_its_bytecode(folder: Path, tmp_path: Path) -> None:
+    plays(folder, tmp_path / "cache")
+    said = plays(folder, tmp_path / "cache")
+    assert "read: at once" in said and "compiled_here: false" in said, said
+
+
+def test_a_node_with_another_python_takes_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = io.BytesIO()
+    with zipfile.ZipFile(built, "w") as file:
+        file.writestr("package/__init__.py", "")
+        file.writestr("package/own.py", "def where(): return where.__code__.co_filename")
+    for magic, of_bytecode in ((MAGIC_NUMBER, True), (b"\0\0\r\n", False)):
+        monkeypatch.setattr(quick_modules, "MAGIC_NUMBER", magic)
+        made = tmp_path / f"{of_bytecode}.zip"
+        made.write_bytes(base64.b64decode(quick_modules.compiled(base64.b64encode(built.getvalue()))))
+        done = [sys.executable, "-c", "from package.own import where; print(where())"]
+        said = subprocess.run(done, env={"PYTHONPATH": str(made)}, capture_output=True, text=True, check=True).stdout
+        assert said.startswith("package/") == of_bytecode, said
