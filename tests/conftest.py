@@ -108,12 +108,7 @@ def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
     folder = tmp_path_factory.mktemp("ready")
     suite = base.default_suite()
-
-    def make(there: Path) -> None:
-        for cluster in _lab("trio", suite, folder, "train"):
-            ready.make(Person(cluster, folder / "first"), there)
-
-    there = ready.ensure(suite, make)
+    there = ready.ensure(suite)
     for cluster in _lab("trio", suite, folder, "train", kept=there):
         person = Person(cluster, folder)
         ready.take_over(person, there)

@@ -61,19 +61,22 @@ quick() { # some minutes: from three machines to an adapter, one loss curve agai
 
 train() {
   echo "== tests: tests/train, ${1:-not long}"
-  computes train -n 2 --dist loadfile -m "${1:-not long}" tests/train
+  computes train -n "${2:-2}" --dist loadfile -m "${1:-not long}" tests/train
 }
 
 unsloth() {
   echo "== tests: tests/unsloth, ${1:-not long}"
-  computes unsloth -n 2 --dist loadfile -m "${1:-not long}" tests/unsloth
+  computes unsloth -n "${2:-2}" --dist loadfile -m "${1:-not long}" tests/unsloth
 }
 
 fetch() { # what takes minutes of waiting; whatever fails here is tried, and told, where it is needed
   lab_packages
   browser
   make_train_env
-  if [ "$(id -u)" = 0 ]; then $py -m lab build --layer train --layer slurm; fi
+  if [ "$(id -u)" = 0 ]; then
+    $py -m lab build --layer train --layer slurm
+    $py -m tests.support.ready >/dev/null # three bootstrapped hosts, which a dozen files begin with
+  fi
   make_unsloth_env
 }
 
@@ -86,10 +89,24 @@ tests() {
 # alone.
 lab() {
   local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-  local passed=0
-  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder || passed=1
-  tests "$@" -m "alone and not long" || passed=1
-  return "$passed"
+  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder
+}
+
+alone() {
+  tests "$@" -m "alone and not long"
+}
+
+beside_the_lab() { # what computes takes what the waiting hosts leave; prints when it is done
+  local wrong=0
+  for own in train unsloth; do
+    if "make_${own}_env"; then
+      "$own" "not long" 1 || wrong=1
+    else
+      echo "== tests/$own did not run: its environment could not be made"
+      wrong=1
+    fi
+  done
+  return "$wrong"
 }
 
 not_run() { # what each part has skipped, and what no part of `all` runs
@@ -105,7 +122,9 @@ case $part in
     MOTLEY_NOT_RUN=$(mktemp)
     export MOTLEY_NOT_RUN
     fetching=
-    trap '[ -z "$fetching" ] || kill "$fetching" || true; not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
+    computing=
+    told=$(mktemp)
+    trap 'kill ${fetching:+"$fetching"} ${computing:+"$computing"} 2>/dev/null || true; not_run; rm -f "$MOTLEY_NOT_RUN" "$told"' EXIT
     echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
     fetch &
     fetching=$!
@@ -114,14 +133,14 @@ case $part in
     fetching=
     lab_packages
     wrong= # one failure hides no other: each part runs
-    for own in train unsloth; do
-      if "make_${own}_env"; then
-        "$own" || wrong+=$'\n'"  tests/$own: a test failed"
-      else
-        wrong+=$'\n'"  tests/$own did not run: its environment could not be made"
-      fi
-    done
+    echo "== tests/train and tests/unsloth run beside the next part; what they print comes behind it"
+    beside_the_lab >"$told" 2>&1 &
+    computing=$!
     lab tests --ignore tests/train --ignore tests/unsloth || wrong+=$'\n'"  the lab's tests or the units: a test failed"
+    wait "$computing" || wrong+=$'\n'"  tests/train or tests/unsloth: a test failed"
+    computing=
+    cat "$told"
+    alone tests --ignore tests/train --ignore tests/unsloth || wrong+=$'\n'"  what measures the machine: a test failed"
     if [ -n "$wrong" ]; then
       echo "== not green, the reasons are above$wrong" >&2
       exit 1
@@ -130,7 +149,7 @@ case $part in
   quick) quick ;;
   lint) lint ;;
   unit) tests tests/unit -m "not long" -n "$((2 * $(nproc)))" ;;
-  lab) lab_packages && lab tests/lab ;;
+  lab) lab_packages && lab tests/lab && alone tests/lab ;;
   train) make_train_env && train ;;
   unsloth) make_unsloth_env && unsloth ;;
   long)

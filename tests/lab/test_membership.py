@@ -136,6 +136,7 @@ def test_of_a_cut_network_the_larger_side_trains(trio: Training) -> None:
     trio.together(*trio.names, since=time.time(), within_s=BACK_S)
 
 
+@pytest.mark.long  # test_run_life.py and the demo lose machines, tests/sim plays it
 def test_story(machines: Training) -> None:
     """Worker and head die and come back, all is stopped and resumed on two nodes: the curve of one machine."""
     story, steps = machines, 500

@@ -47,6 +47,7 @@ def nothing_is_left(person: Person) -> bool:
     return all(is_left(host) in ("inactive", "failed") for host in person.cluster.hosts)
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_preload.py
 def test_the_agents_of_a_run_are_there_before_it_is_wanted(person: Person) -> None:
     said = person.launches("-v", run="early", follow=False, starts=True, **SETTINGS)
     assert said.rc == 0 and said.out.count("loads: true") == 3, said.out

@@ -100,6 +100,7 @@ def stays_ended(host: Host) -> None:
     assert state(host) in ("inactive", "failed") and not wanted(host).exists()
 
 
+@pytest.mark.long  # test_a_shutdown_that_kills…
 def test_a_restart_before_the_last_boot_was_complete_keeps_what_is_wanted(pair: Cluster, host: Host) -> None:
     """As where a machine waits two minutes for a network and is restarted once more in that time."""
     (host.disk.root / "etc/systemd/system/slow-boot.service").write_text(SLOW_BOOT)

@@ -245,6 +245,7 @@ def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> Non
     host.run("nft", "delete", "table", "inet", "filter")  # nftables' own example, which its start brought along
 
 
+@pytest.mark.long
 @each
 def test_check_of_a_converged_cluster_reports_nothing(bootstrapped: Person) -> None:
     said = bootstrapped.types("bootstrap", "--check")

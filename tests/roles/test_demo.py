@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace, small_set
+from tests.support.folders import only_loopback
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley")
@@ -26,6 +27,7 @@ NOBODY = 65534
 DROP = ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
 ENTER = ["nsenter", "--preserve-credentials", "--user"]
 PYTHON = "{}.{}".format(*sys.version_info[:2])
+pytestmark = pytest.mark.timeout(1800)  # test_loopback.py may have the loopback before it
 ON_FOLDERS = "INVENTORY=inventory/loopback"
 
 
@@ -103,8 +105,9 @@ def visitor() -> Iterator[Visitor]:
     (home / "cache").mkdir()
     (CACHE / "wheels").mkdir(parents=True, exist_ok=True)
     (home / "cache/wheels").symlink_to(CACHE / "wheels")
-    yield there
-    there.leave()
+    with only_loopback():
+        yield there
+        there.leave()
 
 
 @pytest.mark.long  # lab/test_demo.py

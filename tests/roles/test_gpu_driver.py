@@ -169,6 +169,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     assert fresh.looks() == before
 
 
+@pytest.mark.long  # tests/unit/console
 def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(old_alone: Owner, tmp_path: Path) -> None:
     host, person = old_alone.cluster[OLD], Person(old_alone.cluster, tmp_path)
     person.writes(motley_gpu_driver_manage=True, motley_gpu_driver_branch="580", motley_gpu_driver_compiler=False)
@@ -196,6 +197,7 @@ def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(ol
     assert host.run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") == "580.95.05\n"
 
 
+@pytest.mark.long  # tests/unit/plugins/filter/test_gpu_driver.py
 def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "driver-570")

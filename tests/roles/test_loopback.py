@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace, small_set
+from tests.support.folders import only_loopback
 from tests.support.webhook import webhook
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -50,6 +51,7 @@ def main():
 main()
 os._exit(0)  # otherwise torch's threads abort it now and then
 """
+pytestmark = pytest.mark.timeout(1800)  # test_demo.py may have the loopback before it
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 
 
@@ -66,7 +68,7 @@ def console(
 
 
 @pytest.fixture(scope="module")
-def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The one that is shipped, with a state folder of its own."""
     if reason := small_set.why_no_cpu_set(PYTHON):
         pytest.skip(f"NOT RUN: {reason}")
@@ -78,7 +80,8 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         .replace("  hosts:\n", f"  vars: {{motley_state: {folder.parent}}}\n  hosts:\n")
     )
     (folder / "hosts.yml").write_text(hosts)
-    return folder
+    with only_loopback():
+        yield folder
 
 
 def home(inventory: Path, node: str) -> Path:
@@ -119,6 +122,7 @@ def test_bootstrap_makes_three_nodes_that_compute_together_and_touches_nothing_e
     assert {path: Path(path).read_bytes() for path in WATCHED} == before
 
 
+@pytest.mark.long  # test_bootstrap.py
 def test_a_second_run_changes_nothing(inventory: Path) -> None:
     assert "0 changes" in console("bootstrap", "--check", inventory=inventory).stdout
     assert "3 of 3 nodes · 0 changes" in console("bootstrap", inventory=inventory).stdout

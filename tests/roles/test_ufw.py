@@ -146,6 +146,7 @@ def end_kept_connections(desk: str) -> None:
                 os.kill(int(pid), signal.SIGTERM)
 
 
+@pytest.mark.long
 def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_path: Path) -> None:
     hosts, old = person.cluster, person.cluster.lab.profile.controller
     (tmp_path / "files").mkdir()

@@ -268,6 +268,7 @@ def test_a_second_controller_takes_nothing_from_the_first(person: Person, tmp_pa
     assert host.run(*folders) == before and host.outcome("test", "-e", "/home/user/.ssh").returncode != 0
 
 
+@pytest.mark.long  # test_network_drill.py stops a controller
 @pytest.mark.spoils(VICTIM)
 def test_stopped_in_a_phase_it_says_where_and_the_same_command_goes_on(
     person: Person, monkeypatch: pytest.MonkeyPatch

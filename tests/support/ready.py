@@ -6,12 +6,14 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from lab import base
 from lab import lab as labs
-from lab.place import CACHE
+from lab.place import CACHE, Place
+from tests.support import cluster as clusters
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
 
@@ -22,7 +24,21 @@ STATES = 4
 """So many stay, for who goes to and fro between branches: some 50 MB each."""
 
 
-def ensure(suite: str, make: Callable[[Path], None]) -> Path:
+def bootstrap(suite: str, folder: Path) -> None:
+    place = Place(name=f"r{os.getpid()}")
+    with tempfile.TemporaryDirectory() as desk:
+        try:
+            person = Person(clusters.start(place.name, "trio", suite, Path(desk), ["train"]), Path(desk) / "first")
+            person.writes()
+            for phase in PHASES:
+                person.bootstraps(phase=phase)
+            labs.keep(person.cluster.lab, folder)
+            shutil.copytree(person.state, folder / "state")
+        finally:
+            labs.down(place)
+
+
+def ensure(suite: str, make: Callable[[str, Path], None] = bootstrap) -> Path:
     """The folder of the hosts and of their controller's state; `make` fills it where nobody has yet."""
     folder = CACHE / f"ready-{_key(suite)}"
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -31,20 +47,12 @@ def ensure(suite: str, make: Callable[[Path], None]) -> Path:
         if not folder.exists():
             unfinished = CACHE / "ready.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
-            make(unfinished)
+            make(suite, unfinished)
             unfinished.rename(folder)
         os.utime(folder)
         for old in sorted(CACHE.glob("ready-*"), key=lambda path: path.stat().st_mtime)[:-STATES]:
             shutil.rmtree(old)
     return folder
-
-
-def make(person: Person, folder: Path) -> None:
-    person.writes()
-    for phase in PHASES:
-        person.bootstraps(phase=phase)
-    labs.keep(person.cluster.lab, folder)
-    shutil.copytree(person.state, folder / "state")
 
 
 def take_over(person: Person, folder: Path) -> None:
@@ -60,3 +68,7 @@ def _key(suite: str) -> str:
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(REPOSITORY)} ".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    print(ensure(base.default_suite()))

@@ -11,7 +11,7 @@ from tests.support import ready
 
 
 def asked_for(key: str, monkeypatch: pytest.MonkeyPatch, made: list[str]) -> Path:
-    def make(folder: Path) -> None:
+    def make(suite: str, folder: Path) -> None:
         made.append(key)
         (folder / "gpu-master").mkdir(parents=True)
 
@@ -33,7 +33,7 @@ def test_what_was_cut_short_is_made_anew(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(ready, "CACHE", tmp_path)
     monkeypatch.setattr(ready, "_key", lambda suite: suite)
 
-    def cut_short(folder: Path) -> None:
+    def cut_short(suite: str, folder: Path) -> None:
         (folder / "half").mkdir(parents=True)
         raise KeyboardInterrupt
 

@@ -28,7 +28,8 @@ MODULE = """
 import sys
 from ansible.module_utils.basic import AnsibleModule
 compiled_here = AnsibleModule.exit_json.__code__.co_filename.startswith("/")
-AnsibleModule({}).exit_json(msg="%s", read="at once" if "-c" in sys.orig_argv else "slowly", compiled_here=compiled_here)
+read = "at once" if "-c" in sys.orig_argv else "slowly"
+AnsibleModule({}).exit_json(msg="%s", read=read, compiled_here=compiled_here)
 """
 
 
