@@ -124,6 +124,7 @@ def test_bootstrap_makes_three_nodes_that_compute_together_and_touches_nothing_e
 
 @pytest.mark.long  # test_bootstrap.py
 def test_a_second_run_changes_nothing(inventory: Path) -> None:
+    assert console("bootstrap", inventory=inventory).returncode == 0
     assert "0 changes" in console("bootstrap", "--check", inventory=inventory).stdout
     assert "3 of 3 nodes · 0 changes" in console("bootstrap", inventory=inventory).stdout
 
