@@ -87,7 +87,6 @@ def assert_has(host: Host, wanted: dict[str, list[str]]) -> None:
     pace.until(lambda: addresses(host) == wanted, 30, lambda: f"{addresses(host)} instead of {wanted}")
 
 
-@pytest.mark.long  # test_network_drill.py has the way back, test_bootstrap.py the undo
 def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Person) -> None:
     host = person.cluster[DESKTOP]
     lan, spare = host.spec.nics
