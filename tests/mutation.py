@@ -105,7 +105,7 @@ def failed(tree: Path, tests: list[str], *options: str) -> str:
             space = "unshare --pid --fork --mount-proc --kill-child".split()
             command = [*space, env / "bin/python", *PYTEST, "not long", *options, *chosen]
             done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-            if found := re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE):
+            if found := re.search(r"^(?:FAILED|ERROR) ([^\s[]+)", done.stdout, re.MULTILINE):
                 return found[1]
             if done.returncode not in (0, 5):
                 return f"ended with {done.returncode}: {done.stdout[-300:]}"
