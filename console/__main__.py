@@ -98,8 +98,7 @@ def moved_setting(setting: str, folder: Path) -> str:
     if setting.startswith("@"):
         return "@" + moved("", setting[1:], folder)
     kind, _, value = setting.partition("=")
-    is_file = kind in ("model", "dataset") or (kind == "recipe" and value.endswith(".py"))
-    return f"{kind}={moved(kind, value, folder)}" if is_file else setting
+    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe") else setting
 
 
 def moved(kind: str, value: str, folder: Path) -> str:

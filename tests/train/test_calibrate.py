@@ -68,11 +68,13 @@ def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monk
     keys = [key(), key()]
     (tmp_path / "model.safetensors").write_bytes(b"12345678")
     keys.append(key())
+    monkeypatch.setattr(calibrate, "processor", lambda: ["another"])
+    keys.append(key())
     monkeypatch.setattr(calibrate, "gpus", lambda: ["RTX 4070"])
     keys.append(key())
     monkeypatch.setattr("train.measure.versions.environment_lock", lambda: "another")
     keys.append(key())
-    assert keys[0] == keys[1] and len(set(keys)) == 4
+    assert keys[0] == keys[1] and len(set(keys)) == 5
 
 
 def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, monkeypatch):

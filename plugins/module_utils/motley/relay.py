@@ -106,7 +106,7 @@ class Store:
     def complete(self) -> bool:
         return all(have == file.size for have, file in zip(self.have, self.files, strict=True))
 
-    def look(self, *, verify: bool = False) -> None:
+    def look(self, *, verify: bool) -> None:
         """Count what is here. A file is read again when it changed since it was last hashed, or when asked to."""
         memo = read_memo(self.folder)
         for index, file in enumerate(self.files):

@@ -231,7 +231,7 @@ class Before:
         # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
         entry: dict[str, Any] = {"existed": bool(status), "whole_in_file": True}
         if status:
-            entry |= {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
+            entry |= mode_and_owner(status)
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
             with (self.folder / entry["copy"]).open("wb") as copy:
                 os.fchmod(copy.fileno(), 0o600)
@@ -279,8 +279,9 @@ class Before:
                     if file.is_file():
                         file.unlink()
             else:
-                owner = entry.get("owner", [0, 0])
-                write_file(path, now, entry.get("mode", 0o644), (owner[0], owner[1]))
+                with as_its_person(path) as file:
+                    kept = entry if entry["existed"] else mode_and_owner(file.stat())  # ours, edited since
+                write_file(path, now, kept["mode"], (kept["owner"][0], kept["owner"][1]))
         for folder in sorted(self.data["folders"], key=len, reverse=True):
             with as_its_person(Path(folder)):
                 if Path(folder).is_dir() and not any(Path(folder).iterdir()):
@@ -320,6 +321,10 @@ class Before:
         for file in self.folder.iterdir():
             file.unlink()
         self.folder.rmdir()
+
+
+def mode_and_owner(status: os.stat_result) -> dict[str, Any]:
+    return {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
 
 
 def missing_parents(path: Path) -> list[Path]:

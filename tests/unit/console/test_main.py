@@ -78,11 +78,11 @@ def test_what_was_typed_lies_where_one_stands(tmp_path: Path) -> None:
     assert call(tmp_path, "inventory", "--inventory", "new").inventory == str(tmp_path / "new")
     assert call(tmp_path, "status", "--inventory", "mylab").inventory == str(tmp_path / "mylab")
     assert call(tmp_path, "status", "--inventory", "inventory/loopback").inventory == "inventory/loopback"
-    words = [f"--set={word}" for word in ("dataset=my.jsonl", "recipe=./mine.py", "@my.yml", "run=my.yml")]
+    words = [f"--set={word}" for word in ("dataset=my.jsonl", "recipe=./mine.py", "@my.yml", "run=mine.py")]
     moved = call(tmp_path, "launch", "--dataset", "my.jsonl", *words)
     assert moved.dataset == f"{tmp_path}/my.jsonl"
     here = [f"dataset={tmp_path}/my.jsonl", f"recipe={tmp_path}/mine.py", f"@{tmp_path}/my.yml"]
-    assert moved.settings == [*here, "run=my.yml"]
+    assert moved.settings == [*here, "run=mine.py"]
 
 
 def test_what_was_not_typed_and_what_the_catalogue_has_stay(tmp_path: Path) -> None:

@@ -29,3 +29,10 @@ def test_losses_are_measured_where_they_break_the_talk_off(here: link_probe.Here
 def test_a_node_that_never_answered_is_not_called_lossy(here: link_probe.Here) -> None:
     assert here.turn("b", starts=True, answers=False) == {}
     assert here.turn("b", starts=False, answers=True) == {}
+
+
+def test_an_answer_to_a_ping_is_known_by_its_number_with_and_without_an_ip_head() -> None:
+    asked = link_probe.echo(7)
+    answer = bytes([link_probe.ECHO_REPLY]) + asked[1:]
+    head = bytes([0x45, *[0] * 8, socket.IPPROTO_ICMP, *[0] * 10])
+    assert [link_probe.number_of(packet) for packet in (answer, head + answer, asked, b"")] == [7, 7, 0, 0]

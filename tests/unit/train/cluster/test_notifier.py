@@ -229,6 +229,15 @@ def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three:
     assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
 
 
+def test_what_was_sent_is_known_to_an_agent_that_starts_again(three: Cluster) -> None:
+    for number in (2, 3):
+        three.generation(number, "a", "b")
+        three.later(LOST_S + 10, "a", "b")
+        assert len(three.got) == 1, number
+        for name in ("a", "b"):
+            three.add(name)
+
+
 def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
     a, b = three.nodes["a"], three.nodes["b"]
     b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))

@@ -55,6 +55,18 @@ def test_a_file_that_somebody_edited_is_left_to_them(tmp_path: Path) -> None:
     assert path.read_text() == "mine\n"
 
 
+def test_a_file_that_motley_made_and_somebody_edited_stays_as_private_as_it_is(tmp_path: Path) -> None:
+    before = Before("phase", tmp_path / "b")
+    for name, text in (("left", "secret\n"), ("authorized_keys", with_block("", "ssh-ed25519 AAAA one"))):
+        changed(before, tmp_path / name, text, 0o600)
+        (tmp_path / name).write_text(text + "mine\n")
+    before.restore()
+    assert (tmp_path / "authorized_keys").read_text() == "mine\n"
+    for file in (tmp_path / "left", tmp_path / "authorized_keys"):
+        found = file.stat()
+        assert (found.st_mode & 0o777, (found.st_uid, found.st_gid)) == (0o600, me()), file.name
+
+
 def test_of_an_edited_file_with_our_block_only_the_block_goes(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("127.0.0.1 localhost\n")
