@@ -104,7 +104,9 @@ def test_zsh_completes(typed: str, completed: str, tmp_path: Path) -> None:
     shows = "shown() { print -r -- \"<$BUFFER>\" }; zle -N shown; bindkey '^X' shown; print rea''dy"
     asks = f"""
         zmodload zsh/zpty; zpty z zsh -f -i; zpty -w z {shlex.quote(f"{ready}; {shows}")}
-        zpty -r z said '*ready*'; zpty -w -n z {shlex.quote(typed)}$'\\t\\x18'; zpty -r z said '*<*>*'; print -r -- $said"""
+        zpty -r z said '*ready*'
+        zpty -w -n z {shlex.quote(typed)}$'\\t\\x18'; zpty -r z said '*<*>*'; print -r -- "$said"
+    """
     done = subprocess.run(
         ["zsh", "-f", "-c", asks], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
     )
