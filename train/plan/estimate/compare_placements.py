@@ -163,7 +163,7 @@ def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     notes = [f"streamed: the layers, {source_gb:.1f} GB, come from main memory or from files"]
     if cut := next((way for way in found if way.bubble), None):
-        notes.append(f"cut: each row goes through all machines, which spend {cut.bubble:.0%} of a step waiting for one another")
+        notes.append(f"cut: each row goes through all machines; they spend {cut.bubble:.0%} of a step waiting")
     return [*lines, *notes]
 
 
