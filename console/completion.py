@@ -18,9 +18,9 @@ from console.verbs import PHASES, VERBS
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv/bin/python"
 SHELLS = {
-    "bash": "~/.bashrc: source <(./motley completion bash)",
-    "zsh": "~/.zshrc, after compinit: source <(./motley completion zsh)",
-    "fish": "~/.config/fish/config.fish: ./motley completion fish | source",
+    "bash": f"~/.bashrc: source <({ROOT}/motley completion bash)",
+    "zsh": f"~/.zshrc, after compinit: source <({ROOT}/motley completion zsh)",
+    "fish": f"~/.config/fish/config.fish: {ROOT}/motley completion fish | source",
 }
 FROM_HERE = {
     "model": "models",
@@ -40,6 +40,11 @@ SAFE = re.compile(r"[\w.-]+")
 def words_of(option: Option) -> tuple[str, ...]:
     """What may follow it."""
     return (*PHASES, "all") if option.name == "phase" else option.choices
+
+
+def forms_of(verb: Verb) -> tuple[str, ...]:
+    """What may stand behind export without an option."""
+    return next(option.choices for option in verb.options if option.name == "to") if verb.rest == "FORM" else ()
 
 
 def asked(kind: str) -> str:
@@ -66,8 +71,7 @@ def bash() -> Iterator[str]:
 def _bash_alone(verb: Verb) -> str:
     if verb.rest in OF_WORDS:
         return asked(OF_WORDS[verb.rest])
-    forms = " ".join(word for option in verb.options if option.name == "to" for word in option.choices)
-    return {"FILE …": SOME_FILES, "FORM": forms}.get(verb.rest, "")
+    return SOME_FILES if verb.rest == "FILE …" else " ".join(forms_of(verb))
 
 
 def _bash_words(option: Option) -> str:
@@ -89,20 +93,27 @@ def zsh() -> Iterator[str]:
     yield "  (( CURRENT-- ))"
     yield "  case $verb in"
     for name, verb in VERBS.items():
-        alone = [f"*:{verb.rest}:{{_motley_known {OF_WORDS[verb.rest]}}}"] if verb.rest in OF_WORDS else []
-        words = [*map(_zsh_option, verb.options), *alone]
+        words = [*map(_zsh_option, verb.options), *_zsh_alone(verb)]
         yield f"    {name}) _arguments " + " ".join(f"'{word}'" for word in words) + " ;;"
     yield "  esac"
     yield "}"
     yield "compdef _motley motley ./motley"
 
 
+def _zsh_alone(verb: Verb) -> list[str]:
+    if verb.rest in OF_WORDS:
+        return [f"*:{verb.rest}:{{_motley_known {OF_WORDS[verb.rest]}}}"]
+    return {"FORM": [f"*:FORM:({' '.join(forms_of(verb))})"], "FILE …": ["*:FILE:_files"]}.get(verb.rest, [])
+
+
 def _zsh_option(option: Option) -> str:
     about = f"{option.flags[0]}[{_quoted(option.help).replace('[', '').replace(']', '')}]"
     if not option.value:
         return about
-    known = f"{{_motley_known {FROM_HERE[option.name]}; _files}}" if option.name in FROM_HERE else "_files"
-    return f"{about}:{_quoted(option.value)}:" + (f"({' '.join(words_of(option))})" if words_of(option) else known)
+    offers = [f"compadd -- {' '.join(words_of(option))}"] if words_of(option) else []
+    offers += [f"_motley_known {FROM_HERE[option.name]}"] if option.name in FROM_HERE else []
+    offers += ["_files"] if option.name in FILES else []
+    return f"{about}:{_quoted(option.value)}:" + (f"{{{'; '.join(offers)}}}" if offers else " ")
 
 
 def _quoted(text: str) -> str:
@@ -110,17 +121,19 @@ def _quoted(text: str) -> str:
 
 
 def fish() -> Iterator[str]:
-    first = "__fish_use_subcommand"
+    yield "complete -c motley -f"
     for name, verb in VERBS.items():
         when = f"'__fish_seen_subcommand_from {name}'"
-        yield f"complete -c motley -n {first} -f -a {name} -d '{_plain(verb.help)}'"
-        if verb.rest in OF_WORDS:
-            yield f"complete -c motley -n {when} -f -a '{_fish_asked(OF_WORDS[verb.rest])}'"
+        yield f"complete -c motley -n __fish_use_subcommand -a {name} -d '{_plain(verb.help)}'"
+        if verb.rest in OF_WORDS or verb.rest == "FORM":
+            alone = " ".join(forms_of(verb)) or _fish_asked(OF_WORDS[verb.rest])
+            yield f"complete -c motley -n {when} -a '{alone}'"
+        elif verb.rest == "FILE …":
+            yield f"complete -c motley -n {when} -F"
         for option in verb.options:
             words = " ".join(words_of(option))
             words = _fish_asked(FROM_HERE[option.name]) if option.name in FROM_HERE else words
-            only = " -f" if words and option.name not in FILES else ""
-            kind = f"-r{only} -a '{words}'" if words else "-r" if option.value else "-f"
+            kind = f"-r{'' if option.name in FILES else ' -f'} -a '{words}'" if option.value else ""
             flag = f"-l {option.name}" if len(option.name) > 1 else f"-s {option.name}"
             yield f"complete -c motley -n {when} {flag} {kind} -d '{_plain(option.help)}'"
 

@@ -45,6 +45,8 @@ def torchrun(inventory: Inventory, **asked: Any) -> int:
 
 def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: Any) -> int:
     """For machines that need not exist: no inventory is read, and nothing is connected to."""
+    if not as_json:
+        say(launches.CHECKING)
     values: dict[str, Any] = {}
     launch_request.as_words(settings)  # refuses what is none
     for setting in settings:

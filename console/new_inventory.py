@@ -74,7 +74,9 @@ def parse_machine(text: str, user: str = "") -> Machine:
     words = text.split()
     if len(words) > 1:
         words = [best_of(words)]
-    match = re.fullmatch(r"(?:([A-Za-z_][\w.-]*)@)?([A-Za-z0-9][\w.-]*)(?::(\d{1,5}))?", words[0] if words else "")
+    if not words:
+        raise ValueError("type an address, such as 192.168.1.23")
+    match = re.fullmatch(r"(?:([A-Za-z_][\w.-]*)@)?([A-Za-z0-9][\w.-]*)(?::(\d{1,5}))?", words[0])
     if match is None or not (match[1] or user):
         raise ValueError(f"'{text}' is not user@address, such as anna@192.168.1.23")
     address, port = address_of(match[2]), int(match[3] or 22)

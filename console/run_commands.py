@@ -105,7 +105,7 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
     if not was:
         return ["no run was running" if answers else "no node answers", *lines]
     if script:
-        return [f"{was[0]['run']} stopped; what it had saved by itself stays on the nodes", *lines]
+        return [f"{was[0]['run']} stopped; its own last save stays on the nodes", *lines]
     step = max(answer["checkpoint"] for answer in was)
     return [f"run {was[0]['run']} stopped at step {step} · resume it: ./motley launch --resume {was[0]['run']}", *lines]
 

@@ -252,7 +252,7 @@ def stopped(progress: Progress, command: str) -> list[str]:
     tasks = dict.fromkeys(node.task for node in progress.nodes.values() if node.phase == phase)
     return [
         f"stopped in {phase}: {': '.join(tasks) or begun}",
-        "what a node was doing ends there by itself; a change of its network is taken back unless it was proven",
+        "what a node was doing ends there soon; a change of its network is taken back unless it was proven",
         f"again: {command}   (what is done already costs seconds)",
     ]
 

@@ -108,7 +108,9 @@ VERBS = {
         example='--hosts "anna@192.168.1.23 anna@192.168.1.31"',
         page="docs/machines.md",
     ),
-    "check": Verb("start", "look for mistakes in it; connects to nothing", (INVENTORY,), page="docs/machines.md"),
+    "check": Verb(
+        "start", "look for mistakes in hosts.yml; connects to nothing", (INVENTORY,), page="docs/machines.md"
+    ),
     "bootstrap": Verb(
         "start",
         "set up your machines and test them together",

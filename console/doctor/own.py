@@ -101,7 +101,7 @@ def back_again(rule: str, name: str) -> str:
         "in use": "close that program; the machine is back after five quiet minutes",
         "on battery": "plug it in; or let it train on battery: motley_on_battery: train",
     }
-    return fixes.get(rule, "it comes back by itself")
+    return fixes.get(rule, "it comes back automatically")
 
 
 def collective(readings: Readings) -> Found:

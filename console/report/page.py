@@ -184,7 +184,7 @@ def held_out(history: History) -> tuple[str, str, str]:
     first, last = history.evals[0], history.evals[-1]
     steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
     beside = metric_words(last.get("metrics", {})).removeprefix(" · ") or "lower is better; never trained on"
-    return f"held-out loss, {steps}", change(loss_of(first), loss_of(last)), beside
+    return "held-out loss", change(loss_of(first), loss_of(last)), f"{steps}; {beside}"
 
 
 def change(first: float | None, last: float | None) -> str:

@@ -60,7 +60,7 @@ def travelling(folder: Path) -> list[Path]:
             raise BadInput(
                 f"{folder} has more than {LIMIT_BYTES / 1e6:.0f} MB or {LIMIT_FILES} files, as {largest}: "
                 "a script's folder is brought to every node",
-                fix="put the script, and what it imports, in a folder of its own; its data goes to the nodes by itself",
+                fix="put the script, and what it imports, in a folder of its own; its data is sent to the nodes",
             )
     return found
 

@@ -32,8 +32,8 @@ ORDER = (
     *("runs", "eval", "ask", "export", "fetch", "report", "torchrun", "stop", "clean", "undo"),
 )
 FITS_A_LAB = {
-    r"llama2-7b|qwen2\.5-0\.5b|smollm2-135m": "tiny",
-    r"\./my-notes\.jsonl": "{notes}",
+    r"llama2-7b|qwen2\.5-(?:0\.5|7)b|qwen3-4b|smollm2-135m": "tiny",
+    r"\./my-notes\.jsonl|examples/household\.jsonl": "{notes}",
     r"--run notes|--resume RUN": "",
     r"train\.py --lr 0\.1": "{script}",
 }

@@ -123,10 +123,10 @@ class Reader:
     def require_some(self, *, held_out: int) -> None:
         """Where nothing is left to train on."""
         where = f"file: {self.sources[0].path}"
+        problem = f": {self.tally.first_bad[0]}" if self.tally.first_bad else ""
         if held_out:
             fix = "hold out fewer: --set eval_fraction=0.02, or 0 for none"
-            raise BadInput("all records are held out for evaluation", where, fix)
-        problem = f": {self.tally.first_bad[0]}" if self.tally.first_bad else ""
+            raise BadInput(f"all usable records are held out for evaluation{problem}", where, fix)
         raise BadInput(f"the data set has no usable record{problem}", where, "docs/datasets.md shows what is known")
 
     def _stop_if_bad(self, records: float) -> None:

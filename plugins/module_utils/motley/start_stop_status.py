@@ -139,9 +139,7 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
             how = here[agents[0]]["how"]
             note = ""
             if how != "unit" and managed:
-                note = (
-                    f"it has no {UNIT}: it will not continue by itself after a reboot (./motley bootstrap --phase run)"
-                )
+                note = f"it has no {UNIT}: it will not continue after a reboot (./motley bootstrap --phase run)"
             return {"run": run, "pid": agents[0], "how": how, "time": began, "up": time.time(), "note": note}
         time.sleep(0.05)
     (home / WANTED).unlink(missing_ok=True)

@@ -27,7 +27,9 @@ def test_each_option_is_one_word_to_zsh() -> None:
     for line in SCRIPTS["zsh"]():
         name, found, words = line.strip().removesuffix(" ;;").partition(") _arguments ")
         if found:
-            assert len(shlex.split(words)) == len(VERBS[name].options) + (VERBS[name].rest in OF_WORDS), line
+            assert len(shlex.split(words)) == len(VERBS[name].options) + (
+                VERBS[name].rest in (*OF_WORDS, "FORM", "FILE …")
+            ), line
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,51 @@ def test_names_that_are_known_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     hosts.write_text("cluster: {hosts: {desk: {motley_address: 192.168.1.2}, lap: {motley_address: 192.168.1.3}}}")
     assert completion.values("runs") == ["notes"] and completion.values("nodes") == ["desk", "lap"]
     assert "qwen2.5-0.5b" in completion.values("models")
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not here")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("./motley boot", ["bootstrap"]),
+        ("./motley undo --phase stat", ["static_ip"]),
+        ("./motley export g", ["gguf"]),
+        ("./motley launch --dataset ./examples/house", ["./examples/household.jsonl"]),
+        ("./motley launch --steps ", []),
+        ("./motley status ", []),
+    ],
+)
+def test_fish_completes(typed: str, offered: list[str]) -> None:
+    script = "\n".join([*SCRIPTS["fish"](), f"complete -C '{typed}'"])
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == offered
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not here")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("./motley boot", "./motley bootstrap"),
+        ("./motley undo --phase stat", "./motley undo --phase static_ip"),
+        ("./motley export g", "./motley export gguf"),
+        ("./motley launch --recipe im", "./motley launch --recipe images"),
+        ("./motley launch --steps RE", "./motley launch --steps RE"),
+    ],
+)
+def test_zsh_completes(typed: str, completed: str, tmp_path: Path) -> None:
+    """As on a terminal: zsh completes nothing without one."""
+    script = tmp_path / "completion"
+    script.write_text("\n".join(SCRIPTS["zsh"]()))
+    ready = f"autoload -Uz compinit; compinit -u -D; source {script}; bindkey '^I' complete-word"
+    shows = "shown() { print -r -- \"<$BUFFER>\" }; zle -N shown; bindkey '^X' shown; print rea''dy"
+    asks = f"""
+        zmodload zsh/zpty; zpty z zsh -f -i; zpty -w z {shlex.quote(f"{ready}; {shows}")}
+        zpty -r z said '*ready*'
+        zpty -w -n z {shlex.quote(typed)}$'\\t\\x18'; zpty -r z said '*<*>*'; print -r -- "$said"
+    """
+    done = subprocess.run(
+        ["zsh", "-f", "-c", asks], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert f"<{completed}" in done.stdout

@@ -79,13 +79,14 @@ def test_a_wrong_answer_is_asked_again_and_the_others_stay(
     tmp_path: Path, answers: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = answers(
-        "", "!!!", "8.8.8.8", "192.168.1.23 172.17.0.1 fd00::1", "10.0.0.9", "bert@192.168.1.31:2222", "", ""
+        "", "", "!!!", "8.8.8.8", "192.168.1.23 172.17.0.1 fd00::1", "10.0.0.9", "bert@192.168.1.31:2222", "", ""
     )
     assert describe(str(tmp_path), "") == 0
     said = capsys.readouterr().out
-    assert "'!!!' is not user@address" in said and "8.8.8.8 is a public address" in said
+    assert "type an address, such as" in said and "'!!!' is not user@address" in said
+    assert "8.8.8.8 is a public address" in said
     assert "10.0.0.9 is outside 192.168.1.0/24" in said and "192.168.1.23 was tried" in said
-    assert nodes(tmp_path) == ["gpu-master", "gpu-worker-1"] and len(asked) == 8
+    assert nodes(tmp_path) == ["gpu-master", "gpu-worker-1"] and len(asked) == 9
     worker = check(tmp_path).nodes["gpu-worker-1"]
     assert (worker["ansible_user"], worker["ansible_port"]) == ("bert", 2222)
 

@@ -42,12 +42,12 @@ def test_more_cards_hold_more_and_the_larger_card_more_of_it() -> None:
 
 
 def test_the_table_of_the_ways_is_what_its_command_says() -> None:
-    part = PAGE.split("What each way takes, before you launch or buy.")[1]
+    part = PAGE.split("What each option takes, before you launch or buy.")[1]
     command = next(line for line in part.splitlines() if line.startswith("    ./motley plan"))
-    shown = [line.strip() for line in part.split("    way  ")[1].split("\n\n")[0].splitlines()]
+    shown = [line.strip() for line in part.split("    option  ")[1].split("\n\n")[0].splitlines()]
     words = [sys.executable, "-m", "console", *command.split()[1:]]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    shown[0] = f"way  {shown[0]}"
+    shown[0] = f"option  {shown[0]}"
     said = [" ".join(line.split()) for line in done.stdout.splitlines()]
     at = said.index(" ".join(shown[0].split()))
     assert said[at : at + 4] == [" ".join(line.split()) for line in shown]

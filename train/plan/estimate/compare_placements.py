@@ -153,7 +153,7 @@ def _cut(case: Case) -> Way:
 
 def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -> list[str]:
     """A table; `source_gb`: what the layers take where they are streamed from."""
-    head = ["way", *(one.name for one in devices), "link, s a step", "tokens/s"]
+    head = ["option", *(one.name for one in devices), "link, s a step", "tokens/s"]
     table = [head]
     for way in found:
         cells = [f"{way.gb[one.name]:.1f} GB{_note(way.notes.get(one.name, ''))}" for one in devices]
@@ -163,7 +163,7 @@ def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     notes = [f"streamed: the layers, {source_gb:.1f} GB, come from main memory or from files"]
     if cut := next((way for way in found if way.bubble), None):
-        notes.append(f"cut: rows of a step go through all nodes, which wait for one another {cut.bubble:.0%} of it")
+        notes.append(f"cut: each row goes through all machines; they spend {cut.bubble:.0%} of a step waiting")
     return [*lines, *notes]
 
 

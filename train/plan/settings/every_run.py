@@ -98,7 +98,7 @@ class RunConfig:
     balance: str = option("auto", "agree", "how rows are shared where `shares` is not set: auto|even", ("auto", "even"))
     shares: tuple[float, ...] | None = option(None, "agree", "fixed shares, one a process in rank order: 5,2,1")
     speeds: str = option("", "agree", "first guess of rows/s, until measured: NAME=ROWS,…")
-    micro_batch: int | None = option(None, "node", "rows at a time; found by itself where not set")
+    micro_batch: int | None = option(None, "node", "rows at a time; found automatically if not set")
     memory_ceiling: float = option(0.9, "node", "part of the GPU's memory that the search for micro_batch may fill")
     sync: str = option(
         "auto",

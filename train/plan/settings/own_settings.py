@@ -48,7 +48,7 @@ class OwnConfig(RunConfig):
     """Names of the file's own settings."""
 
     recipe: str = option("", "node", "the file of a recipe of your own")
-    recipe_hash: str = option("", "math", "the file's SHA-256; found by itself")
+    recipe_hash: str = option("", "math", "the file's SHA-256; found automatically")
     dataset: str = option("", "node", "a file, a folder, or a name of the catalogue; empty: the recipe needs none")
     rows_per_step: int = option(32, "math", "rows of one optimizer step, over all nodes together")
     learning_rate: float = option(1e-3, "math", "peak learning rate")

@@ -101,7 +101,7 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
         ("paused", "paused until 18:00", "./motley unpause --nodes left"),
         ("in use", "in use by hl2_linux", "close that program"),
         ("on battery", "on battery", "plug it in"),
-        ("hours", "outside its hours 22:00-07:00, until 22:00", "comes back by itself"),
+        ("hours", "outside its hours 22:00-07:00, until 22:00", "comes back automatically"),
     ],
 )
 def test_a_machine_that_steps_aside_is_said_and_is_no_fault(rule: str, cause: str, fix: str) -> None:

@@ -65,7 +65,8 @@ def test_of_a_large_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pyte
         ('{"prompt": "x\n' * 6, {}, r"6 bad records of 6; the first: my notes.jsonl line 1: not JSON.*\nfile: .*my n"),
         ('{"prompt": "x", "completion": ""}\n', {}, "no usable record: my notes.jsonl line 1: the answer is empty"),
         ('\n{"a": 1}\n', {}, r"no known format has the keys a\nfile: .*my notes.jsonl, line 2\n"),
-        (CHAT, {"eval_fraction": 0.9999}, r"all records are held out .*\n.*\n.*--set eval_fraction="),
+        (CHAT, {"eval_fraction": 0.9999}, r"all usable records are held out .*\n.*\n.*--set eval_fraction="),
+        ('{"prompt"\n{"prompt": "x", "completion": "y"}\n', {"eval_fraction": 0.9999}, r"held out .*line 1: not JSON"),
         (CHAT[:2], {"patience": 2}, r"no rows are held out .*\n.*\n.*--set eval_fraction="),
     ],
 )
