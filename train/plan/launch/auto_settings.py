@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
+from train.plan.model import weight_files
 from train.plan.model.catalogue import AnyFacts
+from train.plan.model.picture_facts import PictureFacts
 from train.plan.placement import streaming
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.placement.forms import AS_SET, all_gpus, choose_form, forms, names_of
@@ -45,9 +47,9 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
 def _backend(
     config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None, gpu: bool, streams: list[str]
 ) -> tuple[str, str]:
-    mixes = shape is not None and shape.family == "gemma2"
     wanted = config.holding.backend
-    against = MIXES if mixes else UNCOMPARED if shape is None else ""
+    compared = shape is not None and (isinstance(shape, PictureFacts) or shape.family in weight_files.FAMILIES)
+    against = MIXES if shape is not None and shape.family == "gemma2" else "" if compared else UNCOMPARED
     if wanted == "unsloth" and against:
         raise BadInput(f"backend: {against}", fix="use backend: hf")
     without = names_of(device for device in devices if not device.unsloth)
