@@ -107,7 +107,7 @@ def prove(home: Path, config: dict[str, Any]) -> dict[str, Any]:
     python = home / "env/bin/python"
     if not config or not python.exists():
         return {}
-    paths = {"PYTHONPATH": str(home / "code"), "MOTLEY_HOME": str(home), "MOTLEY_CACHE": str(home / ".cache/motley")}
+    paths = {"PYTHONPATH": str(home / "code"), "MOTLEY_HOME": str(home)}
     env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [str(python), "-m", "train", "check-model", "--json", "--model", "-"]
     given = json.dumps(config).encode()

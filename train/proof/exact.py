@@ -59,9 +59,10 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
             check()
         except NotExactError as off:
             return str(off)
+        except BadInput as refused:
+            return str(refused).splitlines()[0]
         except Exception as error:  # a family may fail in any way, and each is a reason
-            words = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
-            return f"its miniature fails, {words}".splitlines()[0]
+            return f"its miniature fails, {type(error).__name__}: {error}".splitlines()[0]
         return ""
 
     spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=miniature.POSITIONS)
@@ -87,11 +88,11 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
 
 
 def shape_of(config: Any) -> dict[str, int]:
-    found = {name: getattr(config, name, None) for name in (*SIZES, "head_dim", "vocab_size")}
-    found["intermediate_size"] = found["intermediate_size"] or getattr(config, "ffn_dim", 4 * config.hidden_size)
-    found["max_position_embeddings"] = getattr(config, "max_position_embeddings", None)
-    found["tie_word_embeddings"] = int(bool(getattr(config, "tie_word_embeddings", False)))
-    return {name: value for name, value in found.items() if type(value) is int}
+    names = (*SIZES, "head_dim", "vocab_size", "max_position_embeddings", "tie_word_embeddings")
+    found = {name: miniature.value(config, name) for name in names}
+    if not found["intermediate_size"]:
+        found["intermediate_size"] = miniature.value(config, "ffn_dim") or 4 * config.hidden_size
+    return {name: int(size) for name, size in found.items() if isinstance(size, int)}
 
 
 # -- what is computed ------------------------------------------------------------------------------------------------

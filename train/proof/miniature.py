@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from pathlib import Path
@@ -33,6 +34,8 @@ SMALL = {
     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
 """What a config says of a model's size, in the words of many families. What is 0 or not set in it stays so."""
+OWN = {"head_dim": 2 * HEAD_DIM, "num_key_value_heads": 1}
+"""What a layer has for itself, beside others."""
 SCALE = 0.15
 """Far larger than a new model's, so that whatever a token sees decides its loss."""
 
@@ -52,13 +55,21 @@ def write(config: Any, folder: Path) -> None:
     quietly(model.save_pretrained, folder)
 
 
+def value(config: Any, name: str) -> Any:
+    """What the config says of all layers; None where it says that of each."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # it differs from layer to layer
+        return None
+
+
 def small(config: Any) -> Any:
     made = copy.deepcopy(config)
-    found = made.to_dict()
-    shrink_layers(made, found)
-    for name, value in SMALL.items():
-        if getattr(made, name, None):
-            setattr(made, name, min(value, getattr(made, name)) if type(value) is int else value)
+    overrides = shrink_layers(made, made.to_dict())
+    for name, least in SMALL.items():
+        if now := value(made, name):
+            with contextlib.suppress(AttributeError):  # of what follows from others
+                setattr(made, name, min(least, now) if type(least) is int else least)
     shrink_heads(made, config)
     shrink_positions(made)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
@@ -66,26 +77,34 @@ def small(config: Any) -> Any:
     for name in ("quantization_config", "auto_map"):
         if hasattr(made, name):
             delattr(made, name)
+    if overrides:
+        made.per_layer_config = overrides
     return made
 
 
-def shrink_layers(made: Any, found: dict[str, Any]) -> None:
-    """The first layer of each kind, at least twice over. Lists with an entry for each layer tell the kinds."""
+def shrink_layers(made: Any, found: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The first layer of each kind, at least twice over; what a layer has for itself. Lists with an entry for each
+    layer tell the kinds."""
     count = made.num_hidden_layers
-    by_layer = {name: value for name, value in found.items() if isinstance(value, list) and len(value) == count > 1}
-    kinds = list(zip(*by_layer.values(), strict=True)) or [()] * count
+    own = {int(at): sizes for at, sizes in (found.get("per_layer_config") or {}).items()}
+    if own:
+        made.per_layer_config = None
+    by_layer = {name: each for name, each in found.items() if isinstance(each, list) and len(each) == count > 1}
+    kinds = zip(*by_layer.values(), (own.get(at) for at in range(count)), strict=True)
     first = sorted({kind: at for at, kind in reversed(list(enumerate(map(repr, kinds))))}.values())[:MOST_LAYERS]
     chosen = first * math.ceil(LEAST_LAYERS / len(first))
     made.num_hidden_layers = len(chosen)
-    for name, value in by_layer.items():
-        setattr(made, name, [value[at] for at in chosen])
+    for name, each in by_layer.items():
+        setattr(made, name, [each[at] for at in chosen])
+    return {
+        new: own[at] | {name: OWN[name] for name in OWN.keys() & own[at]} for new, at in enumerate(chosen) if at in own
+    }
 
 
 def shrink_heads(made: Any, config: Any) -> None:
     """As many heads for keys as for queries, fewer, or one: as it was."""
-    keys = getattr(config, "num_key_value_heads", None)
-    if keys:
-        made.num_key_value_heads = HEADS if keys == config.num_attention_heads else min(2, keys)
+    if keys := value(config, "num_key_value_heads"):
+        made.num_key_value_heads = HEADS if keys == value(config, "num_attention_heads") else min(2, keys)
 
 
 def shrink_positions(made: Any) -> None:

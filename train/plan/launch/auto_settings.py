@@ -21,6 +21,9 @@ from train.plan.settings.pipes import parse_pipes
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 UNCOMPARED = "under unsloth nothing of this family is compared with the files, which may lack a weight"
 
+OVERFLOWS = ("gemma3", "gemma4", "qwen3_5")
+"""Families that give NaN in fp16, by unsloth's own list; no miniature with random weights shows it."""
+
 
 def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None) -> Decisions:
     """What `auto` becomes on these devices; BadInput where what is set cannot be had there. Without the model's shape
@@ -32,7 +35,7 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
         without = names_of(device for device in devices if not device.is_gpu)
         raise BadInput(f"optimizer: adamw8bit needs a GPU, which {without} has not", fix="use optimizer: adamw")
     backend, why_backend = _backend(config, devices, shape, gpu, streams)
-    precision, why_precision = _precision(config, devices, gpu)
+    precision, why_precision = _precision(config, devices, shape, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
     load_in, why_load = choose_form(config, devices, shape, setup_for(config, checkpointing))
     whys = {
@@ -68,12 +71,14 @@ def _backend(
     return "unsloth", "a GPU and unsloth on every node"
 
 
-def _precision(config: RunConfig, devices: Sequence[Device], gpu: bool) -> tuple[str, str]:
+def _precision(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None, gpu: bool) -> tuple[str, str]:
     if config.precision != "auto":
         return config.precision, AS_SET
     if not gpu:
         return "fp32", "a CPU takes part"
     old = names_of(device for device in devices if not device.bf16)
+    if old and shape is not None and shape.family.startswith(OVERFLOWS):
+        return "fp32", f"no bf16 on {old}, and numbers of a {shape.family} model are too large for fp16"
     return ("fp16", f"no bf16 on {old}") if old else ("bf16", "every GPU has it")
 
 

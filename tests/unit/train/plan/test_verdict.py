@@ -74,6 +74,11 @@ def test_a_model_that_gives_no_numbers_in_fp16_is_refused_on_cards_without_bf16(
     assert planned(found, gpu("RTX 4090", 24)).fit.decisions.precision == "bf16"
 
 
+def test_a_family_whose_numbers_are_too_large_for_fp16_computes_in_fp32_on_such_cards() -> None:
+    plan = planned(None, gpu("GTX 1660", 12, "7.5"), config=SHAPE | {"model_type": "gemma3_text"})
+    assert plan.fit.decisions.precision == "fp32"
+
+
 def test_a_family_with_other_words_for_its_sizes_gets_them_from_the_verdict() -> None:
     named = {name: value for name, value in SHAPE.items() if name != "model_type"}
     found = Verdict(family="gpt2", shape=named)
