@@ -26,19 +26,19 @@ def proven(name):
     return exact.prove(AutoConfig.for_model(name, **SETTINGS.get(name, {})))
 
 
-@pytest.mark.parametrize("name", map(seldom, PACKED))
+@pytest.mark.parametrize("name", [*map(seldom, PACKED)])
 def test_a_clean_family_is_not_refused(name):
     found = proven(name)
     assert not (found.refused or found.unpacked), found.line
 
 
-@pytest.mark.parametrize("name", map(seldom, UNPACKED))
+@pytest.mark.parametrize("name", [*map(seldom, UNPACKED)])
 def test_a_family_whose_samples_see_each_other_is_trained_unpacked(name):
     found = proven(name)
     assert not found.refused and found.unpacked.startswith(SEES), found.line
 
 
-@pytest.mark.parametrize("name", map(seldom, REFUSED))
+@pytest.mark.parametrize("name", [*map(seldom, REFUSED)])
 def test_what_cannot_be_trained_is_refused_with_the_reason(name):
     assert REFUSED[name] in proven(name).refused
 

@@ -211,7 +211,8 @@ def saved(model: nn.Module, spec: ModelSpec) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         again = hf.build(replace(spec, adapter=Path(folder)))
-        base = AutoModelForCausalLM.from_pretrained(spec.folder, dtype=torch.float32, local_files_only=True)
+        how = {"dtype": torch.float32, "attn_implementation": hf.attention_of(hf.config_of(spec))}
+        base = AutoModelForCausalLM.from_pretrained(spec.folder, local_files_only=True, **how)
         plain = peft.PeftModel.from_pretrained(base, folder)
     with torch.no_grad():
         own, others = scores(model), {"itself": scores(again), "plain PEFT": scores(plain)}

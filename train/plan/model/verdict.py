@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +46,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        return cls(**found)
+        return cls(**{spec.name: found[spec.name] for spec in fields(cls) if spec.name in found})
 
     def require(self, where: str) -> None:
         if self.refused:
