@@ -106,6 +106,9 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", refused="its loss moves"))
     with pytest.raises(BadInput, match="a llama model is not trained: its loss moves"):
         admit.require_exact(config, decisions, base, [rows])
+    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", held="another loss"))
+    with pytest.raises(BadInput, match="weights: stream does not go with this model: another loss"):
+        admit.require_exact(config.held(weights="stream"), decisions, base, [rows])
 
 
 def test_a_config_that_transformers_does_not_know_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def require_exact(config: RunConfig, decisions: Decisions, base: Path, rows: Ite
     if not isinstance(config, SftConfig) or decisions.backend != "hf":
         return []
     found = verdict_of(read_config(base))
-    found.require(str(base))
+    replace(config, precision=decisions.precision).proven(found)
     if found.unpacked and any(isinstance(part, PackedRows) and part.packs for part in rows):
         raise BadInput(
             f"the rows hold several samples each, and with this model {found.unpacked}",
