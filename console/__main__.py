@@ -180,6 +180,7 @@ ACTS = {
     "check": "console.inventory.shown:show",
     "bootstrap": "console.bootstrap:bootstrap",
     "plan": "console.launch_options:plan",
+    "check-model": "console.check_model:check_model",
     "launch": "console.launch_options:launch",
     "torchrun": "console.launch_options:torchrun",
     "status": "console.status:status",

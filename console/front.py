@@ -97,7 +97,7 @@ def refuse_model(args: argparse.Namespace) -> None:
     if elsewhere or args.recipe not in ("", "sft"):
         return
     if not args.model:
-        raise BadInput("model: a value is missing; such as --model qwen2.5-7b", fix=INSTEAD["models"])
+        raise BadInput("model: a value is missing; such as --model qwen3-4b", fix=INSTEAD["models"])
     known = models()
     folder = Path(os.environ.get("MOTLEY_CALLED_IN", ""), Path(args.model).expanduser())
     if args.model not in known and "/" not in args.model and not folder.exists():

@@ -63,7 +63,7 @@ class Verb:
     page: str = ""
 
 
-STANDS_FOR = {"NODE": "limit", "RUN": "run", "QUESTION": "question", "FORM": "to"}
+STANDS_FOR = {"NODE": "limit", "RUN": "run", "QUESTION": "question", "FORM": "to", "MODEL": "model"}
 """What a word without a name is for the verb's function."""
 SEVERAL = ("NODE", "QUESTION")
 INSTEAD = {

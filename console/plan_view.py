@@ -114,6 +114,7 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     unknown = "not known before the model is built: a micro-batch that is too large is made smaller while it trains"
     return [
         ("model", model),
+        ("proof", plan.verdict.line if plan.verdict else ""),
         ("memory", "" if plan.fit.facts else unknown),
         *(("streams", f"{entry.device.name}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),

@@ -154,7 +154,7 @@ def gpus(found: list[dict[str, str]]) -> str:
 def last_run(answers: dict[str, Look]) -> str:
     ran = [look for look in answers.values() if look["run"]]
     if not ran:
-        return " and none was; start one: ./motley launch --model qwen2.5-0.5b --dataset stdlib-qa"
+        return " and none was; start one: ./motley launch --model qwen3-0.6b --dataset stdlib-qa"
     run = max(ran, key=lambda look: max(float(look["step"].get("time", 0)), script_time(look)))["run"]
     if script := next((look for look in ran if look["run"] == run and is_script(look)), None):
         return f"; the last was the script {run}: {script['now']['state']}"

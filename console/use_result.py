@@ -27,7 +27,7 @@ from console.words import say
 from train.plan.settings.pictures import SUFFIXES
 from train.safe_stdio import plain
 
-TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen2.5-0.5b --dataset stdlib-qa trains one"
+TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
 
 
 class NowhereToAsk(Exception):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import socket
@@ -46,6 +47,8 @@ options: {
   "port": {"type": "int", "default": 29400, "description": "Where the agents of a run talk to each other"},
   "name": {"type": "str", "default": "", "description": "This node, as the others know it"},
   "knock_port": {"type": "int", "default": 0, "description": "A free port of the training range; 0, it does not knock"},
+  "prove": {"type": "dict", "default": {},
+    "description": "The config.json of a model that is to be proven here, before it comes; empty, none is"},
   "packages": {"type": "list", "elements": "str", "default": [],
     "description": "Python packages to return the versions of"},
   "preload": {"type": "str", "default": "", "description": "Hash of the training package that the run will have"}
@@ -65,19 +68,21 @@ versions: {type: dict, returned: always, description: Key to version or hash; nu
 """
 AGENT_SILENT_S = 15.0
 KNOCK_S = 10.0
+PROOF_S = 120.0
 MEASURED_RUNS, MEASURED_STEPS = 8, 20
 
 
 def main() -> None:
     module = module_of(DOCUMENTATION)
     params, home = module.params, Path(module.params["home"])
-    with ThreadPoolExecutor(1) as pool:
-        missed = pool.submit(knock, params)
+    with ThreadPoolExecutor(2) as pool:
+        missed, proof = pool.submit(knock, params), pool.submit(prove, home, params["prove"])
         versions = collect(home, params["packages"], write=not module.check_mode)
         on = run_on(home)
         fits = params["preload"] and params["preload"] == versions["train"] and not on
         loads = bool(fits) and not module.check_mode and preloading.begin(home)
         look = look_at(home, params) | {"run_on": on, "loads": loads, "missed": missed.result()}
+        look["proof"] = proof.result()
     module.exit_json(changed=False, look=look, versions=versions)
 
 
@@ -95,6 +100,25 @@ def look_at(home: Path, params: dict[str, Any]) -> dict[str, Any]:
         "runs": runs,
         "measured": measured(home, runs),
     }
+
+
+def prove(home: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """The verdict on a model, by the environment that trains; empty where there is none yet, or an older package."""
+    python = home / "env/bin/python"
+    if not config or not python.exists():
+        return {}
+    paths = {"PYTHONPATH": str(home / "code"), "MOTLEY_HOME": str(home)}
+    env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [str(python), "-m", "train", "check-model", "--json", "--model", "-"]
+    given = json.dumps(config).encode()
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, check=False, cwd=home, env=env, timeout=PROOF_S
+        )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["verdict"]
+    except (OSError, subprocess.TimeoutExpired, IndexError, KeyError, ValueError):
+        return {}
+    return found
 
 
 def knock(params: dict[str, Any]) -> list[str]:

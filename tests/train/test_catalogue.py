@@ -30,7 +30,7 @@ from train.models.backends import ModelSpec
 from train.models.fetch import list_hub
 from train.models.model_files import model_folder
 from train.plan.model import weight_files
-from train.plan.model.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
+from train.plan.model.catalogue import facts_of, model_facts, read_config, resolve_dataset, resolve_model
 from train.plan.model.sources import BaseModel
 from train.plan.settings.config import load_config
 from train.recipes import sft
@@ -86,7 +86,7 @@ def test_an_unknown_name_gets_the_nearest(resolve, name, said):
 
 
 def test_an_unknown_architecture_is_not_guessed():
-    with pytest.raises(BadInput, match="memory of a 'mamba' model is not known"):
+    with pytest.raises(BadInput, match="memory of this 'mamba' model is not known"):
         facts_of({"model_type": "mamba"}, "x/y")
 
 
@@ -347,7 +347,7 @@ def wanted_of(folder):
     return weight_files.wanted(facts_of(config, "x"), config)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", weight_files.FAMILIES)
 @pytest.mark.parametrize(
     "other", [{}, {"attention_bias": True}, {"mlp_bias": True}, {"tie_word_embeddings": True}], ids=str
 )

@@ -11,7 +11,7 @@ import torch
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
 from train.__main__ import main
-from train.engine import cut_proof, loop, pipes
+from train.engine import loop, pipes
 from train.errors import BadInput
 from train.models import hf
 from train.models.model_files import model_folder
@@ -21,6 +21,7 @@ from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
 from train.plan.launch import decided
 from train.plan.settings.config import load_config
+from train.proof import cut
 
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma", "granite", "olmo2", "stablelm", "starcoder2", "cohere",
@@ -43,8 +44,8 @@ def assert_alike(folder, cuts, **spec):
     batch = streaming.batch(1)
     loss = hf.loss_sum(whole, batch)
     loss.backward()
-    assert cut_proof.step(parts, batch) == loss.item()
-    wanted, found = cut_proof.gradients(whole), [cut_proof.gradients(part) for part in parts]
+    assert cut.step(parts, batch) == loss.item()
+    wanted, found = cut.gradients(whole), [cut.gradients(part) for part in parts]
     assert sum(map(len, found)) == len(wanted)
     for name, gradient in (pair for own in found for pair in own.items()):
         assert torch.equal(gradient, wanted[name]), name
@@ -92,7 +93,7 @@ def config_of(folder):
 
 def test_the_miniature_proof_passes_real_models():
     for name in ("tiny", "smollm2-135m"):
-        cut_proof.prove(config_of(model_folder(name)))
+        cut.prove(config_of(model_folder(name)))
 
 
 def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp_path):
@@ -100,14 +101,14 @@ def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp
     enter = Part.enter
     monkeypatch.setattr(Part, "enter", lambda *given, **more: enter(*given, **more) * 1.0007)
     with pytest.raises(BadInput, match=r"a llama model cannot be cut: in a miniature .* off by \d"):
-        cut_proof.prove(config_of(families.make("llama", tmp_path)))
+        cut.prove(config_of(families.make("llama", tmp_path)))
 
 
 def test_a_family_of_another_build_is_refused_by_name():
     from transformers import AutoConfig  # noqa: PLC0415
 
     with pytest.raises(BadInput, match=r"pipes: a gpt2 model cannot be cut: .*\n.*pipes: off"):
-        cut_proof.prove(AutoConfig.for_model("gpt2", n_layer=4, n_embd=64, n_head=4))
+        cut.prove(AutoConfig.for_model("gpt2", n_layer=4, n_embd=64, n_head=4))
 
 
 @pytest.mark.parametrize(

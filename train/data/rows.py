@@ -79,6 +79,11 @@ class PackedRows:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def packs(self) -> bool:
+        """Whether any row has more than one sample."""
+        return len(self.samples) > len(self.rows)
+
     def token_count(self, indices: list[int]) -> int:
         return sum(end - start for start, end in self._spans(indices))
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from train.engine import cut_proof
 from train.errors import BadInput
 from train.models.hf import DTYPES
 from train.parallel.process_group import World
@@ -27,6 +26,7 @@ from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.row_split import parse_speeds
+from train.proof.cut import prove as prove_cut
 
 HOLDS = "MOTLEY_HOLDS"
 """How many layers this node may hold, where the plan of a launch says so."""
@@ -54,7 +54,7 @@ def arrange(
         return alone(cluster.names), []
     model = _model_config(base)
     if not cluster.known.get("cut_proven"):  # once for each run
-        cut_proof.prove(model)
+        prove_cut(model)
     limits, speeds = _measure(config, decisions, world, model, cluster)
     room = Room(model.num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
     wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]

@@ -40,6 +40,7 @@ from train.plan.placement.fit import Decisions, placed, setup_for
 from train.plan.placement.micro_batch import on_cpu
 from train.plan.settings.config import RunConfig, SftConfig
 from train.plan.speed.row_split import parse_speeds
+from train.proof.admit import require_exact
 from train.recipes import Recipe, sft
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
@@ -67,7 +68,7 @@ def set_up(
     trains_on |= {"rows": rows.hash, "held-out rows": held_out.hash}
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
-    workers, why_cut = arrange(settled, world, base, names)
+    workers, why_cut = arrange(settled, world, base, names, rows, held_out)
     nccl, why_nccl = over_nccl(config.exchange, [(found.name, found.is_gpu and not workers.cut) for found in devices])
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
@@ -177,14 +178,15 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
     )
 
 
-def arrange(settled: Settled, world: World, base: Path, names: list[str]) -> tuple[Workers, list[str]]:
-    """The workers, each of ranks that hold the model together, and why they are so."""
+def arrange(settled: Settled, world: World, base: Path, names: list[str], *rows: Rows) -> tuple[Workers, list[str]]:
+    """The workers, each of ranks that hold the model together, and why they are so; of a model that is proven."""
     config, decisions = settled.config, settled.decisions
+    why = require_exact(config, decisions, base, rows)
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
     cluster = pipes.Cluster(names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known)
-    found, why = pipes.arrange(config, decisions, world, base, cluster)
+    found, why_cut = pipes.arrange(config, decisions, world, base, cluster)
     check_shares(config, len(found.groups))
-    return found, why
+    return found, [*why, *why_cut]
 
 
 def make_reporter(config: RunConfig, world: World, out: TextIO | None, total_steps: int) -> Reporter:

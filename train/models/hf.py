@@ -91,7 +91,9 @@ class Given(nn.Module):  # type: ignore[misc]
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
-        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=inputs_embeds)
+        found = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=inputs_embeds)
+        found.router_logits = found.shared_kv_states = None  # some heads ask for them, and compute without
+        return found
 
 
 def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
@@ -106,7 +108,7 @@ def _base(spec: ModelSpec) -> Any:
     config = config_of(spec)
     drops = dict.fromkeys(dropout.switched_off(config), 0.0)
     require_positions(config, spec)
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of(config), "local_files_only": True}
     options["trust_remote_code"] = False
     on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
@@ -171,9 +173,26 @@ def require_positions(config: Any, spec: ModelSpec) -> None:
         )
 
 
-def _attention(config: Any) -> str:
-    """sdpa, but for families that cap their attention's scores (gemma2): it leaves the cap out."""
-    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
+def attention_of(config: Any) -> str:
+    """sdpa, but for families that have none, or cap their attention's scores (gemma2): it leaves the cap out."""
+    from transformers import AutoModelForCausalLM
+
+    own = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    has_sdpa = getattr(own, "_supports_sdpa", True) and not getattr(config, "attn_logit_softcapping", None)
+    return "sdpa" if has_sdpa else "eager"
+
+
+def without_adapter(model: Any) -> list[str]:
+    """The linear layers that `all-linear` has left out, but for the output."""
+    from transformers.pytorch_utils import Conv1D
+
+    output = whole_of(model).get_output_embeddings()
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Linear, Conv1D)) and module is not output
+        if not name.endswith(".base_layer") and ".lora_" not in name
+    ]
 
 
 def require_targets(model: nn.Module, spec: ModelSpec) -> None:

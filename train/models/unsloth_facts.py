@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from packaging.version import Version
-from torch import Tensor, nn
+from torch import Tensor
 
 from train.errors import BadInput
+from train.models import hf
 from train.models.backends import ModelSpec, autocast
 
 OLDEST = "2026.10.9"
@@ -36,13 +37,7 @@ def require(model: Any, spec: ModelSpec) -> None:
 
 
 def require_all_linear(model: Any) -> None:
-    output = model.get_output_embeddings()
-    left = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not output
-        if not name.endswith(".base_layer") and ".lora_" not in name
-    ]
+    left = hf.without_adapter(model)
     if left:
         raise BadInput(f"unsloth gives {len(left)} linear layers no adapter: {left[0]}, …", _where(), FIX)
 

@@ -16,6 +16,7 @@ from train.package import package_hash
 from train.plan.launch.decide import decide
 from train.plan.launch.plan import launch_plan
 from train.plan.machines.nodes import LaunchFacts
+from train.plan.model.verdict import Verdict
 from train.plan.settings import request
 
 ROOT = Path(__file__).parents[3]
@@ -83,8 +84,14 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
         proof_mbit=receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
         code=package_hash(ROOT / "train"),
+        verdict=next((Verdict.from_json(found) for host in hosts.values() if (found := proof_of(host))), None),
         files=lambda model: hub.files(model, token),
     )
+
+
+def proof_of(host: dict[str, Any]) -> dict[str, Any]:
+    """What the head has found out about the model."""
+    return dict(host["motley_plan_look"]["look"].get("proof") or {})
 
 
 def weights_of(name: str, value: Any) -> str:

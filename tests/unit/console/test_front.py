@@ -63,7 +63,7 @@ def test_the_first_screen_is_one(form: str) -> None:
         (["launch", "--foo"], 2, "see: ./motley launch --help"),
         (["export", "onnx"], 2, "'onnx' is none of gguf, merged, adapter"),
         (["completion"], 2, "~/.bashrc"),
-        (["plan", "--cards", "24"], 2, "model: a value is missing; such as --model qwen2.5-7b"),
+        (["plan", "--cards", "24"], 2, "model: a value is missing; such as --model qwen3-4b"),
         (["plan", "--cards", "24", "--model", "qwen2.5-7c"], 2, "did you mean 'qwen2.5-7b'?"),
         (["plan", "--cards", "24", "--model", "zzz"], 2, "docs/training.md#models"),
         (["plan", "--cards", "24", "--set", "model=tiny"], 2, "it makes an environment"),

@@ -210,7 +210,7 @@ def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
     nodes = from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
     for run in ("", "qa"):
         with pytest.raises(
-            use_result.NowhereToAsk, match=r"./motley launch --model qwen2.5-0.5b --dataset stdlib-qa trains one"
+            use_result.NowhereToAsk, match=r"./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
         ):
             use_result.choose(nodes, run)
 

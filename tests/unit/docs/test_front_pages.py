@@ -36,7 +36,7 @@ def test_the_tree_of_files_has_what_a_run_writes(folder: Path | str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["sudo ./motley demo", "./motley plan --model qwen2.5-7b --cards 24,6", "sudo make test"]
+    "command", ["sudo ./motley demo", "./motley plan --model qwen3-8b --cards 24,6", "sudo make test"]
 )
 def test_the_front_page_has_its_commands_with_how_long_they_take(command: str) -> None:
     (line,) = (line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith(f"    {command} "))

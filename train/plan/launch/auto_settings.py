@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
+from train.plan.model import weight_files
 from train.plan.model.catalogue import AnyFacts
+from train.plan.model.picture_facts import PictureFacts
 from train.plan.placement import streaming
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.placement.forms import AS_SET, all_gpus, choose_form, forms, names_of
@@ -18,6 +20,9 @@ from train.plan.settings.pipes import parse_pipes
 
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 UNCOMPARED = "under unsloth nothing of this family is compared with the files, which may lack a weight"
+
+OVERFLOWS = ("gemma3", "gemma4", "qwen3_5")
+"""Families that give NaN in fp16, by unsloth's own list; no miniature with random weights shows it."""
 
 
 def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None) -> Decisions:
@@ -30,7 +35,7 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
         without = names_of(device for device in devices if not device.is_gpu)
         raise BadInput(f"optimizer: adamw8bit needs a GPU, which {without} has not", fix="use optimizer: adamw")
     backend, why_backend = _backend(config, devices, shape, gpu, streams)
-    precision, why_precision = _precision(config, devices, gpu)
+    precision, why_precision = _precision(config, devices, shape, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
     load_in, why_load = choose_form(config, devices, shape, setup_for(config, checkpointing))
     whys = {
@@ -45,9 +50,9 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
 def _backend(
     config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None, gpu: bool, streams: list[str]
 ) -> tuple[str, str]:
-    mixes = shape is not None and shape.family == "gemma2"
     wanted = config.holding.backend
-    against = MIXES if mixes else UNCOMPARED if shape is None else ""
+    compared = shape is not None and (isinstance(shape, PictureFacts) or shape.family in weight_files.FAMILIES)
+    against = MIXES if shape is not None and shape.family == "gemma2" else "" if compared else UNCOMPARED
     if wanted == "unsloth" and against:
         raise BadInput(f"backend: {against}", fix="use backend: hf")
     without = names_of(device for device in devices if not device.unsloth)
@@ -66,12 +71,14 @@ def _backend(
     return "unsloth", "a GPU and unsloth on every node"
 
 
-def _precision(config: RunConfig, devices: Sequence[Device], gpu: bool) -> tuple[str, str]:
+def _precision(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None, gpu: bool) -> tuple[str, str]:
     if config.precision != "auto":
         return config.precision, AS_SET
     if not gpu:
         return "fp32", "a CPU takes part"
     old = names_of(device for device in devices if not device.bf16)
+    if old and shape is not None and shape.family.startswith(OVERFLOWS):
+        return "fp32", f"no bf16 on {old}, and numbers of a {shape.family} model are too large for fp16"
     return ("fp16", f"no bf16 on {old}") if old else ("bf16", "every GPU has it")
 
 

@@ -41,7 +41,8 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
     model = replace(model, in_4bit=in_4bit, folder_name=folder_name)
     config_json, size = files_of(model, facts, may_fail=not lacking)
     if config_json:
-        shape = request.config.facts_of(config_json, model.folder or str(model.hub))
+        sizes = facts.verdict.shape if facts.verdict else {}  # a family may have other words for them
+        shape = request.config.facts_of({**sizes, **config_json}, model.folder or str(model.hub))
     elif in_4bit and isinstance(shape, Facts):
         shape = replace(shape, on_disk="4bit")
     assert shape

@@ -19,6 +19,7 @@ from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.launch.plan import Plan
 from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.model import catalogue
+from train.plan.model.verdict import Verdict
 from train.plan.placement.fit import Fit, cut_by_speed, fit, predict, with_pipes
 from train.plan.placement.pipeline_placement import bubbles, may_be_cut, staged
 from train.plan.settings.config import RunConfig
@@ -31,12 +32,15 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     """The run that is launched, or BadInput with everything that blocks it."""
     refuse(obstacles.running(facts.looks))
     request = choose_run(request, known_runs(facts.looks, facts.launched))
+    if facts.verdict:
+        request = replace(request, config=request.config.proven(facts.verdict))
     nodes = nodes_of(facts, request.config.device)
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     mbit, link_why = link(nodes, facts.proof_mbit)
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     base = base_model(request, facts, devices)
     fitted = fit_base(request.config, base, devices, mbit)
+    refuse(no_numbers(facts.verdict, fitted.decisions.precision))
     refuse(too_long(base.model.name, request.config, fitted.facts))
     to_come = dict.fromkeys(base.lacking, base.size)
     kept = checkpoint_bytes(fitted, request.config.keep)
@@ -61,6 +65,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         link_why=link_why,
         speeds=found.speeds,
         prediction=found.prediction,
+        verdict=facts.verdict,
         sizes=sizes.sizes(request.config, found.fit, found.machines, found.prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
@@ -77,6 +82,12 @@ def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: fl
     config, why_cut = with_pipes(config.held(load_in=base.load_in), devices, base.shape)
     decisions = choose(config, devices, base.shape)
     return fit(config, decisions, devices, model=base.model.name, facts=base.shape, mbit=mbit, why_cut=why_cut)
+
+
+def no_numbers(verdict: Verdict | None, precision: str) -> list[str]:
+    """Why a model does not compute in the precision that these devices would take."""
+    why = {"bf16": verdict.bf16, "fp16": verdict.fp16}.get(precision, "") if verdict else ""
+    return [f"this model does not compute in {precision}: {why}\nfix: --set precision=fp32"] if why else []
 
 
 def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) -> list[str]:

@@ -13,6 +13,7 @@ from train.plan.estimate.sizes import SizeEstimate
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
+from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
@@ -39,6 +40,8 @@ class Plan:
     speeds: Speeds = field(default_factory=Speeds)
     prediction: Prediction | None = None
     """What the nodes do together; None until every node's speed is known."""
+    verdict: Verdict | None = None
+    """What a miniature of the model has shown."""
     sizes: Sequence[SizeEstimate] = ()
     """What could be trained instead, of a recipe whose sizes have names."""
     warnings: Sequence[str] = ()

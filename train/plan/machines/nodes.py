@@ -9,6 +9,7 @@ from typing import Any
 
 from train.plan.machines.architectures import BF16_SINCE
 from train.plan.model.sources import BaseModel
+from train.plan.model.verdict import Verdict
 from train.plan.speed.speedup import Machine
 
 COUNTED_ALIKE = (
@@ -68,6 +69,8 @@ class LaunchFacts:
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     code: str = ""
     """Hash of the training package here."""
+    verdict: Verdict | None = None
+    """What a miniature of the model has shown on the head; None where there is no such, or nobody could try."""
     files: Callable[[BaseModel], tuple[Mapping[str, Any], int]]
     """A model's config.json and the size of its files, in a folder here or at the hub."""
 

@@ -123,24 +123,36 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise BadInput(f"config.json is broken: {error}", f"file: {file}", "copy or fetch the model again") from None
 
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 SHAPE = (
     *("hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "vocab_size", "max_position_embeddings"),
 )
 
 
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
 def facts_of(config: dict[str, Any], where: str) -> Facts:
     """The facts in a model's own config.json."""
     family = config.get("model_type", "?")
-    if family not in FAMILIES:
+    if inner := config.get("text_config"):
         raise BadInput(
-            f"the memory of a '{family}' model is not known; known are {', '.join(FAMILIES)}",
+            f"a '{family}' model is a wrapper with pictures or sounds around a {inner.get('model_type', 'text')} model",
             f"model: {where}",
-            "choose a model of one of these families",
+            "choose the text model alone, where there is one",
+        )
+    if any((config.get(name) or 0) > 1 for name in EXPERTS):
+        raise BadInput(
+            f"a '{family}' model is a mixture of experts, which get no adapter",
+            f"model: {where}",
+            "choose a dense model, such as qwen3-4b",
         )
     if lacking := [name for name in SHAPE if not isinstance(config.get(name), int) or config[name] < 1]:
-        raise BadInput(f"config.json lacks '{lacking[0]}'", f"model: {where}", "copy or fetch the model again")
+        raise BadInput(
+            f"config.json lacks '{lacking[0]}': the memory of this '{family}' model is not known",
+            f"model: {where}",
+            "copy or fetch the model again, or choose another",
+        )
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     return Facts(
         family=family,

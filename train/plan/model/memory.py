@@ -96,12 +96,14 @@ def parameters(facts: AnyFacts) -> int:
     """All of the model's parameters, each once."""
     if isinstance(facts, PictureFacts):
         return facts.parameters
-    norms = 4 if facts.family == "gemma2" else 2
+    norms = 4 if facts.family in ("gemma2", "gemma3_text") else 2
     per_block = norms * facts.hidden
     if facts.family == "qwen2":  # biases of q, k and v
         per_block += (facts.heads + 2 * facts.kv_heads) * facts.head_dim
-    if facts.family == "qwen3":  # norms of q and k
+    if facts.family in ("qwen3", "gemma3_text"):  # norms of q and k
         per_block += 2 * facts.head_dim
+    if facts.family == "olmo3":  # over all heads
+        per_block += (facts.heads + facts.kv_heads) * facts.head_dim
     embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
     return linear_parameters(facts) + facts.layers * per_block + embeddings + facts.hidden
 

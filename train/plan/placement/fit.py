@@ -11,6 +11,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
+from train.plan.model import weight_files
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import (
     LINEARS,
@@ -164,7 +165,8 @@ def fit(
     why_cut: str = "",
 ) -> Fit:
     targets = config.holding.lora_targets
-    if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
+    named = isinstance(facts, Facts) and facts.family in weight_files.FAMILIES and targets != "all-linear"
+    if named and (unknown := set(targets.split(",")) - set(LINEARS)):
         raise BadInput(
             f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
         )

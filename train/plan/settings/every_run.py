@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model.catalogue import AnyFacts, Dataset, Model, facts_of
+from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
 from train.plan.settings.profiled import profiled_steps
 from train.plan.speed.row_split import parse_speeds
@@ -179,6 +180,10 @@ class RunConfig:
 
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         """The settings with what was decided of a frozen base; the same for a recipe that has none."""
+        return self
+
+    def proven(self, verdict: Verdict) -> Self:
+        """The settings with what the model can do in place of what it cannot; BadInput where that was asked for."""
         return self
 
     @property

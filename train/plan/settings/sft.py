@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
@@ -82,6 +83,23 @@ class SftConfig(RunConfig):
             load_in=load_in or self.load_in,
             weights=weights or self.weights,
             pipes=pipes or self.pipes,
+        )
+
+    def proven(self, verdict: Verdict) -> Self:
+        verdict.require(self.model)
+        reasons = {
+            "weights": verdict.held if self.weights == "stream" else "",
+            "pipes": verdict.whole if parse_pipes(self.pipes) else "",
+            "precision": {"bf16": verdict.bf16, "fp16": verdict.fp16}.get(self.precision, ""),
+        }
+        for name, why in reasons.items():
+            if why:
+                raise BadInput(f"{name}: {getattr(self, name)} does not go with this model: {why}", fix="leave it out")
+        return replace(
+            self,
+            pack=self.pack and not verdict.unpacked,
+            weights="gpu" if verdict.held else self.weights,
+            pipes="off" if verdict.whole else self.pipes,
         )
 
     @property

@@ -38,3 +38,15 @@ def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:
         (kept / "decided.json").write_text(json.dumps(decided))
     [found] = launch_info.measured(tmp_path, launch_info.known_runs(tmp_path))
     assert (found["run"], found["speeds"], found["layer_speeds"]) == ("cut", {}, {"a": 16.7, "b": 4.5})
+
+
+def test_the_head_proves_a_model_by_the_environment_that_trains(tmp_path: Path) -> None:
+    assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {}
+    python = tmp_path / "env/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("""#!/bin/sh\necho "a warning"\nprintf '{"verdict": {"given": %s}}\\n' "$(cat)"\nexit 1\n""")
+    python.chmod(0o755)
+    assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {"given": {"model_type": "llama"}}
+    assert launch_info.prove(tmp_path, {}) == {}
+    python.write_text("#!/bin/sh\necho unknown command check-model >&2; exit 2\n")
+    assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {}

@@ -3,7 +3,6 @@ and the losses and gradients must be the same. It takes about a second, before a
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +15,9 @@ from train.errors import BadInput
 from train.models import hf
 from train.models.backends import Batch, ModelSpec
 from train.models.part import cannot_be_cut
-from train.models.streamed import quietly
 from train.models.weights import trained_weights
+from train.proof import miniature
 
-LAYERS, CUT = 4, ((0, 1), (1, 3), (3, 4))
-SMALL = {
-    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-    "vocab_size": 256, "max_position_embeddings": 128, "num_hidden_layers": LAYERS,
-}  # fmt: skip
 TOLERANCE = 1e-5
 
 
@@ -31,46 +25,29 @@ def prove(config: Any) -> None:
     """Proves that this model can be cut; BadInput where the cut computes something else."""
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         try:
-            make(config, Path(folder))
-            off = difference(folder)
+            miniature.write(config, Path(folder))
+            require(folder)
         except BadInput:
             raise
         except Exception as error:
             raise cannot_be_cut(config, f"its miniature fails, {type(error).__name__}: {error}") from error
+
+
+def require(folder: str) -> None:
+    """Of a miniature that is written."""
+    off = difference(folder)
     if not off <= TOLERANCE:
+        config = hf.config_of(ModelSpec(folder=folder))
         raise cannot_be_cut(config, f"in a miniature its loss or gradient is off by {off:.1e}")
-
-
-def make(config: Any, folder: Path) -> None:
-    """Writes a model like this one, but small and with random weights, to the folder."""
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    small = copy.deepcopy(config)
-    for name, value in SMALL.items():
-        if hasattr(small, name):
-            setattr(small, name, value)
-    if getattr(small, "layer_types", None):
-        small.layer_types = [*small.layer_types, *small.layer_types][:LAYERS]
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        setattr(small, name, None)
-    if hasattr(small, "quantization_config"):
-        del small.quantization_config
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(small, dtype=torch.float32)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name.endswith("_proj.weight"):
-                weight.mul_(4)  # so that a wrong input shows
-    quietly(model.save_pretrained, folder)
 
 
 def difference(folder: str) -> float:
     """The largest difference, of the loss and of all gradients, relative to the whole model's."""
-    spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=SMALL["max_position_embeddings"])
-    whole, parts = hf.build(spec), [hf.build(replace(spec, layers=own)) for own in CUT]
-    ids = torch.randint(SMALL["vocab_size"], (2, 24), generator=torch.Generator().manual_seed(1))
+    spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=miniature.POSITIONS)
+    layers = hf.config_of(spec).num_hidden_layers
+    bounds = ((0, 1), (1, layers - 1), (layers - 1, layers))
+    whole, parts = hf.build(spec), [hf.build(replace(spec, layers=own)) for own in bounds]
+    ids = torch.randint(miniature.VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))
     places = torch.cat([torch.arange(10), torch.arange(14)]).expand(2, 24)
     batch = {"input_ids": ids, "labels": ids, "position_ids": places}
     loss = hf.loss_sum(whole, batch)

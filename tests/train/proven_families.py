@@ -1,0 +1,53 @@
+"""Families of language models, and what the proof says of each: the table of docs/inside/models.md.
+
+python -m tests.train.proven_families writes it; tests/train/test_proof.py proves it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs/inside/models.md"
+BEGIN, END = "<!-- families: made by python -m tests.train.proven_families -->\n\n", "\n<!-- end of families -->"
+PACKED = """
+llama mistral qwen2 qwen3 gemma2 gemma gemma3_text gemma4_text phi phi3 smollm3 granite olmo olmo2 olmo3 glm glm4 cohere
+cohere2 starcoder2 gpt2 gpt_neox gptj stablelm nemotron ernie4_5 exaone4 hunyuan_v1_dense ministral ministral3 seed_oss
+arcee apertus nanochat
+""".split()
+UNPACKED = "lfm2 qwen3_5_text granitemoehybrid falcon bloom".split()
+REFUSED = {
+    "gpt_oss": "get no adapter",
+    "qwen3_moe": "get no adapter",
+    "mixtral": "get no adapter",
+    "deepseek_v3": "get no adapter",
+    "qwen3_next": "get no adapter",
+    "opt": "depends on which rows are computed together",
+    "gemma3": "wrapper with pictures",
+}
+SETTINGS = {
+    "lfm2": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2},
+    "granitemoehybrid": {"num_local_experts": 0},
+    "ministral": {"head_dim": 128},
+}
+"""Of those whose usual sizes are of another model."""
+QUICK = ("llama", "gemma2", "lfm2", "gpt2", "gpt_oss", "gemma3")
+"""Those of `make test`; the others take minutes."""
+
+
+def table() -> str:
+    lines = ["| family (`model_type`) | verdict |", "|---|---|"]
+    lines += [f"| {name} | packed, in any shares |" for name in sorted(PACKED)]
+    lines += [
+        f"| {name} | in any shares, unpacked: samples that share a row would see each other |" for name in UNPACKED
+    ]
+    reasons = {"get no adapter": "its experts get no adapter", "wrapper with pictures": "a wrapper with pictures"}
+    lines += [f"| {name} | refused: {reasons.get(why, 'its loss ' + why)} |" for name, why in REFUSED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def page_with_table(text: str) -> str:
+    return text.partition(BEGIN)[0] + BEGIN + table() + END + text.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with_table(PAGE.read_text()))

@@ -1,0 +1,115 @@
+"""The proof that admits a model: what is exact passes, what is planted wrong does not."""
+
+import pytest
+import torch
+from transformers import AutoConfig
+from transformers.models.llama.modeling_llama import LlamaModel
+
+from tests.train import cluster, families
+from tests.train.proven_families import PACKED, PAGE, QUICK, REFUSED, SETTINGS, UNPACKED, page_with_table
+from train.data.rows import open_rows
+from train.errors import BadInput
+from train.plan.launch.auto_settings import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.verdict import Verdict
+from train.plan.settings.config import load_config
+from train.proof import admit, exact
+
+SEES = "samples that share a row see each other"
+
+
+def seldom(name):
+    return pytest.param(name, marks=() if name in QUICK else pytest.mark.long)
+
+
+def proven(name):
+    return exact.prove(AutoConfig.for_model(name, **SETTINGS.get(name, {})))
+
+
+@pytest.mark.parametrize("name", [*map(seldom, PACKED)])
+def test_a_clean_family_is_not_refused(name):
+    found = proven(name)
+    assert not (found.refused or found.unpacked), found.line
+
+
+@pytest.mark.parametrize("name", [*map(seldom, UNPACKED)])
+def test_a_family_whose_samples_see_each_other_is_trained_unpacked(name):
+    found = proven(name)
+    assert not found.refused and found.unpacked.startswith(SEES), found.line
+
+
+@pytest.mark.parametrize("name", [*map(seldom, REFUSED)])
+def test_what_cannot_be_trained_is_refused_with_the_reason(name):
+    assert REFUSED[name] in proven(name).refused
+
+
+def test_the_page_has_this_table():
+    assert PAGE.read_text() == page_with_table(PAGE.read_text()), "python -m tests.train.proven_families"
+    assert len(PACKED) + len(UNPACKED) + len(REFUSED) >= 30
+
+
+# -- planted ----------------------------------------------------------------------------------------------------
+
+
+def whole_batch(states, _):
+    return states - states.mean((0, 1))
+
+
+def state(states, model):
+    model.calls = getattr(model, "calls", 0) + 1
+    return states * (1 + model.calls / 100)
+
+
+def chance(states, _):
+    return torch.nn.functional.dropout(states, 0.1, training=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(whole_batch, "depends on which rows are computed together"), (state, "second time"), (chance, "second time")],
+)
+def test_what_is_planted_wrong_is_refused(change, said, monkeypatch):
+    """As a BatchNorm does, a buffer that moves, or a dropout that no setting switches off."""
+    forward = LlamaModel.forward
+
+    def changed(self, *given, **more):
+        out = forward(self, *given, **more)
+        out.last_hidden_state = change(out.last_hidden_state, self)
+        return out
+
+    monkeypatch.setattr(LlamaModel, "forward", changed)
+    assert said in proven("llama").refused
+
+
+def test_a_family_that_ignores_position_ids_is_trained_unpacked(monkeypatch):
+    forward = LlamaModel.forward
+
+    def without(self, *given, position_ids=None, **more):
+        return forward(self, *given, **more)
+
+    monkeypatch.setattr(LlamaModel, "forward", without)
+    found = proven("llama")
+    assert not found.refused and found.unpacked.startswith(SEES)
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins(tmp_path, monkeypatch):
+    base = families.make("llama", tmp_path / "base")
+    rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
+    config = load_config({"model": str(base), "dataset": "x"})
+    decisions = choose(config, [Device("a", "cpu", 1 << 34)], None)
+    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", unpacked=SEES))
+    with pytest.raises(BadInput, match="the rows hold several samples each"):
+        admit.require_exact(config, decisions, base, [rows])
+    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", refused="its loss moves"))
+    with pytest.raises(BadInput, match="a llama model is not trained: its loss moves"):
+        admit.require_exact(config, decisions, base, [rows])
+    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", held="another loss"))
+    with pytest.raises(BadInput, match="weights: stream does not go with this model: another loss"):
+        admit.require_exact(config.held(weights="stream"), decisions, base, [rows])
+
+
+def test_a_config_that_transformers_does_not_know_is_refused():
+    assert "transformers cannot read it" in admit.prove({"model_type": "of tomorrow"}).refused

@@ -1,0 +1,128 @@
+"""What a verdict on a model changes in a plan, and how it is kept. The proof itself is in tests/train/test_proof.py."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from console import plan_view
+from console.electricity import of_plan
+from console.infra.machines.look import config_to_prove
+from tests.unit.train.plan.test_decide import SHAPE, gpu
+from tests.unit.train.plan.test_plan import VERSIONS, look
+from train.errors import BadInput
+from train.plan.launch.decide import decide
+from train.plan.launch.plan import Plan, launch_plan
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.model import verdict
+from train.plan.model.verdict import Verdict
+from train.plan.settings import request
+from train.plan.settings.config import load_config
+
+LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other (6.0e-04 off)", whole="a convolution")
+
+
+def planned(found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, **settings: Any) -> Plan:
+    names = "abc"[: len(looks) or 1]
+    versions = VERSIONS | ({"cuda": "13.0"} if looks else {})
+    facts = LaunchFacts(
+        addresses={name: f"10.0.0.{at}" for at, name in enumerate(names)},
+        looks=dict(zip(names, looks or (look(),), strict=True)),
+        versions=dict.fromkeys(names, versions),
+        verdict=found,
+        files=lambda _: (config or SHAPE, 2_000_000_000),
+    )
+    return decide(request.read({"model": "me/small", "dataset": "you/data", **settings}), facts)
+
+
+def test_a_family_whose_packed_samples_see_each_other_is_trained_unpacked_and_the_plan_says_so() -> None:
+    plan = planned(LEAKS)
+    assert plan.settings["pack"] is False and plan.settings["pipes"] == "off"
+    [line] = [line for line in plan_view.lines(plan) if line.startswith("  proof")]
+    assert "a row for each sample" in line and "see each other" in line
+
+
+def test_without_a_verdict_nothing_changes() -> None:
+    plan = planned(None)
+    assert plan.settings["pack"] is True and not [line for line in plan_view.lines(plan) if "proof" in line]
+
+
+def test_the_head_is_told_not_to_pack() -> None:
+    plan = planned(LEAKS)
+    assert "--no-pack" in launch_plan(plan, of_plan(plan, {"a": {}})).prepare
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "a lfm2 model is not trained: no\nmodel: me/small"),
+        ({"pipes": "a+b"}, "pipes: a.b does not go with this model"),
+        ({"weights": "stream"}, "weights: stream does not go with this model"),
+        ({"precision": "bf16"}, "precision: bf16 does not go with this model"),
+    ],
+)
+def test_what_was_shown_to_be_wrong_is_refused_where_it_is_asked_for(settings: dict[str, Any], said: str) -> None:
+    found = Verdict(family="lfm2", refused="" if settings else "no", held="no", whole="no", bf16="no", fp16="no")
+    with pytest.raises(BadInput, match=said):
+        planned(found, **settings)
+
+
+def test_a_model_that_gives_no_numbers_in_fp16_is_refused_on_cards_without_bf16() -> None:
+    found = Verdict(family="llama", fp16="its loss or gradient is no number")
+    with pytest.raises(BadInput, match=r"does not compute in fp16.*\nfix: --set precision=fp32"):
+        planned(found, gpu("GTX 1660", 12, "7.5"))
+    assert planned(found, gpu("RTX 4090", 24)).fit.decisions.precision == "bf16"
+
+
+def test_a_family_whose_numbers_are_too_large_for_fp16_computes_in_fp32_on_such_cards() -> None:
+    plan = planned(None, gpu("GTX 1660", 12, "7.5"), config=SHAPE | {"model_type": "gemma3_text"})
+    assert plan.fit.decisions.precision == "fp32"
+
+
+def test_a_family_with_other_words_for_its_sizes_gets_them_from_the_verdict() -> None:
+    named = {name: value for name, value in SHAPE.items() if name != "model_type"}
+    found = Verdict(family="gpt2", shape=named)
+    plan = planned(found, config={"model_type": "gpt2", "n_embd": 2048})
+    assert plan.fit.facts and plan.fit.trained_weights > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"text_config": {"model_type": "qwen3_5_text"}},
+            "with pictures or sounds around a qwen3_5_text model",
+        ),
+        ({"num_experts": 128}, "mixture of experts"),
+    ],
+)
+def test_wrappers_and_mixtures_are_refused_with_the_reason(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        planned(None, config=SHAPE | {"model_type": "new"} | config)
+
+
+def test_a_verdict_is_kept_by_config_and_versions(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_CACHE", str(tmp_path))
+    folder = verdict.folder_of(SHAPE)
+    assert folder.parent.parent == tmp_path
+    folder.mkdir(parents=True)
+    verdict.keep(folder, LEAKS)
+    assert verdict.kept(folder) == LEAKS
+    assert verdict.folder_of(SHAPE | {"eos_token_id": 7, "transformers_version": "0"}) == folder
+    assert verdict.folder_of(SHAPE | {"num_hidden_layers": 3}) != folder
+    monkeypatch.setattr(verdict, "version_of", lambda _: "another")
+    assert verdict.folder_of(SHAPE) != folder
+
+
+def test_only_a_model_that_is_fine_tuned_and_does_not_come_with_motley_is_proven(tmp_path: Any) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    settings = {"dataset": "stdlib-qa"}
+    assert config_to_prove({"model": str(tmp_path), **settings}, {}) == {"model_type": "qwen3"}
+    assert config_to_prove({"model": "tiny", **settings}, {}) == {}
+    assert config_to_prove({"recipe": "pretrain", **settings}, {}) == {}
+    assert config_to_prove({"model": "no such thing", **settings}, {}) == {}
+
+
+def test_other_recipes_are_not_asked() -> None:
+    config = load_config({"recipe": "pretrain"})
+    assert config.proven(replace(LEAKS, refused="no")) is config

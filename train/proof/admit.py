@@ -1,0 +1,56 @@
+"""The verdict on a model, from the cache or by a new proof; and the gate of a run."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from train.cache import build_once
+from train.data.rows import PackedRows, Rows
+from train.errors import BadInput
+from train.plan.model import verdict
+from train.plan.model.catalogue import read_config
+from train.plan.model.verdict import Verdict
+from train.plan.placement.fit import Decisions
+from train.plan.settings.config import RunConfig, SftConfig
+from train.proof import exact
+
+
+def require_exact(config: RunConfig, decisions: Decisions, base: Path, rows: Iterable[Rows]) -> list[str]:
+    """The verdict in words; BadInput where the model cannot be trained on these rows. unsloth changes a model, and
+    looks itself at what it has made of it."""
+    if not isinstance(config, SftConfig) or decisions.backend != "hf":
+        return []
+    found = verdict_of(read_config(base))
+    replace(config, precision=decisions.precision).proven(found)
+    if found.unpacked and any(isinstance(part, PackedRows) and part.packs for part in rows):
+        raise BadInput(
+            f"the rows hold several samples each, and with this model {found.unpacked}",
+            f"model: {base}",
+            "prepare the data set again with pack=false",
+        )
+    return [f"proof: {found.line}"]
+
+
+def verdict_of(config: dict[str, Any]) -> Verdict:
+    """The verdict that is kept on this machine, or a new one; several processes share one proof."""
+    folder = build_once(verdict.folder_of(config), lambda unfinished: verdict.keep(unfinished, prove(config)))
+    return verdict.kept(folder)
+
+
+def prove(config: dict[str, Any]) -> Verdict:
+    """By the config as transformers knows it; no code that comes with a model is run."""
+    from transformers import AutoConfig
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        try:
+            known = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except Exception as error:  # transformers reads such a file in many places
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return Verdict(family=str(config.get("model_type", "?")), refused=f"transformers cannot read it: {why}")
+        return exact.prove(known)
