@@ -68,7 +68,7 @@ def test_rows_that_go_through_together_make_machines_wait_longer_for_one_another
 def test_they_are_shown_as_a_table() -> None:
     values = {"model": "qwen2.5-32b", "max_seq_length": 1024, "tflops": "desktop=32,tower=17,laptop=17"}
     said = "\n".join(what_if("desktop=16,tower=8,laptop=8", values).lines)
-    assert "way       desktop             tower               laptop              link, s a step  tokens/s" in said
+    assert "option    desktop             tower               laptop              link, s a step  tokens/s" in said
     assert "held      23.6 GB, too small" in said and "cut       12.6 GB, 32 layers" in said
 
 
