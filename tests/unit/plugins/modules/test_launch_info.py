@@ -44,7 +44,8 @@ def test_the_head_proves_a_model_by_the_environment_that_trains(tmp_path: Path) 
     assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {}
     python = tmp_path / "env/bin/python"
     python.parent.mkdir(parents=True)
-    python.write_text("""#!/bin/sh\n[ -z "$MOTLEY_HOME" ] || exit 3\necho "a warning"\nprintf '{"verdict": {"given": %s}}\\n' "$(cat)"\nexit 1\n""")
+    answers = """printf '{"verdict": {"given": %s}}\\n' "$(cat)"; exit 1"""
+    python.write_text(f'#!/bin/sh\n[ -z "$MOTLEY_HOME" ] || exit 3  # a mark of runs\necho "a warning"\n{answers}\n')
     python.chmod(0o755)
     assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {"given": {"model_type": "llama"}}
     assert launch_info.prove(tmp_path, {}) == {}
