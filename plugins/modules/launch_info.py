@@ -108,7 +108,7 @@ def prove(home: Path, config: dict[str, Any]) -> dict[str, Any]:
     if not config or not python.exists():
         return {}
     paths = {"PYTHONPATH": str(home / "code"), "MOTLEY_HOME": str(home)}
-    env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [str(python), "-m", "train", "check-model", "--json", "--model", "-"]
     given = json.dumps(config).encode()
     try:
