@@ -24,5 +24,5 @@ def check_model(*, model: str, as_json: bool) -> int:
             f"requirements/make_env.sh {ENVIRONMENTS[-1]} node-cpu",
         )
     command = [str(python), "-m", "train", "check-model", "--model", model, *(["--json"] if as_json else [])]
-    env = hub.environment() | {"CUDA_VISIBLE_DEVICES": ""}
+    env = hub.environment() | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}  # a miniature is too small to share
     return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, env=env).returncode

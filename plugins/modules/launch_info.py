@@ -107,8 +107,9 @@ def prove(home: Path, config: dict[str, Any]) -> dict[str, Any]:
     python = home / "env/bin/python"
     if not config or not python.exists():
         return {}
-    # Without MOTLEY_HOME, by which the processes of a run are known.
-    env = os.environ | {"PYTHONPATH": str(home / "code"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    # Without MOTLEY_HOME, by which the processes of a run are known. A miniature is too small to share over cores.
+    paths = {"PYTHONPATH": str(home / "code")}
+    env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [str(python), "-m", "train", "check-model", "--json", "--model", "-"]
     given = json.dumps(config).encode()
     try:

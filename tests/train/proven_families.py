@@ -28,6 +28,8 @@ SETTINGS = {
     "lfm2": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2},
     "granitemoehybrid": {"num_local_experts": 0},
     "ministral": {"head_dim": 128},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
 }
 """Of those whose usual sizes are of another model."""
 QUICK = ("llama", "gemma2", "lfm2", "gpt2", "gpt_oss", "gemma3")
