@@ -1,5 +1,7 @@
 """The proof that admits a model: what is exact passes, what is planted wrong does not."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import AutoConfig
@@ -109,6 +111,7 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", held="another loss"))
     with pytest.raises(BadInput, match="weights: stream does not go with this model: another loss"):
         admit.require_exact(config.held(weights="stream"), decisions, base, [rows])
+    assert admit.require_exact(replace(config, model="tiny"), decisions, base, [rows]) == []
 
 
 def test_a_config_that_transformers_does_not_know_is_refused():
