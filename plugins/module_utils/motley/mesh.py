@@ -8,6 +8,10 @@ import threading
 import time
 from typing import Any
 
+HERE, HEARD = b"motley", b"heard"
+PATIENCE_S = 3.0
+"""A machine under load answers late; nobody waits longer, as others may be asked meanwhile."""
+
 
 def meet(name: str, port: int, peers: dict[str, Any], timeout_s: float) -> tuple[list[str], list[str]]:
     """Which of the others did not answer, and which did not call, until the time is up."""
@@ -23,16 +27,19 @@ def meet(name: str, port: int, peers: dict[str, Any], timeout_s: float) -> tuple
 
 
 def listen(door: socket.socket, callers: set[str]) -> None:
+    """A caller counts once it has our answer: where it gave up it calls again, and we must still be here."""
     while True:
         try:
             caller, _ = door.accept()
         except OSError:
             return
         with caller:
-            caller.settimeout(2)
+            caller.settimeout(PATIENCE_S)
             try:
-                callers.add(caller.recv(255).decode())
-                caller.sendall(b"motley")
+                name = caller.recv(255).decode()
+                caller.sendall(HERE)
+                if caller.recv(16) == HEARD:
+                    callers.add(name)
             except OSError:
                 continue
 
@@ -48,8 +55,10 @@ def call_all(name: str, peers: dict[str, Any], port: int, end: float) -> list[st
 
 def call(name: str, address: str, port: int) -> bool:
     try:
-        with socket.create_connection((address, port), timeout=1) as line:
+        with socket.create_connection((address, port), timeout=PATIENCE_S) as line:
             line.sendall(name.encode())
-            return line.recv(16) == b"motley"
+            is_there = line.recv(16) == HERE
+            line.sendall(HEARD if is_there else b"")
+            return is_there
     except OSError:
         return False
