@@ -71,6 +71,8 @@ def small(config: Any) -> Any:
             with contextlib.suppress(AttributeError):  # of what follows from others
                 setattr(made, name, min(least, now) if type(least) is int else least)
     shrink_heads(made, config)
+    if getattr(made, "max_position_embeddings", None):
+        made.max_position_embeddings = POSITIONS  # the proof's rows, also for a model of fewer
     shrink_positions(made)
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(made, name, None)
