@@ -14,11 +14,11 @@ from train.plan.settings import request
 
 def look(known: Facts, args: Facts) -> OnNode:
     is_head = known["inventory_hostname"] == known["ansible_play_hosts"][0]
-    asked = known.get("motley_request_checked", {}).get("asked", {})
+    asked = known.get("motley_request_checked", {}).get("asked", {}).get("values")  # a script of one's own has none
     if not (is_head and asked):
         return OnNode("launch_info", args)
     token = hub.token(known["hostvars"][known["inventory_hostname"]])
-    return OnNode("launch_info", args | {"prove": config_to_prove(asked["values"], token)})
+    return OnNode("launch_info", args | {"prove": config_to_prove(asked, token)})
 
 
 def config_to_prove(values: dict[str, Any], token: dict[str, str]) -> dict[str, Any]:

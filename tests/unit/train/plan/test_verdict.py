@@ -7,7 +7,9 @@ import pytest
 
 from console import plan_view
 from console.electricity import of_plan
+from console.infra import OnNode
 from console.infra.machines.look import config_to_prove
+from console.infra.machines.look import look as look_on_node
 from tests.unit.train.plan.test_decide import SHAPE, gpu
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from train.errors import BadInput
@@ -126,3 +128,9 @@ def test_only_a_model_that_is_fine_tuned_and_does_not_come_with_motley_is_proven
 def test_other_recipes_are_not_asked() -> None:
     config = load_config({"recipe": "pretrain"})
     assert config.proven(replace(LEAKS, refused="no")) is config
+
+
+@pytest.mark.parametrize(("node", "asked"), [("a", {"script": "ddp.py"}), ("b", {"values": {"model": "qwen3-4b"}})])
+def test_a_script_of_ones_own_proves_nothing_and_no_node_but_the_head_does(node: str, asked: dict[str, Any]) -> None:
+    known = {"inventory_hostname": node, "ansible_play_hosts": ["a", "b"], "motley_request_checked": {"asked": asked}}
+    assert look_on_node(known, {"port": 1}) == OnNode("launch_info", {"port": 1})
