@@ -17,8 +17,9 @@ from lab.host import Host
 from lab.hub import Hub
 from lab.profile import USER
 from tests.support.bootstrap import Person
-from train.plan.model.catalogue import FAMILIES, Facts, resolve_model
+from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import parameters
+from train.plan.model.weight_files import FAMILIES
 
 HOME = f"/home/{USER}/ai-cluster"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")

@@ -16,7 +16,7 @@ from tests.train.cluster import ROOT, environment
 from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.stream import LayerWeights, Stream, stream_of
-from train.plan.model.catalogue import FAMILIES
+from train.plan.model.weight_files import FAMILIES
 from train.plan.settings.config import load_config
 
 
