@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from console import hub
+from console.words import say
 from train.cache import cache_dir
 from train.errors import BadInput
 
@@ -23,6 +24,8 @@ def check_model(*, model: str, as_json: bool) -> int:
             fix="./motley plan --model NAME asks your first machine; or: "
             f"requirements/make_env.sh {ENVIRONMENTS[-1]} node-cpu",
         )
+    if not as_json:
+        say("trying a miniature of the model …")
     command = [str(python), "-m", "train", "check-model", "--model", model, *(["--json"] if as_json else [])]
     env = hub.environment() | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}  # a miniature is too small to share
     return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, env=env).returncode

@@ -1,6 +1,6 @@
 """Modules start in less than half the time, 0.18 s of a core instead of 0.43; a bootstrap runs a hundred of them.
 
-- What Ansible has built of a module is kept for as long as the sources stay: each run would build each anew.
+- The built modules are kept until their sources change: Ansible would build them again in every run.
 - It holds bytecode beside the sources; a node with another Python passes over it.
 - Python reads it at once. As a program on its standard input it would be read one character at a time.
 """
@@ -35,10 +35,8 @@ short_description: Modules that start sooner
 description: Nothing is shown; modules are built once, with bytecode, and a node's Python reads them at once.
 """
 STATES = 8
-"""So many stay, for who goes to and fro between branches: some 15 MB each."""
+"""How many are kept, for a developer who changes branches: some 15 MB each."""
 READ_AT_ONCE = "import sys; exec(sys.stdin.buffer.read())"
-
-
 COMMAND = ShellModule.build_module_command
 CACHED: Any = getattr(module_common, "_CachedModule", None)  # not public: of another Ansible, it may be gone
 DUMP = CACHED and CACHED.dump
@@ -79,7 +77,7 @@ def sources() -> str:
 
 
 def build_module_command(self: Any, env_string: str, shebang: str | None, cmd: str, arg_path: str | None = None) -> str:
-    """As Ansible's own. Without `cmd` the module comes through the standard input."""
+    """Ansible's command; where the module comes through the standard input (no `cmd`), Python reads it at once."""
     command: str = COMMAND(self, env_string, shebang, cmd, arg_path=arg_path)
     piped = not cmd and "python" in (shebang or "")
     return f"{command} -c {shlex.quote(READ_AT_ONCE)}" if piped else command

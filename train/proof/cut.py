@@ -34,7 +34,7 @@ def prove(config: Any) -> None:
 
 
 def require(folder: str) -> None:
-    """Of a miniature that is written."""
+    """BadInput unless the miniature in this folder computes the same when it is cut."""
     off = difference(folder)
     if not off <= TOLERANCE:
         config = hf.config_of(ModelSpec(folder=folder))

@@ -30,7 +30,7 @@ from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
 
 TOLERANCE = 1e-5
-"""Of a gradient or a loss. What is exact is within 2e-6, what leaks beyond 6e-4."""
+"""The relative difference that still counts as exact: what is exact is within 2e-6, what leaks beyond 6e-4."""
 LENGTHS = (17, 9, 23, 11, 14, 6, 19, 12)
 SHARES = (5, 2, 1)
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
@@ -42,7 +42,7 @@ class NotExactError(Exception):
 
 
 def prove(config: Any) -> Verdict:
-    """Of a config as transformers has read it."""
+    """The verdict on a config that transformers has read."""
     started = time.perf_counter()
     family = str(config.model_type)
     if hasattr(config, "text_config"):

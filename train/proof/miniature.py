@@ -104,7 +104,7 @@ def shrink_layers(made: Any, found: dict[str, Any]) -> dict[int, dict[str, Any]]
 
 
 def shrink_heads(made: Any, config: Any) -> None:
-    """As many heads for keys as for queries, fewer, or one: as it was."""
+    """The model's kind stays: as many heads for keys as for queries, fewer, or one."""
     if keys := value(config, "num_key_value_heads"):
         made.num_key_value_heads = HEADS if keys == value(config, "num_attention_heads") else min(2, keys)
 

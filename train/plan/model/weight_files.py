@@ -19,7 +19,7 @@ from train.plan.model.catalogue import Facts, facts_of, form_on_disk, read_confi
 ONE_FILE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 TYPES = ("F64", "F32", "F16", "BF16")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
-"""Those whose every weight is known here; of others transformers reports what is missing, once it loads them."""
+"""The families whose every weight is known here; for others transformers reports what is missing when it loads them."""
 QUANTISED = ("U8", "I8")
 """How bitsandbytes keeps weights."""
 ANOTHER = "choose the model as it was released, whole and not quantised, or a copy of it in 4 bit by bitsandbytes"
