@@ -10,12 +10,10 @@ import json
 import queue
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from console.infra.node import Node, Silent, ask_all
-from console.notify import FINISH_S, LEAVE_S, Notifier
 from console.processes import each_line, end_group
 from console.run_in_words import Ended, RunView
 
@@ -33,9 +31,8 @@ class Follower:
         view: RunView,
         show: Callable[[str], None],
         tick: Callable[[], None],
-        notifier: Notifier | None = None,
     ) -> None:
-        self.nodes, self.view, self.show, self.tick, self.notifier = nodes, view, show, tick, notifier
+        self.nodes, self.view, self.show, self.tick = nodes, view, show, tick
         self.place = 0
         self.last_line_at = 0.0
         self.off_since = 0.0
@@ -52,7 +49,6 @@ class Follower:
                     self._connect()
                 self._read()
                 self.tick()
-                self._show_problem()
                 if until_proven and self.view.state.proven:
                     return None
                 if limit_s and time.monotonic() - began > limit_s:
@@ -60,10 +56,6 @@ class Follower:
         finally:
             self._drop()
         return self.view.ended
-
-    def _show_problem(self) -> None:
-        if self.notifier and (line := self.notifier.problem()):
-            self.show(line)
 
     @property
     def node(self) -> Node:
@@ -106,13 +98,7 @@ class Follower:
         for shown in self.view.take(self.node.name, kind, facts):
             self.show(shown)
         if kind == "now" and not self.view.ended:
-            self._tell_due(float(facts["time"]))
             self._notice_end(facts)
-
-    def _tell_due(self, at: float) -> None:
-        if self.notifier:
-            for notice in self.view.due(at):
-                self.notifier.tell(notice)
 
     def _notice_end(self, facts: dict[str, Any]) -> None:
         """No process is left on this node: another may still train; if none does, it was stopped or never began."""
@@ -147,17 +133,3 @@ class Follower:
         if self.process:
             end_group(self.process)
             self.process = None
-
-
-@contextmanager
-def finished_notices(view: RunView, notifier: Notifier | None, show: Callable[[str], None]) -> Iterator[None]:
-    """The last messages go out behind what is shown of the end. Who leaves before the end does not wait for them."""
-    try:
-        yield
-    finally:
-        if notifier:
-            for notice in view.last_notice():
-                notifier.tell(notice)
-            notifier.finish(FINISH_S if view.ended else LEAVE_S)
-            if line := notifier.problem():
-                show(line)

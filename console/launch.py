@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console import interrupt, notify
+from console import interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
@@ -58,16 +58,16 @@ def launch(
 
     As data: what was started, and with `following` each event of the run. `page`: beside it as a live page too.
     """
-    started, notifier = started_by(inventory, "launch.yml", words, as_json=as_json)
+    started = started_by(inventory, "launch.yml", words, as_json=as_json)
     if isinstance(started, int):
         return started
     about = RunState(run=started["run"]), started["nodes"], started["since"]
     nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
     if as_json:
         say(json.dumps({"event": "started", "run": started["run"], "nodes": started["nodes"]}))
-        return show_as_json(nodes, EventView(*about), notifier) if following else 0
+        return show_as_json(nodes, EventView(*about)) if following else 0
     with live_page(inventory, started["run"]) if page else contextlib.nullcontext():
-        return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
+        return show(nodes, RunView(*about), until_proven=not started["follow"])
 
 
 PAGE_ENDS_S = 10.0
@@ -105,11 +105,9 @@ def agreed_to(inventory: Inventory, names: str, then: str, *, yes: bool) -> bool
     return False
 
 
-def started_by(
-    inventory: Inventory, name: str, words: list[str], *, as_json: bool = False
-) -> tuple[dict[str, Any] | int, notify.Notifier | None]:
-    """What this playbook has started, and who is told of it; or its exit code, where it has started nothing."""
-    with tempfile.TemporaryDirectory(prefix="motley-") as folder, notify.Pipe(Path(folder)) as pipe:
+def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bool = False) -> dict[str, Any] | int:
+    """What this playbook has started; or its exit code, where it has started nothing."""
+    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
         file = Path(folder) / "started.json"
         mark = interrupt.new_mark()
         if not as_json:
@@ -128,11 +126,10 @@ def started_by(
                     answers, silent = ask_all(from_inventory(inventory), left_on)
                 for line in interrupted_lines(answers, silent):
                     say(line)
-            return interrupt.CODE, None
+            return interrupt.CODE
         if code or not file.exists():
-            return ours(code), None
-        started: dict[str, Any] = json.loads(file.read_text())
-        return started, notify.for_launch(inventory.state, started["run"], pipe.read())
+            return ours(code)
+        return dict(json.loads(file.read_text()))
 
 
 def left_on(node: Node) -> dict[str, Any]:

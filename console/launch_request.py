@@ -195,9 +195,6 @@ def unknown_inner(variables: dict[str, Any]) -> list[str]:
     known = {**role_keys(ROOT / "roles"), **KEYS}
     given = [name for name in variables if name.startswith("motley_") and name not in known]
     findings = [f"unknown variable '{name}': {nearest(name, known)}" for name in given]
-    findings += [
-        f"{name} belongs into the inventory: follow and notify-test read it there\nfix: docs/training.md"
-        for name in ("motley_notify", "motley_notify_from")
-        if name in variables
-    ]
+    if "motley_notify" in variables:
+        findings += ["motley_notify belongs into the inventory: notify-test reads it there\nfix: docs/training.md"]
     return findings

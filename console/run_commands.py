@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 from console import interrupt, notify, run_view
-from console.follow import Follower, finished_notices
+from console.follow import Follower
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
-from console.notify import Notifier
 from console.processes import each_line, end_group
 from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
@@ -27,7 +26,7 @@ from train.runlog.state import Change, RunState
 from train.safe_stdio import unread
 
 
-def follow(inventory: Inventory, *, vault: str = "", as_json: bool = False) -> int:
+def follow(inventory: Inventory, *, as_json: bool = False) -> int:
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.status())
     running = {name: look for name, look in answers.items() if look["on"]}
@@ -42,10 +41,9 @@ def follow(inventory: Inventory, *, vault: str = "", as_json: bool = False) -> i
     order = list(next(iter(running.values()))["now"].get("peers") or {})
     order = [node.name for node in nodes if node.name in {*running, *order}]
     since = {name: float(look["since"]) for name, look in answers.items()}
-    notifier = notify.for_follower(inventory, run, vault)
     if as_json:
-        return show_as_json(nodes, EventView(RunState(run=run), order, since), notifier)
-    return show(nodes, RunView(RunState(run=run), order, since), notifier)
+        return show_as_json(nodes, EventView(RunState(run=run), order, since))
+    return show(nodes, RunView(RunState(run=run), order, since))
 
 
 def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow: bool = False) -> int:
@@ -160,8 +158,8 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
 
 
 def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
-    """Deletes the address of motley_notify where the nodes are not to send any more."""
-    if notify.sent_by_nodes(inventory.nodes.values()):
+    """Deletes the address of motley_notify where the inventory has none any more."""
+    if notify.written(inventory):
         return
     with interrupt.changing():
         asked, _ = ask_all(nodes, lambda node: node.forget_address())
@@ -169,19 +167,17 @@ def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
         say(f"the address of motley_notify was deleted on {', '.join(had)}")
 
 
-def show(nodes: list[Node], view: RunView, notifier: Notifier | None = None, *, until_proven: bool = False) -> int:
-    terminal = sys.stdout.isatty()
-    with finished_notices(view, notifier, say):
-        try:
-            ended = run_view.watch(nodes, view, say, terminal=terminal, until_proven=until_proven, notifier=notifier)
-        except KeyboardInterrupt:
-            say(run_view.DETACHED)
-            return 0
-        if ended and not ended.ok:
-            for place, line in enumerate(ended.lines):
-                say(f"  {line}" if place else f"✗ {line}")
-            return 1
+def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int:
+    try:
+        ended = run_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
+    except KeyboardInterrupt:
+        say(run_view.DETACHED)
         return 0
+    if ended and not ended.ok:
+        for place, line in enumerate(ended.lines):
+            say(f"  {line}" if place else f"✗ {line}")
+        return 1
+    return 0
 
 
 class EventView(RunView):
@@ -192,7 +188,7 @@ class EventView(RunView):
         return [json.dumps(change.event)]
 
 
-def show_as_json(nodes: list[Node], view: EventView, notifier: Notifier | None = None) -> int:
+def show_as_json(nodes: list[Node], view: EventView) -> int:
     """Each event once, as a line, whichever nodes it is read from; the last says how the run ended."""
 
     def show_event(line: str) -> None:
@@ -203,8 +199,7 @@ def show_as_json(nodes: list[Node], view: EventView, notifier: Notifier | None =
             raise KeyboardInterrupt
 
     try:
-        with finished_notices(view, notifier, show_event):
-            ended = Follower(nodes, view, show_event, leave_when_unread, notifier).follow()
+        ended = Follower(nodes, view, show_event, leave_when_unread).follow()
     except KeyboardInterrupt:
         return interrupt.CODE
     assert ended

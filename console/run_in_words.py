@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.words import clock, first, progress_bar
-from train.notify import Notice
 from train.runlog.events import metric_words, sample_line
-from train.runlog.notices import Notices
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
@@ -74,7 +72,6 @@ class RunView:
     unreachable: set[str] = field(default_factory=set)
     pace_s: float = 0.0
     ended: Ended | None = None
-    notices: Notices = field(default_factory=Notices)
 
     def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
         """One line of a node (kind: event, member, or now for its agent's view); returns what it means in words."""
@@ -86,23 +83,7 @@ class RunView:
         if facts["event"] == "up" and not {*facts["nodes"]} & {*self.order}:
             self.order = list(facts["nodes"])  # which nodes a job gets, only they themselves know
         changes = self.state.apply(facts)
-        return self._taken(changes) if new else []
-
-    def _taken(self, changes: list[Change]) -> list[str]:
-        for change in changes:
-            self.notices.take(change)
-        return [line for change in changes for line in self._lines(change)]
-
-    def due(self, at: float) -> list[Notice]:
-        """What is worth a message to somebody who does not watch, at this time of the nodes."""
-        return self.notices.due(self.state.run, self.state.state, at)
-
-    def last_notice(self) -> list[Notice]:
-        """The notice of the run's end; a run that somebody stopped needs none."""
-        done = self.state.verdict == "done"
-        if not self.ended or (self.ended.ok and not done):
-            return []
-        return [self.notices.end(self.state.run, "\n".join(self.ended.lines), done=done)]
+        return [line for change in changes for line in self._lines(change)] if new else []
 
     def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
         event, gap = change.event, self.state.gap
@@ -189,8 +170,8 @@ class RunView:
         if view.get("gpus"):
             self.gpus[node] = view["gpus"]
         changes = self.state.observe(view, running=bool(facts.get("on")))
-        self.notices.number = max(self.notices.number, int(view.get("epoch", 0)))
-        return self._taken(changes) + (self._unreachable(node, view) if facts.get("on") else [])
+        lines = [line for change in changes for line in self._lines(change)]
+        return lines + (self._unreachable(node, view) if facts.get("on") else [])
 
     def _unreachable(self, node: str, view: dict[str, Any]) -> list[str]:
         """All were started a moment ago; a node that another cannot reach lost its power since, or never was."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from console.follow import Follower
 from console.infra.node import Node
-from console.notify import Notifier
 from console.run_in_words import Ended, RunView
 from console.words import redraw, width
 from train.safe_stdio import unread
@@ -53,12 +52,11 @@ def watch(
     terminal: bool,
     every_s: float = 10.0,
     until_proven: bool = False,
-    notifier: Notifier | None = None,
 ) -> Ended | None:
     """None: detached as requested (until_proven). KeyboardInterrupt is the caller's."""
     screen = Screen(view, say, terminal=terminal, every_s=every_s)
     try:
-        ended = Follower(nodes, view, screen.show, screen.tick, notifier).follow(until_proven=until_proven)
+        ended = Follower(nodes, view, screen.show, screen.tick).follow(until_proven=until_proven)
     finally:
         screen.clear()
     if ended is None:

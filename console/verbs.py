@@ -162,9 +162,7 @@ VERBS = {
         page="docs/training.md",
     ),
     "status": Verb("train", "show what is running, and how far it is", (INVENTORY, JSON), page="docs/training.md"),
-    "follow": Verb(
-        "train", "watch the run; Ctrl-C leaves it running", (INVENTORY, VAULT, JSON), page="docs/training.md"
-    ),
+    "follow": Verb("train", "watch the run; Ctrl-C leaves it running", (INVENTORY, JSON), page="docs/training.md"),
     "dashboard": Verb(
         "train",
         "watch the run in a browser; Ctrl-C leaves it running",

@@ -128,7 +128,6 @@ KEYS: dict[str, Key] = {
     "motley_subnet": Key("your network with its size, such as 192.168.1.0/24", is_network),
     "motley_gateway": Key(ADDRESS, is_address),
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
-    "motley_notify_from": Key("controller or nodes", lambda value: value in ("controller", "nodes")),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
     "motley_home": Key("a folder on the node", _is_text),

@@ -21,8 +21,8 @@ def torchrun(
     asked = torchrun_request.read([*torchrun_request.split(script), *words], module=module, run=run)
     extra = json.dumps({"motley_plan_script": asdict(asked)})
     flags = [*(["--limit", ",".join(limit)] if limit else []), *(["-v"] if verbose else [])]
-    started, notifier = launch.started_by(inventory, "playbooks/torchrun.yml", [*flags, "-e", extra])
+    started = launch.started_by(inventory, "playbooks/torchrun.yml", [*flags, "-e", extra])
     if isinstance(started, int):
         return started
     nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
-    return script_view.show(nodes, script_view.ScriptView(started["run"], started["since"]), notifier)
+    return script_view.show(nodes, script_view.ScriptView(started["run"], started["since"]))

@@ -14,12 +14,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from console import notify
 from console.infra.node import Node, Silent
 from console.processes import end_group
 from console.run_in_words import Ended
 from console.words import first, say
-from train.notify import Notice
 from train.safe_stdio import unread
 
 DETACHED = "detached; the script continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
@@ -43,16 +41,12 @@ def follow(nodes: list[Node], run: str, looks: dict[str, Any], *, as_json: bool 
     return show([node for node in nodes if node.name in since], ScriptView(run, since))
 
 
-def show(nodes: list[Node], view: ScriptView, notifier: notify.Notifier | None = None) -> int:
+def show(nodes: list[Node], view: ScriptView) -> int:
     try:
         ended = watch(nodes, view)
     except KeyboardInterrupt:
         say(DETACHED)
         return 0
-    if notifier and set(view.states.values()) != {"stopped"}:
-        done = "done" if ended.ok else "failed"
-        notifier.tell(Notice(done, view.run, "\n".join(ended.lines), str(max(view.since.values(), default=0))))
-        notifier.finish(notify.FINISH_S)
     for place, line in enumerate(ended.lines):
         say(line if ended.ok else f"  {line}" if place else f"✗ {line}")
     return 0 if ended.ok else 1

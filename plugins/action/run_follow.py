@@ -8,12 +8,10 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import notify, run_view
-from console.follow import finished_notices
+from console import run_view
 from console.infra import infra_of
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
-from train.errors import BadInput
 from train.runlog.state import RunState
 from train.safe_stdio import plain
 
@@ -34,40 +32,24 @@ class ActionModule(ActionBase):
         if infra_of(hostvars[names[0]]).ours:  # elsewhere it begins when its turn comes
             self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: node["time"] for name, node in started.items()}
-        address = self._notify_address([hostvars[name] for name in names])
         if args["tell_in"]:  # ./motley launch shows it itself, on its own terminal
             launched = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
-            notify.hand_over(address, Path(str(args["tell_in"])).parent)
             Path(str(args["tell_in"])).write_text(json.dumps(launched))
             return result | {"changed": False, "run": args["run"]}
         view = RunView(RunState(run=str(args["run"])), names, since)
         nodes = from_hostvars(names, hostvars)
-        state = Path(hostvars[names[0]]["motley_state_folder"])
-        notifier = notify.for_launch(state, str(args["run"]), address)
 
         def say(line: str) -> None:
             self._display.display(plain(line))
 
-        with finished_notices(view, notifier, say):
-            ended = run_view.watch(
-                nodes,
-                view,
-                say,
-                terminal=False,  # Ansible's workers have none
-                every_s=float(args["every_s"]),
-                until_proven=not args["follow"],
-                notifier=notifier,
-            )
+        ended = run_view.watch(
+            nodes,
+            view,
+            say,
+            terminal=False,  # Ansible's workers have none
+            every_s=float(args["every_s"]),
+            until_proven=not args["follow"],
+        )
         if ended and not ended.ok:
             return result | {"failed": True, "msg": "\n".join(ended.lines)}
         return result | {"changed": False, "run": view.state.run, "step": view.state.step}
-
-    def _notify_address(self, nodes: list[Any]) -> str:
-        """In memory alone; empty where no messages are sent from here."""
-        if notify.sent_by_nodes(nodes):
-            return ""
-        try:
-            return notify.unlocked(nodes[0])
-        except BadInput as locked:
-            self._display.display(notify.nobody(locked))
-            return ""

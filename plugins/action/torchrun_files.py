@@ -6,11 +6,12 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import render
+from console import notify, render
 from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import TorchrunPlan
+from train.runlog import paths
 
 
 class ActionModule(ActionBase):
@@ -21,8 +22,13 @@ class ActionModule(ActionBase):
         known, args = task_vars or {}, self._task.args
         node, plan = known["inventory_hostname"], TorchrunPlan.from_json(args["plan"])
         try:
-            files = torchrun_plan.files(plan, node, dict(args.get("environment") or {}))
+            messages = notify.file_of(known["hostvars"][node])
+            files = [*torchrun_plan.files(plan, node, dict(args.get("environment") or {})), *messages]
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
-        params = {"home": own(plan.nodes, node).home, "files": render.as_json(files)}
+        params = {
+            "home": own(plan.nodes, node).home,
+            "files": render.as_json(files),
+            "absent": [] if messages else [paths.NOTIFY],
+        }
         return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=known)}

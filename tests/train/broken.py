@@ -14,14 +14,14 @@ from torch._C import _distributed_c10d as dist
 from torch.distributed import distributed_c10d
 
 from train import __main__
-from train.cluster import agent
+from train.cluster import agent, notifier
 from train.engine import batches, checkpoint, loop, milestones, profiler, setup, shutdown, staging
 from train.errors import BadInput
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import diloco, process_group, sync
 from train.recipes import model_card
-from train.runlog import events, notices, trace
+from train.runlog import events, trace
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -468,7 +468,7 @@ def failing_agent(step: int) -> None:
 
 def told_soon(seconds: int) -> None:
     """Nothing broken, the agent's: a machine is lost and a majority missing after these seconds."""
-    notices.LOST_S = notices.MAJORITY_S = seconds
+    notifier.LOST_S = notifier.MAJORITY_S = seconds
 
 
 if __name__ == "__main__":

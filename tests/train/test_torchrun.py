@@ -39,7 +39,13 @@ class Node:
         (home / paths.WANTED).write_text("own\n")
 
     def start(self, *words):
-        own = ["--nproc-per-node=2", "--tee=3", f"--log-dir={self.home}/.cache", "--master-addr=127.0.0.1"]
+        own = [
+            "--node-rank=0",
+            "--nproc-per-node=2",
+            "--tee=3",
+            f"--log-dir={self.home}/.cache",
+            "--master-addr=127.0.0.1",
+        ]
         command = [sys.executable, "-m", "train", "torchrun", "--run", "own", "--folder", "scripts/own", "--"]
         env = environment() | {"GLOO_SOCKET_IFNAME": "lo", "MOTLEY_HOME": str(self.home), "MOTLEY_NODE": "a"}
         whole = [*command, *own, f"--master-port={free_port()}", "script.py", *words]
@@ -79,12 +85,15 @@ def test_what_it_prints_and_that_it_is_done_is_written_down(node):
 
 
 def test_a_failure_is_the_scripts_own_last_line_and_not_torchruns(node):
+    message = node.home / "message"
+    (node.home / paths.NOTIFY).write_text(f'echo "$MOTLEY_TITLE $(cat)" > {message}\n')
     process = node.start("fail")
     out, err = pace.said_by(process)
     assert process.returncode == 1
     lines, last = node.told()
     assert last["state"] == "failed" and "ValueError: broken on purpose" in "\n".join(last["last"])
     assert "ChildFailedError" in out + err and not any("ChildFailedError" in line for line in lines)
+    assert message.read_text().startswith("own: failed ") and "broken on purpose" in message.read_text()
 
 
 def test_a_stop_reaches_its_processes(node):

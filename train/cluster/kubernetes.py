@@ -154,7 +154,7 @@ def sign_of(home: Path, job: Mapping[str, Any]) -> str:
 
 
 def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
-    """Makes the home of this node: what all read is there once, and its own two files."""
+    """Makes the home of this node: what all read is there once, and its own files."""
     found = prepared(home, job)
     if not found.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
@@ -170,9 +170,11 @@ def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: 
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
-    secret = place / paths.CLUSTER
-    secret.touch(mode=0o600)
-    secret.write_text(json.dumps(cluster_of(job, env)))
+    write_atomic(place / paths.CLUSTER, json.dumps(cluster_of(job, env)).encode(), mode=0o600)
+    if messages := env.get("MOTLEY_MESSAGES"):
+        write_atomic(place / paths.NOTIFY, messages.encode(), mode=0o600)
+    else:
+        (place / paths.NOTIFY).unlink(missing_ok=True)
 
 
 def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sends a run's notices from the nodes, where `motley_notify_from: nodes` has brought the address to them.
+"""Sends a run's notices from its nodes: a launch has brought them the address of `motley_notify`.
 
 The host of the generation sends; where it cannot, the next of its members, and without a majority the first that is
 left. A thread sends and the agent's loop only looks, so an address that does not answer delays no step. A notice counts
@@ -22,7 +22,9 @@ from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.notify import Notice, send
 from train.plan.launch.cluster_config import ClusterConfig
-from train.runlog import notices
+
+LOST_S, MAJORITY_S = 600.0, 60.0
+"""How long a node is lost, or no majority is there, before that is worth a message."""
 
 
 class NodeNotifier:
@@ -115,13 +117,9 @@ class NodeNotifier:
             return [self.ending]
         if me.generation:
             # By this node's own clock: that of the host which has noticed it may be hours off, or be set meanwhile.
-            lost = {
-                loss.name: {"epoch": loss.number, "time": since, "reason": loss.reason}
-                for loss, since in self.lost_since.items()
-                if loss.how != "away"
-            }
-            return notices.Notices(lost=lost).due(run, "", self.now())
-        if self.waiting_since and self.now() - self.waiting_since >= notices.MAJORITY_S:
+            ages = {loss: self.now() - since for loss, since in self.lost_since.items() if loss.how != "away"}
+            return [lost_notice(run, loss, age_s) for loss, age_s in ages.items() if age_s >= LOST_S]
+        if self.waiting_since and self.now() - self.waiting_since >= MAJORITY_S:
             return [Notice("waiting", run, f"{me.name} waits: {too_few}", str(ledger.number))]
         return []
 
@@ -136,6 +134,11 @@ class NodeNotifier:
         except (OSError, ValueError):  # closed to us, or no text
             why = "the address cannot be read"
         self.answers.put((notice, why))
+
+
+def lost_notice(run: str, loss: Loss, age_s: float) -> Notice:
+    text = f"{loss.name} is lost since {age_s / 60:.0f} minutes: {loss.reason}"
+    return Notice("lost", run, text, f"{loss.number}-{loss.name}")
 
 
 def first_sender(order: tuple[str, ...], nodes: Mapping[str, NodeStatus], ledger: Ledger) -> str:

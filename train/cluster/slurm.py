@@ -115,7 +115,7 @@ def join(env: Mapping[str, str], job: Path) -> int:
     told = [json.loads(line) for line in env["MOTLEY_NODES"].splitlines() if line.startswith("{")]
     own = next(node for node in told if node["name"] == name_of(env))
     home = job / f"place-{own['id']}"
-    furnish(home, Path(env["MOTLEY_HOME"]))
+    furnish(home, Path(env["MOTLEY_HOME"]), job)
     launched = paths.logs(home, env["MOTLEY_RUN"]) / paths.LAUNCH
     launched.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH, launched)
@@ -147,13 +147,14 @@ def join(env: Mapping[str, str], job: Path) -> int:
     return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
 
 
-def furnish(home: Path, shared: Path) -> None:
+def furnish(home: Path, shared: Path, job: Path) -> None:
     """Links this home to what all places read: it is there once."""
     (home / "config").mkdir(parents=True, exist_ok=True)
     (home / "models").mkdir(exist_ok=True)
-    for name in ("models/base", "data", "env", "code"):
+    links = {name: shared for name in ("models/base", "data", "env", "code")} | {paths.NOTIFY: job}
+    for name, there in links.items():
         if not (home / name).is_symlink():
-            (home / name).symlink_to(shared / name)
+            (home / name).symlink_to(there / name)
 
 
 def nic_of(own: str) -> str:

@@ -29,6 +29,7 @@ from train.cluster.gpu_log import GpuReadings
 from train.cluster.worker_process import PR_SET_PDEATHSIG, prctl
 from train.cluster.world import World
 from train.failures import OWN_SIGNS, PEER_SIGNS
+from train.notify import Notice, send
 from train.runlog import paths
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
@@ -169,7 +170,16 @@ class NodeScript:
         peer, last = self.output.is_of_a_peer, self.output.last
         self.write_status(state, reason=reason, **({"peer": peer, "last": last} if state == "failed" else {}))
         self.note("ended", reason, done=state == "done")
+        if state != "stopped" and "--node-rank=0" in self.words:
+            self.tell(state, reason)
         return 143 if self.stopping else 1 if code else 0
+
+    def tell(self, state: str, reason: str) -> None:
+        """The head sends the message of the end, where a launch has brought the address."""
+        with contextlib.suppress(OSError):
+            address = (self.home / paths.NOTIFY).read_text()
+            if why := send(address, Notice(state, self.run_name, reason)):
+                print(f"the message of the end was not sent: {why}", flush=True)
 
     def write_status(self, state: str, **more: object) -> None:
         facts = {"pid": os.getpid(), "script": script_of(self.words), "gpus": self.gpus.now}

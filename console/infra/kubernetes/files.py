@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from console import hub
+from console import hub, notify
 from console.infra import Facts
 from console.infra.kubernetes import check
 from console.infra.kubernetes.cluster import Cluster
@@ -28,8 +28,8 @@ FOLDER = "kubernetes"
 def files(known: Facts, args: Facts) -> Facts:
     values, plan = known["hostvars"][known["inventory_hostname"]], LaunchPlan.from_json(args["plan"])
     file = file_of(plan.run, Path(args["state_folder"]))
-    hub_token = hub.token(values).get("HF_TOKEN", "")
-    write(plan, settings_of(values), file, ports(values), token=args["token"], hub_token=hub_token)
+    aside = {"hub_token": hub.token(values).get("HF_TOKEN", ""), "messages": notify.unlocked(values)}
+    write(plan, settings_of(values), file, ports(values), token=args["token"], **aside)
     cluster = Cluster(kubectl_of(values))
     lines = [] if args["start"] and cluster.is_there else by_hand(plan.run, file, cluster)
     return {"changed": True, "motley_lines": lines}
@@ -51,21 +51,20 @@ def launched_before(state: Path) -> dict[str, Any]:
 
 
 def rendered(
-    plan: LaunchPlan, settings: Settings, ports: Mapping[str, Any], *, token: str, hub_token: str = "", time: str = ""
+    plan: LaunchPlan, settings: Settings, ports: Mapping[str, Any], *, time: str = "", **secret: str
 ) -> list[Object]:
-    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4), "time": time}
+    """`secret`: the run's token, the hub's and the address of messages, where there are such."""
+    one = {**secret, "launch": secrets.token_hex(4), "time": time}
     made = objects(plan, settings, ports=ports, **one)
     check.refuse(made)
     plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
     return plain
 
 
-def write(
-    plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, Any], *, token: str, hub_token: str
-) -> None:
+def write(plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, Any], **secret: str) -> None:
     """It holds the run's token, so it is the user's alone."""
     now = strftime("%Y-%m-%dT%H:%M:%S%z")
-    keep(file, plan.run, rendered(plan, settings, ports, token=token, hub_token=hub_token, time=now))
+    keep(file, plan.run, rendered(plan, settings, ports, time=now, **secret))
 
 
 def keep(file: Path, run: str, made: list[Object]) -> None:
@@ -74,11 +73,13 @@ def keep(file: Path, run: str, made: list[Object]) -> None:
     write_atomic(file, text.encode(), mode=0o600)
 
 
-def forget_hub_token(file: Path, run: str) -> None:
-    """The cluster has it now."""
+def forget_secrets(file: Path, run: str) -> None:
+    """All but the run's token: the cluster has them now."""
     made = list(yaml.safe_load_all(file.read_text()))
-    if any(one.get("stringData", {}).pop("hub-token", "") for one in made):
-        keep(file, run, made)
+    for one in made:
+        for name in ("hub-token", "messages"):
+            one.get("stringData", {}).pop(name, "")
+    keep(file, run, made)
 
 
 def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:

@@ -39,6 +39,7 @@ from console.infra.kubernetes.shown import (
 )
 from console.infra.node import ROOT, Facts, Node, Silent
 from console.processes import each_line, end_group
+from train.notify import Notice, send
 
 ALL = "app.kubernetes.io/name=motley"
 OURS = f"{ALL},{PART}=agent"
@@ -294,6 +295,10 @@ class KubernetesNode(Node):
 
     def forget_address(self) -> Facts:
         return {"was": False}
+
+    def try_notify(self, address: str) -> Facts:
+        """This controller tries it: no pod is there yet."""
+        return {"why": send(address, Notice("test", "motley", "the address is right"))}
 
     def clean(self, names: list[str]) -> Facts:
         raise Silent("checkpoints lie on its volume; kubectl deletes that")

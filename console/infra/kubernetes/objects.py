@@ -61,11 +61,13 @@ def objects(
     time: str,
     ports: Mapping[str, Any],
     hub_token: str = "",
+    messages: str = "",
 ) -> list[Object]:
     """In the order in which they are applied. `launch` names this launch: rows of another one are not its own."""
     name = name_of(plan.run)
     more = render.checked_environment(dict(settings.environment))
-    secrets = {"token": token} | ({"hub-token": hub_token} if hub_token else {})
+    kept = {"token": token, "hub-token": hub_token, "messages": messages}
+    secrets = {key: value for key, value in kept.items() if value}
     return [
         *([_claim(settings)] if settings.storage else []),
         _service(name, plan.run, settings, ports),
@@ -297,8 +299,8 @@ def _environment(more: Mapping[str, Any]) -> list[Object]:
     return [{"name": key, "value": str(value)} for key, value in {**fixed, **more}.items()]
 
 
-def _secret(name: str, key: str) -> Object:
-    return {"secretKeyRef": {"name": name, "key": key}}
+def _secret(name: str, key: str, *, optional: bool = False) -> Object:
+    return {"secretKeyRef": {"name": name, "key": key, **({"optional": True} if optional else {})}}
 
 
 def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
@@ -307,6 +309,7 @@ def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
     environment = [
         *_environment({**offline, **more}),
         {"name": "MOTLEY_TOKEN", "valueFrom": _secret(name, "token")},
+        {"name": "MOTLEY_MESSAGES", "valueFrom": _secret(name, "messages", optional=True)},
         {"name": "MOTLEY_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
     found = _container("agent", "join", settings, environment)

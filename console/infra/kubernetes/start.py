@@ -8,7 +8,7 @@ from typing import Any
 
 from console.infra import Facts
 from console.infra.kubernetes.cluster import Cluster
-from console.infra.kubernetes.files import file_of, forget_hub_token
+from console.infra.kubernetes.files import file_of, forget_secrets
 from console.infra.kubernetes.node import STOP_S, kubectl_of
 from console.infra.kubernetes.objects import name_of
 from train.errors import BadInput
@@ -38,7 +38,7 @@ def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
     cluster.refuse_lost(run)
     clear(run, cluster)
     cluster.kube("apply", "-f", str(file))
-    forget_hub_token(file, run)
+    forget_secrets(file, run)
     watch = f"{cluster.node.program} get pods"
     note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches ({watch})"
     return {"run": run, "pid": 0, "how": "kubernetes", "time": began, "up": time.time(), "note": note}

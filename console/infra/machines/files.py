@@ -19,15 +19,14 @@ def files(known: Facts, args: Facts) -> OnNode:
     more = dict(args.get("environment") or {})
     made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
     launch_records.keep(made, Path(args["state_folder"]))
-    if address := notify.for_node(values):
-        made.append(render.File(paths.NOTIFY, f"{address}\n", 0o600))
+    made += (messages := notify.file_of(values))
     if limits := render.card_limits(values):
         made.append(render.File(paths.LIMITS, limits, 0o644))
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
         "home": own(plan.nodes, node).home,
         "files": render.as_json(made),
-        "absent": [name for name, is_set in ((paths.NOTIFY, address), (paths.LIMITS, limits)) if not is_set],
+        "absent": [name for name, is_set in ((paths.NOTIFY, messages), (paths.LIMITS, limits)) if not is_set],
         "aside": folders if plan.from_start else [],
         "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }

@@ -18,6 +18,7 @@ from train.plan.launch.plan import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.verdict import Verdict
 from train.plan.settings import request
+from train.runlog import paths
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,7 +33,8 @@ def plan(known: Facts, args: Facts) -> Facts:
 
 def decided(known: Facts, args: Facts) -> Facts:
     facts = facts_of(known, args["asked"], Path(args["state_folder"]))
-    messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
+    told = ", ".join(name for name in known["ansible_play_hosts"] if notify.unlocked(known["hostvars"][name]))
+    messages = notify.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
     refuse_deaf(known, args["asked"])
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
     cost = electricity.of_plan(found, known["hostvars"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import strftime
 from typing import Any, ClassVar
 
-from console import launch_records, render
+from console import launch_records, notify, render
 from console.infra import Facts, OnNode
 from console.infra.slurm.options import LEAVE_S, of_job
 from console.render import File
@@ -49,9 +49,12 @@ def files(known: Facts, args: Facts) -> OnNode:
     plan, now = SlurmPlan.from_json(args["plan"]), strftime("%Y-%m-%dT%H:%M:%S%z")
     made = rendered(plan, of_job(known), args.get("environment") or {}, now)
     launch_records.keep(made, Path(args["state_folder"]))
+    values = known["hostvars"][known["inventory_hostname"]]
+    messages = [file for run in plan.runs for file in notify.file_of(values, f"jobs/{run}/")]
     params = {
         "home": plan.home,
-        "files": render.as_json(made),
+        "files": render.as_json([*made, *messages]),
+        "absent": [] if messages else [f"jobs/{run}/{paths.NOTIFY}" for run in plan.runs],
         "aside": [f"jobs/{run}" for run in plan.runs] if plan.from_start else [],
         "aside_as": f".before-{strftime('%Y%m%d-%H%M%S')}",
     }

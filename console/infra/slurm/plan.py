@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launch_records, plan_view
+from console import electricity, hub, launch_records, notify, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
@@ -49,7 +49,8 @@ def plan(known: Facts, args: Facts) -> Facts:
         environment_sets=sets,
     )
     lines = plan_view.lines(found, data=asked["data"])
-    lines = [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep)]
+    messages = notify.plan_lines("in the job's folder (0600)" if notify.unlocked(values) else "")
+    lines = [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep), *messages]
     return {"plan": made.to_json(), "motley_lines": lines}
 
 

@@ -96,7 +96,6 @@ BAD = {
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
-    "motley_notify_from": ("nodes", "motley_notify_from belongs into the inventory"),
 }
 
 

@@ -19,6 +19,7 @@ from console.infra.node import Silent
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
+from console.strict_yaml import Vaulted
 from tests.support.folders import inventory_of
 from train.runlog import paths
 from train.runlog.state import RunState
@@ -76,16 +77,16 @@ def test_clean_takes_what_is_done_after_asking(
     assert "it is not done: it could not be resumed after this" in capsys.readouterr().out
 
 
-def test_clean_takes_the_address_where_the_nodes_send_no_more(
+def test_clean_takes_the_address_where_the_inventory_has_none_any_more(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "a" / paths.NOTIFY
     file.parent.mkdir()
     file.write_text("https://ntfy.example/secret\n")
-    inventory.nodes["b"]["motley_notify_from"] = "nodes"
+    inventory.nodes["b"]["motley_notify"] = Vaulted("$ANSIBLE_VAULT;1.1;AES256")
     run_commands.clean(inventory, "", yes=False)
     assert file.exists() and "motley_notify" not in capsys.readouterr().out
-    inventory.nodes["b"]["motley_notify_from"] = "controller"
+    del inventory.nodes["b"]["motley_notify"]
     run_commands.clean(inventory, "", yes=False)
     said = capsys.readouterr().out
     assert "the address of motley_notify was deleted on a\n" in said and "secret" not in said

@@ -260,7 +260,6 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
 
 
 def test_a_machine_that_somebody_needs_is_not_a_loss() -> None:
-    """And nobody gets a message of it, however long it takes."""
     view = view_of(["a", "b"])
     facts = {"how": {"b": "away"}, "why": {"b": "paused until 18:00"}}
     own = ("member", dict(member("away", 2.5, "b", reason="paused until 18:00")[1], node="b"))
@@ -269,7 +268,6 @@ def test_a_machine_that_somebody_needs_is_not_a_loss() -> None:
     lines = shown(view, log)
     assert lines == ["⏸ b steps aside at step 8 · paused until 18:00"]
     assert view.state.away["b"]["reason"] == "paused until 18:00"
-    assert view.due(4000.0) == []
     shown(view, [("member", dict(member("back", 5.0, "b")[1], node="b"))])
     assert view.state.away == {}
 

@@ -83,7 +83,7 @@ FOLLOW = """
 import sys
 from console import __main__, run_commands, run_view
 class Endless:
-    def __init__(self, nodes, view, tell, tick, notifier):
+    def __init__(self, nodes, view, tell, tick):
         self.tell, self.tick = tell, tick
     def follow(self, **_):
         while True:

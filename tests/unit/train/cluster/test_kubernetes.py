@@ -47,6 +47,16 @@ def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path
     assert (place / "models/base").is_symlink() and (place / "data").resolve() == home / "data"
 
 
+def test_a_pod_gets_the_address_of_messages_and_loses_it_with_the_next_launch(tmp_path: Path) -> None:
+    home, place, config = tmp_path / "home", tmp_path / "home/jobs/qa/place-1", config_in(tmp_path / "config")
+    prepared(home, rows="mine-123")
+    kubernetes.furnish(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
+    assert (place / "config/notify").read_text() == "https://me"
+    assert (place / "config/notify").stat().st_mode & 0o777 == 0o600
+    kubernetes.furnish(place, home, config, JOB, ENV)
+    assert not (place / "config/notify").exists()
+
+
 def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:
     prepared(tmp_path / "home", rows="x", launch="older")
     with pytest.raises(BadInput, match="there are no rows of this launch"):

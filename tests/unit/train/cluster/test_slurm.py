@@ -99,6 +99,7 @@ def says(job: Path, place: int, state: str, at: float) -> None:
 
 def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
     for _ in range(2):
-        slurm.furnish(tmp_path / "jobs/qa/place-0", tmp_path)
+        slurm.furnish(tmp_path / "jobs/qa/place-0", tmp_path, tmp_path / "jobs/qa")
     assert (tmp_path / "jobs/qa/place-0/models/base").readlink() == tmp_path / "models/base"
+    assert (tmp_path / "jobs/qa/place-0/config/notify").readlink() == tmp_path / "jobs/qa/config/notify"
     assert not (tmp_path / "jobs/qa/place-0/models/checkpoints").is_symlink()

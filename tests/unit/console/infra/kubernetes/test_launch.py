@@ -53,7 +53,7 @@ def settings_read() -> settings.Settings:
     return settings.read(DataLoader().load(HOSTS))
 
 
-def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
+def test_only_the_runs_token_is_in_a_file_once_the_cluster_has_the_secrets(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The run's own stays: what is applied again is the same run."""
@@ -66,10 +66,11 @@ def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
 
     monkeypatch.setattr(KubernetesNode, "kube", kube)
     file = tmp_path / "qa.yaml"
-    files.write(PLAN, settings_read(), file, PORTS, token="secret", hub_token="hf_secret")
+    files.write(PLAN, settings_read(), file, PORTS, token="secret", hub_token="hf_secret", messages="https://me")
     start.apply("qa", file, cluster)
     left = file.read_text()
-    assert "hf_secret" in applied[0] and "hf_secret" not in left and left.startswith("# Run qa on Kubernetes")
+    assert all(secret in applied[0] and secret not in left for secret in ("hf_secret", "https://me"))
+    assert left.startswith("# Run qa on Kubernetes")
     secrets = [one["stringData"] for one in yaml.safe_load_all(left) if one["kind"] == "Secret"]
     assert [*secrets[0]] == ["token"] and file.stat().st_mode & 0o777 == 0o600
 

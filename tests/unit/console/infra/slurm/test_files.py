@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, rendered
+from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, files, rendered
 from console.infra.slurm.options import options_of
 from tests.support.plans import launch_plan, node
 from train.errors import BadInput
@@ -21,12 +21,15 @@ SHARED = "/shared/me/ai-cluster"
 SETTINGS = {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"}
 
 
-def written(options: list[str] | None = None, *, home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> dict[str, str]:
+def slurm_plan(home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> SlurmPlan:
     rows, nodes = DataSource(name="x", folder_name="rows"), [node("a", home=SHARED)]
     common = launch_plan(SETTINGS | {"lora_r": 8}, dataset=rows, given={"model": "tiny"}, nodes=nodes)
     own: dict[str, Any] = {"head": "me", "home": home, "sweep": sweep, "runs": [one.run for one in sweep] or ["qa"]}
-    plan = SlurmPlan.of(common, **own, lack_environment=False, environment_sets=[])
-    plan = SlurmPlan.from_json(plan.to_json())
+    return SlurmPlan.of(common, **own, lack_environment=False, environment_sets=[])
+
+
+def written(options: list[str] | None = None, *, home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> dict[str, str]:
+    plan = SlurmPlan.from_json(slurm_plan(home, sweep).to_json())
     return {file.path: file.content for file in rendered(plan, options or [], {"NCCL_ALGO": "Ring"}, "now")}
 
 
@@ -121,3 +124,15 @@ def test_each_run_of_a_sweep_has_its_settings_and_one_script_starts_them_all() -
     assert "lora_r: 16 " in files["jobs/qa-2/config/training_config.yaml"]
     assert "run: qa-2 " in files["jobs/qa-2/config/training_config.yaml"]
     assert '"swept": {' in files["jobs/qa-1/logs/runs/qa-1/launch.json"]
+
+
+def test_a_job_gets_the_address_of_messages_for_its_user_alone(tmp_path: Path) -> None:
+    def brought(**values: str) -> dict[str, Any]:
+        known: dict[str, Any] = {"inventory_hostname": "login", "hostvars": {"login": values}}
+        known["motley_request_checked"] = {"asked": {"of_infra": {}}}
+        return files(known, {"plan": slurm_plan().to_json(), "state_folder": str(tmp_path)}).params
+
+    told, address = brought(motley_notify="https://me"), "jobs/qa/config/notify"
+    found = [file for file in json.loads(told["files"]) if file["path"] == address]
+    assert [(file["content"], file["mode"]) for file in found] == [("https://me\n", 0o600)]
+    assert brought()["absent"] == [address] and not told["absent"]
