@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,18 @@ description:
   - Fails with the last error of the rank where it does not succeed in time; nothing keeps running.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
-  "script": {"type": "str", "required": true, "description": "What each rank runs"},
   "rank": {"type": "int", "required": true, "description": "This node's place"},
   "addresses": {"type": "list", "elements": "str", "required": true,
     "description": "The nodes' addresses, in order of rank"},
   "port": {"type": "int", "default": 29891, "description": "Where rank 0 is reached"},
   "timeout_s": {"type": "float", "default": 150, "description": "Until when it must be over"},
-  "settings": {"type": "dict", "default": {}, "description": "Further environment of the script"}
+  "settings": {"type": "dict", "default": {}, "description": "Further environment of the ranks"}
 }
 """
 EXAMPLES = """
 - name: Let all nodes compute together
   collective_probe:
     home: ~/ai-cluster
-    script: "{{ lookup('ansible.builtin.file', 'roles/motley_proof/files/all_reduce.py') }}"
     rank: "{{ ansible_play_hosts.index(inventory_hostname) }}"
     addresses: "{{ ansible_play_hosts | map('extract', hostvars, 'motley_address') | list }}"
 """
@@ -53,15 +50,15 @@ def main() -> None:
     python = Path(params["home"]) / "env/bin/python"
     if not list(Path(params["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
         module.fail_json(msg="there is no torch in its environment\nfix: ./motley bootstrap --phase python_env")
+    if not (Path(params["home"]) / "code/train/measure/proof.py").is_file():
+        module.fail_json(msg="Motley's code is not there\nfix: ./motley bootstrap --phase workspace")
     me = params["addresses"][params["rank"]]
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "all_reduce.py"
-        script.write_text(params["script"])
-        environ = environment(me) | {name: str(value) for name, value in params["settings"].items()}
-        environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
-        environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
-        code, output = run([str(python), str(script)], environ, params["timeout_s"])
+    environ = environment(me) | {name: str(value) for name, value in params["settings"].items()}
+    environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
+    environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
+    environ |= {"PYTHONPATH": str(Path(params["home"]) / "code")}
+    code, output = run([str(python), "-m", "train.measure.proof"], environ, params["timeout_s"])
     took_s = round(time.monotonic() - start, 2)
     reports = [json.loads(line.removeprefix("MOTLEY ")) for line in output.splitlines() if line.startswith("MOTLEY ")]
     if reports:

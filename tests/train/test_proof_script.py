@@ -7,14 +7,14 @@ import pytest
 from tests.support import pace
 from tests.train import cluster
 
-SCRIPT = cluster.ROOT / "roles/motley_proof/files/all_reduce.py"
+PROOF = "train.measure.proof"
 PRETEND = """
 import pickle, runpy, sys, torch
 import torch.distributed.distributed_c10d as c10d
 def refuse(*_, **__): raise SystemExit("something was unpickled")
 pickle.loads = pickle.load = pickle.Unpickler = c10d._unpickler = refuse
 torch.cuda.is_available = lambda: {card}
-runpy.run_path({script!r}, run_name="__main__")
+runpy.run_module({proof!r}, run_name="__main__")
 """
 STRANGER = """
 import os, pathlib, pickle, torch.distributed as dist
@@ -22,8 +22,8 @@ class Payload:
     def __reduce__(self): return pathlib.Path.touch, (pathlib.Path({mark!r}),)
 store, rank, world = next(dist.rendezvous("env://"))
 store.set("card/1", "0")
-for name in ("place", "rate", "times"):
-    store.set(f"{{name}}/1", pickle.dumps(Payload()))
+for turn in range(4):
+    store.set(f"{{turn}}/1", pickle.dumps(Payload()))
 dist.init_process_group("gloo", store=dist.PrefixStore("group", store), rank=rank, world_size=world)
 dist.all_gather_object([None] * world, Payload())
 """
@@ -47,7 +47,7 @@ def measured(folder):
 
 
 def honest(card=False):
-    return PRETEND.format(card=card, script=str(SCRIPT))
+    return PRETEND.format(card=card, proof=PROOF)
 
 
 def test_with_and_without_a_card_they_measure_what_a_run_between_machines_uses(tmp_path):
@@ -67,6 +67,6 @@ def test_it_measures_and_nobody_unpickles(tmp_path, pairs):
 
 def test_a_stranger_who_comes_first_has_nothing_executed(tmp_path):
     mark = tmp_path / "executed"
-    head, _ = start(tmp_path, [SCRIPT.read_text(), STRANGER.format(mark=str(mark))])
+    head, _ = start(tmp_path, [honest(), STRANGER.format(mark=str(mark))])
     assert head != 0
     assert not mark.exists()

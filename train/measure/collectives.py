@@ -1,25 +1,22 @@
 """`python -m train bench collectives`: what each exchange between processes takes, and whether what arrives is right.
 
 All-reduce, broadcast, all-gather and reduce-scatter over sizes, and the barrier. Beside them, in the same run, the link
-itself: plain TCP around the ring, everybody to the next one at once, as iperf measures it; and a round trip. The least
-that a collective could take is the bytes that each process must receive, at the speed of the slowest of these links.
+itself (link.py). The least that a collective could take is the bytes that each process must receive, at the speed of
+the slowest of these links.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from train.errors import CheckFailed
+from train.measure import link
 from train.plan.speed.speedup import ring_bytes
 
-RING_BYTES, RING_TURNS = 16 << 20, 3
-PINGS = 20
+RING_TURNS = 3
 LATE_S = 0.05
 """How late one process comes to the barrier that is to hold the others."""
 PATTERN = 251
@@ -35,7 +32,7 @@ def needed_bytes(name: str, size: int, world: int) -> float:
 
 
 def bench(world: Any, sizes: list[int], repeats: int, device: str) -> Measured:
-    link_mbit, round_trip_s = ring(world)
+    link_mbit, round_trip_s = link.ring(world.gather, world.rank, link.own_address(), turns=RING_TURNS)
     rows = []
     for size in sizes:
         count = max(1, size // 4 // world.size) * world.size  # as many for each process
@@ -135,70 +132,6 @@ def barrier(world: Any, repeats: int) -> float:
         if early := [str(rank) for rank, waited_s in enumerate(waited) if waited_s < LATE_S / 2]:
             raise CheckFailed(f"barrier: rank {', '.join(early)} passed it before rank {late} had come")
     return float(statistics.median(seconds[1:]))
-
-
-# -- the link itself ---------------------------------------------------------------------------------------------------
-
-
-def ring(world: Any) -> tuple[float, float]:
-    """Mbit/s of the slowest link around the ring, while all of them are used; and the longest round trip."""
-    with socket.create_server((own_address(), 0)) as door:
-        places = world.gather(list(door.getsockname()[:2]))
-        next_one = places[(world.rank + 1) % world.size]
-        rates = []
-        for _ in range(RING_TURNS):
-            rates.append(min(row[0] for row in world.numbers([received_mbit(door, next_one)])))
-        answers = threading.Thread(target=echo, args=(door,))
-        answers.start()
-        trips = [row[0] for row in world.numbers([round_trip_s(next_one)])]
-        answers.join()
-    return statistics.median(rates), max(trips)
-
-
-def own_address() -> str:
-    """This node's address towards the first node, which the kernel knows; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
-        return str(probe.getsockname()[0])
-
-
-def received_mbit(door: socket.socket, next_one: list[Any]) -> float:
-    sender = threading.Thread(target=send, args=(next_one,))
-    sender.start()
-    line, _ = door.accept()
-    buffer, got, start = bytearray(1 << 20), 0, 0.0
-    with line:
-        while count := line.recv_into(buffer):
-            start = start or time.perf_counter()
-            got += count
-    took_s = time.perf_counter() - start
-    sender.join()
-    return got * 8 / took_s / 1e6
-
-
-def send(place: list[Any]) -> None:
-    with socket.create_connection((place[0], place[1]), timeout=30) as line:
-        line.sendall(bytes(RING_BYTES))
-
-
-def echo(door: socket.socket) -> None:
-    line, _ = door.accept()
-    with line:
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while byte := line.recv(1):
-            line.sendall(byte)
-
-
-def round_trip_s(place: list[Any]) -> float:
-    with socket.create_connection((place[0], place[1]), timeout=30) as line:
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        trips = []
-        for _ in range(PINGS):
-            start = time.perf_counter()
-            line.sendall(b"?")
-            line.recv(1)
-            trips.append(time.perf_counter() - start)
-    return statistics.median(trips)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

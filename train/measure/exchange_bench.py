@@ -1,11 +1,11 @@
 """`python -m train bench`: what the network between the nodes gives, and which exchange of gradients is faster.
 
-    torchrun --nproc-per-node 2 -m train bench allreduce --link-mbit 1000
+    torchrun --nproc-per-node 2 -m train bench allreduce
     torchrun --nproc-per-node 2 -m train bench collectives
     torchrun --nproc-per-node 2 -m train bench sync --model tiny
 
-allreduce: sums of several sizes, against the speed of the link. collectives: every exchange, its values checked,
-against the link as it is measured in the same run (collectives.py). sync: whole steps of a model with each exchange
+allreduce: sums of several sizes. collectives: every exchange, its values checked (collectives.py). Both against the
+link as it is measured in the same run (link.py). sync: whole steps of a model with each exchange
 (ddp, flat) and each wire (fp32, bf16), on random rows. Start it on all nodes alike; the first one reports. Over your
 machines: ./motley torchrun -m train bench collectives
 """
@@ -21,7 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 from train.errors import BadInput, CheckFailed
-from train.plan.speed.speedup import LINK_EFFICIENCY, ring_bytes
+from train.measure import link
+from train.plan.speed.speedup import ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536
@@ -36,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sizes-mb", default=DEFAULT_SIZES, help=f"allreduce, collectives: sizes in MB (default {DEFAULT_SIZES})"
     )
     parser.add_argument("--repeats", type=int, default=5, help="measurements of each; the median counts (default 5)")
-    parser.add_argument(
-        "--link-mbit", type=float, default=1000, help="nominal speed of the slowest link (default 1000)"
-    )
     parser.add_argument("--wire", choices=("fp32", "bf16"), default="fp32", help="allreduce: how sums travel")
     parser.add_argument("--model", default="tiny", help="sync: the model (default tiny)")
     parser.add_argument("--max-seq-length", type=int, default=256, help="sync: tokens of a row (default 256)")
@@ -116,6 +114,7 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> F
 
     device = this_device(world.local_rank)
     start_group(world)
+    link_mbit, _ = link.ring(world.gather, world.rank, link.own_address(), turns=1)
     measured = []
     for size in sizes:
         tensors = list(torch.empty(size // 4, device=device).split(TENSOR))
@@ -133,13 +132,13 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> F
                 raise CheckFailed(f"all-reduce of {size / 1e6:g} MB in {args.wire}: wrong sums on rank {world.rank}")
         median = statistics.median(seconds)
         sent_mbit = ring_bytes(size, world.size) * (0.5 if args.wire == "bf16" else 1) * 8 / 1e6
-        ideal = sent_mbit / (args.link_mbit * LINK_EFFICIENCY)
+        ideal = sent_mbit / link_mbit
         measured.append({"mb": size / 1e6, "seconds": median, "mbit_s": sent_mbit / median, "ideal_s": ideal})
-    return measured, allreduce_text(measured, args.link_mbit)
+    return measured, allreduce_text(measured, link_mbit)
 
 
 def allreduce_text(measured: list[dict[str, float]], link_mbit: float) -> list[str]:
-    lines = [f"{'MB':>9}{'seconds':>11}{'Mbit/s':>10}   of what {link_mbit:.0f} Mbit/s can give"]
+    lines = [f"{'MB':>9}{'seconds':>11}{'Mbit/s':>10}   of the link, {link_mbit:.0f} Mbit/s by plain TCP"]
     for row in measured:
         share = row["ideal_s"] / row["seconds"]
         lines.append(f"{row['mb']:9.3f}{row['seconds']:11.4f}{row['mbit_s']:10.0f}   {share:.0%}")
