@@ -14,6 +14,7 @@ from typing import Any
 from console.words import clock
 from train.plan.estimate.electricity import Electricity, RunElectricity
 from train.plan.launch.plan import Plan, predicted
+from train.plan.machines.facts import Card
 
 Watts = Mapping[str, float | None]
 Values = Mapping[str, Mapping[str, Any]]
@@ -106,9 +107,9 @@ def watts_of(gpus: Iterable[Mapping[str, str]]) -> float | None:
     return sum(found) if found else None
 
 
-def limit_of(cards: Iterable[Mapping[str, Any]]) -> float | None:
-    """None where one of them has none: what the others may draw is no upper bound."""
-    limits = [number(card.get("power.limit")) for card in cards]
+def limit_of(cards: Iterable[Card]) -> float | None:
+    """The sum of their limits; None where a card has none: what the others may draw is no upper bound."""
+    limits = [number(card.power_limit) for card in cards]
     return sum(filter(None, limits)) if limits and None not in limits else None
 
 

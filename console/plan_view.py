@@ -35,16 +35,16 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
     entries = {entry.device.name: entry for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
-        route = node.look["route"]
-        speed = f"{route['mbit']} Mbit/s" if route.get("mbit") else "Wi-Fi" if route.get("wireless") else ""
+        route = node.facts.route
+        speed = f"{route.mbit:g} Mbit/s" if route.mbit else "Wi-Fi" if route.wireless else ""
         each = f" × {node.processes}" if node.processes > 1 else ""
         table.append(
             (
                 node.name,
                 node.computes_on,
                 memory_words(plan.fit, entries[node.name], node.bytes, known=known) + each,
-                f"{route.get('nic', '?')} {speed}".strip(),
-                "?" if math.isinf(node.look["free_bytes"]) else gb(node.look["free_bytes"]),
+                f"{route.nic or '?'} {speed}".strip(),
+                "?" if math.isinf(node.facts.free_bytes) else gb(node.facts.free_bytes),
                 shares[node.name],
             )
         )

@@ -12,7 +12,7 @@ from console.report.energy import node_kwh
 from console.report.history import History
 from console.report.series import colour, work_by_node
 from console.words import wh_or_kwh
-from train.plan.machines.nodes import short_name
+from train.plan.machines.facts import short_name
 from train.plan.speed.row_split import split_rows
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
@@ -23,7 +23,8 @@ def card_words(gpus: Sequence[Mapping[str, str]]) -> str:
     words = []
     for gpu in gpus:
         mb = known_number(gpu.get("memory.total"))
-        words.append(short_name(gpu) + (f", {mb / 1024:.0f} GB" if mb else "") if gpu.get("name") else "graphics card")
+        name = short_name(str(gpu.get("name") or ""))
+        words.append(name + (f", {mb / 1024:.0f} GB" if mb else "") if name else "graphics card")
     counted = [(len(list(same)), name) for name, same in itertools.groupby(words)]
     return " + ".join(f"{count} × {name}" if count > 1 else name for count, name in counted)
 

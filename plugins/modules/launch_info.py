@@ -145,7 +145,7 @@ def cards() -> list[dict[str, Any]]:
             "bytes": int(float(row["memory.total"])) << 20,
             "used": int(float(row["memory.used"])) << 20,
             "capability": row["compute_cap"],
-            "power.limit": row["power.limit"],
+            "power_limit": row["power.limit"],
         }
         for row in rows
     ]

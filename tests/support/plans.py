@@ -1,5 +1,6 @@
 """A plan as a launch hands it on, for tests of what is made of it."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console import render
@@ -8,6 +9,7 @@ from train.plan.estimate.electricity import RunElectricity
 from train.plan.launch import plan
 from train.plan.launch.launch_plan import LaunchPlan, TrainingNode
 from train.plan.launch.plan import Plan
+from train.plan.machines.facts import NodeFacts
 from train.plan.model.sources import BaseModel, DataSource
 
 USUAL: dict[str, Any] = {
@@ -18,6 +20,10 @@ USUAL: dict[str, Any] = {
     "model": BaseModel(name="tiny", source="catalogue", reason="", folder_name="tiny"),
     "dataset": DataSource(name="stdlib-qa", listed=True),
 }
+
+
+def node_facts(names: Iterable[str], looks: Iterable[Mapping[str, Any]]) -> dict[str, NodeFacts]:
+    return {name: NodeFacts.from_json(look) for name, look in zip(names, looks, strict=True)}
 
 
 def node(name: str, **changes: Any) -> TrainingNode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from console import hub
@@ -10,6 +11,7 @@ from console.infra import Facts
 from console.infra.kubernetes.objects import HOME, nodes_of
 from console.infra.kubernetes.settings import Settings, amount
 from train.package import package_hash
+from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 
 UNKNOWN = math.inf
@@ -31,7 +33,7 @@ def facts_of(settings: Settings, run: str, token: dict[str, str], known: dict[st
     return LaunchFacts(
         addresses=nodes,
         launched={run: found["launched"] for run, found in known.items()},
-        looks=dict.fromkeys(nodes, look_of(settings, known)),
+        nodes=dict.fromkeys(nodes, node_facts(settings, known)),
         versions=dict.fromkeys(nodes, versions),
         processes=dict.fromkeys(nodes, 1),
         code=code,
@@ -39,15 +41,8 @@ def facts_of(settings: Settings, run: str, token: dict[str, str], known: dict[st
     )
 
 
-def look_of(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
+def node_facts(settings: Settings, known: dict[str, Any]) -> NodeFacts:
     """The facts of a pod, as a machine at home says them of itself."""
-    return {
-        "cores": max(1, int(amount(settings.cpu) or 1)),
-        "memory_bytes": int(amount(settings.memory) or 0),
-        "cards": [settings.card()] if settings.gpus else [],
-        "home": HOME,
-        "free_bytes": UNKNOWN,
-        "runs": known,
-        **{"run_on": "", "port_taken": 0, "measured": [], "missed": []},
-        "route": {"why": "", "nic": "pod", "mbit": 0, "wireless": False},
-    }
+    found: Facts = {"cores": max(1, int(amount(settings.cpu) or 1)), "memory_bytes": int(amount(settings.memory) or 0)}
+    found |= {"home": HOME, "free_bytes": UNKNOWN, "runs": known, "route": {"nic": "pod"}}
+    return replace(NodeFacts.from_json(found), cards=[settings.card()] if settings.gpus else [])

@@ -11,6 +11,7 @@ from typing import Any
 from train.errors import BadInput
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.machines import gpu_types
+from train.plan.machines.facts import Card
 
 PREFIX = "motley_kubernetes_"
 WHERE = "where: inventory/kubernetes/hosts.yml, or -e {}=…"
@@ -66,7 +67,7 @@ class Settings:
     def volume_claim(self) -> str:
         return self.claim or "motley"
 
-    def card(self) -> dict[str, Any]:
+    def card(self) -> Card:
         """The facts of a pod's GPU, named as nvidia-smi would name it."""
         return gpu_types.card(self.gpu_type or "GPU", self.gpu_gb or None)
 

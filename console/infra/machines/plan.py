@@ -15,6 +15,7 @@ from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import decide
 from train.plan.launch.plan import launch_plan
+from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.verdict import Verdict
 from train.plan.settings import request
@@ -44,15 +45,14 @@ def decided(known: Facts, args: Facts) -> Facts:
 
 def unload(known: Facts) -> None:
     """What the nodes have begun to load for this launch."""
-    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    loading = [name for name, host in hosts.items() if host.get("motley_plan_look", {}).get("look", {}).get("loads")]
+    loading = [name for name, node in looked_at(known).items() if node.loads]
     ask_all(from_hostvars(loading, known["hostvars"]), lambda node: node.unload())
 
 
 def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
     """Only root can put a machine to sleep or limit its card: the units do that bootstrap has installed."""
     hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    deaf = [name for name, host in hosts.items() if not host["motley_plan_look"]["look"]["obeys"]]
+    deaf = [name for name, node in looked_at(known).items() if not node.obeys]
     wanted = {"then": [name for name in deaf if asked.get("then")]}
     wanted |= {key: [name for name in deaf if hosts[name].get(key)] for key in render.LIMITS.values()}
     for what, names in wanted.items():
@@ -73,9 +73,10 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
     }
     if off and asked["named_nodes"]:
         raise BadInput("\n".join(off.values()))
+    nodes = looked_at(known)
     return LaunchFacts(
         addresses={name: str(host["motley_address"]) for name, host in hosts.items()},
-        looks={name: host["motley_plan_look"]["look"] for name, host in hosts.items()},
+        nodes=nodes,
         versions={name: host["motley_plan_look"]["versions"] for name, host in hosts.items()},
         processes={name: host["motley_processes"] for name, host in hosts.items() if "motley_processes" in host},
         weights={
@@ -86,14 +87,17 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
         proof_mbit=receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
         code=package_hash(ROOT / "train"),
-        verdict=next((Verdict.from_json(found) for host in hosts.values() if (found := proof_of(host))), None),
+        verdict=next((Verdict.from_json(dict(node.proof)) for node in nodes.values() if node.proof), None),
         files=lambda model: hub.files(model, token),
     )
 
 
-def proof_of(host: dict[str, Any]) -> dict[str, Any]:
-    """What the head has found out about the model."""
-    return dict(host["motley_plan_look"]["look"].get("proof") or {})
+def looked_at(known: Facts) -> dict[str, NodeFacts]:
+    """The hosts that have answered; of a launch that failed, they may be none."""
+    looks = {
+        name: known["hostvars"][name].get("motley_plan_look", {}).get("look") for name in known["ansible_play_hosts"]
+    }
+    return {name: NodeFacts.from_json(look) for name, look in looks.items() if look}
 
 
 def weights_of(name: str, value: Any) -> str:

@@ -17,6 +17,7 @@ from train.package import package_hash
 from train.plan.launch.decide import decide
 from train.plan.launch.plan import Plan, launch_plan, prepare_words
 from train.plan.machines import gpu_types
+from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 
@@ -83,7 +84,7 @@ def facts_of(
     cuda, gpu_gb = bool(versions["cuda"]), asked["of_infra"].get("slurm_gpu_gb")
     return LaunchFacts(
         addresses={node["name"]: node["address"] for node in look["nodes"]},
-        looks={node["name"]: look_of(node, look, gpu_gb, cuda=cuda) for node in look["nodes"]},
+        nodes={node["name"]: node_facts(node, look, gpu_gb, cuda=cuda) for node in look["nodes"]},
         versions=dict.fromkeys(names, versions),
         processes={node["name"]: node["processes"] for node in look["nodes"]},
         code=package_hash(ROOT / "train"),
@@ -91,15 +92,12 @@ def facts_of(
     )
 
 
-def look_of(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bool) -> dict[str, Any]:
+def node_facts(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bool) -> NodeFacts:
     """The facts of a node, as a machine at home says them of itself; what only the node itself knows stays open."""
     cards = [gpu_types.card(kind, gpu_gb) for kind in node["cards"]] if cuda else []
-    return {
-        **{name: node[name] for name in ("cores", "memory_bytes")},
-        **{name: look[name] for name in ("home", "free_bytes", "runs")},
-        **{"cards": cards, "run_on": "", "port_taken": 0, "measured": [], "missed": []},
-        "route": {"why": "", "nic": "–", "mbit": 0, "wireless": False},
-    }
+    own = {name: node[name] for name in ("cores", "memory_bytes")}
+    shared = {name: look[name] for name in ("home", "free_bytes", "runs")}
+    return replace(NodeFacts.from_json({**own, **shared, "route": {"nic": "–"}}), cards=cards)
 
 
 def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None:

@@ -16,11 +16,12 @@ from console.inventory.read import Inventory
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
 from train.plan.launch.plan import Plan
+from train.plan.machines.facts import Card
 from train.plan.speed.prediction import Figures, Prediction
 
 PRICE = {"motley_kwh_price": 0.3}
-RTX = card("RTX 4070", 12) | {"power.limit": "200.00"}
-LAPTOP = card("RTX 4060 Laptop", 8) | {"power.limit": "[N/A]"}
+RTX = card("RTX 4070", 12) | {"power_limit": "200.00"}
+LAPTOP = card("RTX 4060 Laptop", 8) | {"power_limit": "[N/A]"}
 
 
 @pytest.mark.parametrize(
@@ -55,9 +56,12 @@ def test_a_card_that_does_not_say_draws_nothing_known() -> None:
 
 
 def test_the_limit_of_some_cards_is_no_limit_of_all() -> None:
-    assert limit_of([RTX, RTX]) == 400
-    assert limit_of([RTX, LAPTOP]) is None and limit_of([]) is None
-    assert limit_of([card("planned by an older launch", 8)]) is None
+    def limit(*cards: dict[str, Any]) -> float | None:
+        return limit_of([Card(**card) for card in cards])
+
+    assert limit(RTX, RTX) == 400
+    assert limit(RTX, LAPTOP) is None and limit() is None
+    assert limit(card("it does not say", 8)) is None
 
 
 @pytest.mark.parametrize(

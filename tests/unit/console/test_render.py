@@ -6,6 +6,7 @@ import pytest
 
 from console import render
 from console.infra.machines import plan
+from tests.unit.train.plan.test_plan import look
 from train.errors import BadInput
 from train.plan.settings import aside
 
@@ -29,7 +30,7 @@ def test_limits_of_a_card_as_the_script_reads_them() -> None:
 
 
 def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> None:
-    looks = {"a": {"obeys": True}, "b": {"obeys": False}}
+    looks = {name: look(obeys=name == "a") for name in "ab"}
     known: dict[str, Any] = {
         "ansible_play_hosts": [*looks],
         "hostvars": {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()},

@@ -30,8 +30,8 @@ from train.plan.speed.speedup import Machine
 
 def decide(request: Request, facts: LaunchFacts) -> Plan:
     """The run that is launched, or BadInput with everything that blocks it."""
-    refuse(obstacles.running(facts.looks))
-    request = choose_run(request, known_runs(facts.looks, facts.launched))
+    refuse(obstacles.running(facts.nodes))
+    request = choose_run(request, known_runs(facts.nodes, facts.launched))
     if facts.verdict:
         request = replace(request, config=request.config.proven(facts.verdict))
     nodes = nodes_of(facts, request.config.device)
@@ -52,7 +52,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
     found = foresee(request.config, nodes, fitted, known, mbit)
     settings |= {"pipes": found.fit.pipes} if settings.get("pipes") == "auto" else {}
-    wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
+    wireless = [node.name for node in nodes if node.facts.route.wireless]
     return Plan(
         request=request,
         nodes=nodes,

@@ -11,6 +11,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.nearest import meant
+from train.plan.machines.facts import NodeFacts
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
@@ -25,21 +26,21 @@ PLACES = ("model", "dataset", "recipe", "tokenizer")
 class Known:
     """A run that some node knows."""
 
-    launched: dict[str, Any]
+    launched: Mapping[str, Any]
     step: int
     done: bool
     from_here: dict[str, Any] = field(default_factory=dict)
     """How this computer launched it last, by its own record."""
 
 
-def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[str, Known]:
+def known_runs(nodes: Mapping[str, NodeFacts], from_here: Mapping[str, Any]) -> dict[str, Known]:
     """The runs by name, from all nodes: the furthest step, and the settings wherever they are written."""
     found: dict[str, Known] = {}
-    for look in looks.values():
-        for name, run in look["runs"].items():
+    for node in nodes.values():
+        for name, run in node.runs.items():
             was = found.get(name, Known({}, 0, False))
-            launched, step = was.launched or run["launched"], max(was.step, run["step"])
-            found[name] = Known(launched, step, was.done or run["done"], from_here.get(name, {}))
+            launched, step = was.launched or run.launched, max(was.step, run.step)
+            found[name] = Known(launched, step, was.done or run.done, from_here.get(name, {}))
     return dict(sorted(found.items()))
 
 

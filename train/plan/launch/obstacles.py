@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from train.plan.machines import odd_versions
-from train.plan.machines.nodes import PlanNode, gb, short_name
+from train.plan.machines.facts import NodeFacts
+from train.plan.machines.nodes import PlanNode, gb
 from train.plan.machines.odd_versions import Versions
 from train.plan.model.memory import gib
 from train.plan.placement.fit import Fit
@@ -17,12 +17,12 @@ KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
 
 
-def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself: --set queue=true") -> list[str]:
+def running(nodes: Mapping[str, NodeFacts], or_wait: str = "wait for its end by itself: --set queue=true") -> list[str]:
     where: dict[str, list[str]] = {}
-    for name, look in looks.items():
-        if look["run_on"]:
-            where.setdefault(look["run_on"], []).append(name)
-    runs = "; ".join(f"'{run}' is running on {', '.join(nodes)}" for run, nodes in where.items())
+    for name, node in nodes.items():
+        if node.run_on:
+            where.setdefault(node.run_on, []).append(name)
+    runs = "; ".join(f"'{run}' is running on {', '.join(names)}" for run, names in where.items())
     return [f"{runs}\nfix: ./motley stop, or {or_wait}"] if runs else []
 
 
@@ -43,7 +43,7 @@ def unequal(versions: Mapping[str, Versions]) -> list[str]:
 
 def closed(nodes: list[PlanNode]) -> list[str]:
     """One finding for each node that others do not reach; who reaches nobody is to blame himself."""
-    apart = {node.name: set(node.look["missed"]) for node in nodes}
+    apart = {node.name: set(node.facts.missed) for node in nodes}
     cut_off = {name for name, missed in apart.items() if len(nodes) > 2 and len(missed) == len(nodes) - 1}
     findings = []
     for node in nodes:
@@ -63,25 +63,25 @@ def blocking(
 ) -> list[str]:
     """`bytes_to_come`: what a node will be sent; `kept_bytes`: what checkpoints, rows and logs take beside."""
     findings = [
-        f"{node.name}: {node.look['route']['why']}\n"
+        f"{node.name}: {node.facts.route.why}\n"
         f"fix: ./motley bootstrap --phase static_ip --nodes {node.name}, or leave it out: "
         f"--nodes {others(nodes, node)}"
         for node in nodes
-        if node.look["route"]["why"]
+        if node.facts.route.why
     ]
     findings += [
         f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
         f"fix: ./motley stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
         f"--set motley_render_presence_port={taken + 1}"
         for node in nodes
-        if (taken := node.look["port_taken"])
+        if (taken := node.facts.port_taken)
     ]
     findings += closed(nodes)
     for node in nodes:
         needed = (bytes_to_come or {}).get(node.name, 0) + kept_bytes
-        if node.look["free_bytes"] < needed:
+        if node.facts.free_bytes < needed:
             findings.append(
-                f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
+                f"{node.name}: {gb(node.facts.free_bytes)} are free, {gb(needed)} are needed "
                 f"({'the base model, and ' if bytes_to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
                 f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: --nodes {others(nodes, node)}"
             )
@@ -92,12 +92,12 @@ def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
     """Larger cards that are idle: where fewer processes are set than cards, the first on the bus compute."""
     found = []
     for node in nodes:
-        larger = [card for card in node.look["cards"][node.processes :] if card["bytes"] > node.bytes]
+        larger = [card for card in node.facts.cards[node.processes :] if card.bytes > node.bytes]
         if node.device == "cuda" and larger:
-            smallest = min(node.cards, key=lambda card: int(card["bytes"]))
+            smallest = min(node.cards, key=lambda card: card.bytes)
             found.append(
-                f"{node.name} trains on its {short_name(smallest)}, the first on the bus, while its "
-                f"{short_name(larger[0])} has more memory: let them change slots"
+                f"{node.name} trains on its {smallest.short_name}, the first on the bus, while its "
+                f"{larger[0].short_name} has more memory: let them change slots"
             )
     return found
 

@@ -72,7 +72,7 @@ def predicted(plan: Plan) -> Predicted | None:
 
 def raw_folder(plan: Plan) -> str:
     data = plan.request.dataset
-    return "" if data.embedded else f"{plan.nodes[0].look['home']}/{RAW_DATA}/{data.local_name}"
+    return "" if data.embedded else f"{plan.nodes[0].facts.home}/{RAW_DATA}/{data.local_name}"
 
 
 def prepare_words(plan: Plan) -> list[str]:
@@ -81,7 +81,7 @@ def prepare_words(plan: Plan) -> list[str]:
     source = f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name
     model = tokenizer.place if tokenizer else ""
     if plan.model.folder_name:
-        model = f"{plan.nodes[0].look['home']}/{BASE_MODELS}/{plan.model.folder_name}"
+        model = f"{plan.nodes[0].facts.home}/{BASE_MODELS}/{plan.model.folder_name}"
     words = ["prepare", "--json", f"--dataset={source}"]
     words += [f"--recipe={recipe.place}/{recipe.name}"] if recipe else []
     words += config.prepare_words(model)
@@ -93,7 +93,7 @@ def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     if not own_recipe.is_file(plan.settings["recipe"]):
         return None
     path, sha256 = Path(plan.settings["recipe"]), plan.settings["recipe_hash"]
-    place = f"{plan.nodes[0].look['home']}/{RAW_DATA}/recipe-{sha256[:12]}"
+    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/recipe-{sha256[:12]}"
     files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
     return RecipeFile(folder=str(path.parent), files=files, place=place)
 
@@ -104,7 +104,7 @@ def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
     if model is None or (model.embedded and not model.folder):
         return None
     folder = str(model.folder.resolve()) if model.folder else ""
-    place = f"{plan.nodes[0].look['home']}/{RAW_DATA}/tokenizer-{model.local_name}"
+    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/tokenizer-{model.local_name}"
     return TokenizerSource(name=model.name, hub=model.hub, folder=folder, place=place)
 
 
@@ -173,9 +173,9 @@ def _training_node(plan: Plan, node: PlanNode, entry: fit.NodeFit) -> TrainingNo
     return TrainingNode(
         name=node.name,
         address=node.address,
-        home=node.look["home"],
-        interface=node.look["route"].get("nic"),
-        cores=node.look["cores"],
+        home=node.facts.home,
+        interface=node.facts.route.nic or None,
+        cores=node.facts.cores,
         processes=node.processes,
         device=node.device,
         bytes=node.bytes,

@@ -18,6 +18,7 @@ from train.errors import BadInput
 from train.layout import HEARTBEAT_PORT
 from train.plan.launch import obstacles
 from train.plan.launch.launch_plan import NodePlan
+from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts, PlanNode, nodes_of
 from train.plan.run_name import as_name
 
@@ -74,11 +75,11 @@ class TorchrunPlan:
 def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> TorchrunPlan:
     """What each node runs; BadInput with everything that blocks it."""
     nodes = nodes_of(facts)
-    busy = obstacles.running(facts.looks, or_wait="wait for its end")
+    busy = obstacles.running(facts.nodes, or_wait="wait for its end")
     findings = busy or obstacles.unequal(facts.versions) + obstacles.blocking(nodes)
     if findings:
         raise BadInput("\n".join(findings))
-    run = chosen_run(script, facts.looks)
+    run = chosen_run(script, facts.nodes)
     return TorchrunPlan(
         run=run,
         script=script.typed,
@@ -91,9 +92,9 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> To
             TorchrunNode(
                 name=node.name,
                 address=node.address,
-                home=node.look["home"],
-                interface=node.look["route"]["nic"],
-                cores=node.look["cores"],
+                home=node.facts.home,
+                interface=node.facts.route.nic,
+                cores=node.facts.cores,
                 processes=node.processes,
                 computes_on=node.computes_on,
                 words=torchrun_words(script, nodes, node, port),
@@ -113,17 +114,17 @@ def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: i
         "master-port": port,
     }
     if own.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
-        options |= {"tee": 3, "log-dir": f"{own.look['home']}/.cache/torchrun"}
+        options |= {"tee": 3, "log-dir": f"{own.facts.home}/.cache/torchrun"}
     line = [f"--{name}={value}" for name, value in options.items()]
     return [*line, *(["--module"] if script.is_module else []), script.name, *script.arguments]
 
 
-def chosen_run(script: Script, looks: Mapping[str, Any]) -> str:
+def chosen_run(script: Script, nodes: Mapping[str, NodeFacts]) -> str:
     """The name that was given, also again: its folder and what the script left there stay. Else a new one."""
-    known: dict[str, dict[str, Any]] = {}
-    for look in looks.values():
-        for name, facts in look["runs"].items():
-            known[name] = known.get(name) or facts["launched"]
+    known: dict[str, Mapping[str, Any]] = {}
+    for node in nodes.values():
+        for name, found in node.runs.items():
+            known[name] = known.get(name) or found.launched
     if known.get(script.run):
         raise BadInput(f"run: '{script.run}' is a run of launch", fix="fix: another name: --run NAME")
     if script.run:

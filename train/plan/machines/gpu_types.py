@@ -7,6 +7,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.machines import architectures
+from train.plan.machines.facts import Card
 
 MEMORY_GB = {
     **{"5090": 32, "5080": 16, "5070ti": 16, "5070": 12, "5060ti": 8, "5060": 8, "4090": 24, "4080": 16, "4070ti": 12},
@@ -17,7 +18,7 @@ MEMORY_GB = {
 }
 
 
-def card(kind: str, given_gb: Any = None) -> dict[str, Any]:
+def card(kind: str, given_gb: Any = None) -> Card:
     """A card as nvidia-smi would name it; its memory is what is given, else what its name means."""
     plain = re.sub(r"[^a-z0-9]", "", kind.lower())
     known = MEMORY_GB.get(max((name for name in MEMORY_GB if name in plain), key=len, default=""), 0)
@@ -26,10 +27,4 @@ def card(kind: str, given_gb: Any = None) -> dict[str, Any]:
     spaced = re.sub(r"(rtx|gtx)(\d{4})(ti)?", r"\1 \2 \3", re.sub(r"[^a-z0-9]+", " ", kind.lower()))
     found = architectures.of_name(spaced)
     size = int(float(given_gb or known) * 1e3) << 20  # a card of 16 GB shows about 16 000 MiB
-    return {
-        "name": kind,
-        "bytes": size,
-        "used": 0,
-        "capability": str(found.compute) if found else "",
-        "power.limit": "[N/A]",
-    }
+    return Card(name=kind, bytes=size, capability=str(found.compute) if found else "")

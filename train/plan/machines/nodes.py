@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.plan.machines.architectures import BF16_SINCE
+from train.plan.machines.facts import Card, NodeFacts
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.speed.speedup import Machine
@@ -54,7 +55,7 @@ class LaunchFacts:
     """All that a launch knows before it decides; node by node in the cluster's order."""
 
     addresses: Mapping[str, str]
-    looks: Mapping[str, Any]
+    nodes: Mapping[str, NodeFacts]
     versions: Mapping[str, dict[str, str | None]]
     processes: Mapping[str, int] = field(default_factory=dict)
     """How many processes each node has, where the inventory sets that."""
@@ -81,7 +82,7 @@ class PlanNode:
 
     name: str
     address: str
-    look: dict[str, Any]
+    facts: NodeFacts
     device: str
     """cuda, or cpu: as the environment of the node can compute."""
     processes: int
@@ -91,20 +92,20 @@ class PlanNode:
     """Where the base is held (gpu or stream), if the inventory says so."""
 
     @property
-    def cards(self) -> list[dict[str, Any]]:
+    def cards(self) -> Sequence[Card]:
         """The cards that compute: a process takes the card of its number, counted along the bus."""
-        return list(self.look["cards"][: self.processes])
+        return self.facts.cards[: self.processes]
 
     @property
     def bf16(self) -> bool:
         """Whether its oldest card has bf16; where the driver does not say, the node looks again before it trains."""
-        return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.cards)
+        return all(float(card.capability or BF16_SINCE) >= BF16_SINCE for card in self.cards)
 
     @property
     def computes_on(self) -> str:
         if self.device == "cpu":
-            return f"CPU, {self.look['cores']} cores"
-        names = [short_name(card) for card in self.cards]
+            return f"CPU, {self.facts.cores} cores"
+        names = [card.short_name for card in self.cards]
         return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
 
     def as_device(self, *, unsloth: bool) -> Device:
@@ -116,26 +117,22 @@ class PlanNode:
             bf16=self.bf16 or not gpu,
             unsloth=unsloth,
             bitsandbytes=gpu,
-            main_bytes=self.look["memory_bytes"] // self.processes,
+            main_bytes=self.facts.memory_bytes // self.processes,
             weights=self.weights,
             processes=self.processes,
         )
 
 
-def short_name(card: Mapping[str, Any]) -> str:
-    return str(card["name"]).removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ")
-
-
 def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
     found = []
     for name, address in facts.addresses.items():
-        look = facts.looks[name]
-        cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(look["cards"])
-        count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
-        memory = min(card["bytes"] for card in look["cards"][:count]) if cuda else look["memory_bytes"] // count
+        own = facts.nodes[name]
+        cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(own.cards)
+        count = int(facts.processes.get(name) or (len(own.cards) if cuda else 1))
+        memory = min(card.bytes for card in own.cards[:count]) if cuda else own.memory_bytes // count
         kind = "cuda" if cuda else "cpu"
-        more = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
-        found.append(PlanNode(name=name, address=address, look=look, device=kind, **more))
+        more: dict[str, Any] = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
+        found.append(PlanNode(name=name, address=address, facts=own, device=kind, **more))
     return found
 
 
@@ -143,7 +140,7 @@ def link(nodes: list[PlanNode], proof_mbit: float) -> tuple[float, str]:
     """Mbit/s of the slowest route between two nodes, and how that is known."""
     if proof_mbit:
         return proof_mbit, "measured by bootstrap's proof"
-    promised = {node.name: node.look["route"]["mbit"] for node in nodes if node.look["route"].get("mbit")}
+    promised = {node.name: node.facts.route.mbit for node in nodes if node.facts.route.mbit}
     if not promised:
         return 1000.0, "assumed: no network card reports its speed"
     slowest = min(promised, key=lambda name: promised[name])
@@ -178,17 +175,17 @@ def speeds(
     fixed: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
-        kind = "layer_speeds" if node.name in staged else "speeds"
-        for entry in node.look["measured"]:
-            before = entry["launched"].get("all", {})
-            if (node.name in entry["launched"].get("streams", ())) != (node.name in streams):
+        for run in node.facts.measured:
+            before = run.launched.get("all", {})
+            if (node.name in run.launched.get("streams", ())) != (node.name in streams):
                 continue
             alike_then = before and all(before.get(name) == settings.get(name) for name in alike)
-            if alike_then and entry.get(kind):
-                for name, rate in entry[kind].items():
+            measured = run.layer_speeds if node.name in staged else run.speeds
+            if alike_then and measured:
+                for name, rate in measured.items():
                     if (name in staged) == (node.name in staged):
                         rates.setdefault(name.partition(":")[0], rate)
-                sources.append(entry["run"])
+                sources.append(run.run)
                 break
     for name, speed in (calibrated or {}).items():
         if name not in rates:
@@ -201,7 +198,7 @@ def speeds(
 
 def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
     """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
-    reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
+    reported = {node.name: node.facts.route.mbit for node in nodes}
     mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [
         Machine(
@@ -209,7 +206,7 @@ def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]
             known.rows_per_s[node.name],
             max(reported[node.name], mbit) if mixed else mbit,
             known.fixed_s.get(node.name, 0.0),
-            bool(node.look["route"].get("wireless")),
+            node.facts.route.wireless,
         )
         for node in nodes
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from console.electricity import limit_of
 from plugins.modules import launch_info
+from train.plan.machines.facts import Card
 
 SHOWN = {
     "name": "RTX 4070",
@@ -25,7 +26,7 @@ def test_the_plan_learns_the_power_limit_of_a_card(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(launch_info.nvidia_smi, "table", table)
     [card] = launch_info.cards()
     assert (card["bytes"] >> 20, card["used"] >> 20, card["capability"]) == (12282, 300, "8.9")
-    assert limit_of([card]) == 200
+    assert limit_of([Card(**card)]) == 200
 
 
 def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from console import plan_view
 from console.electricity import of_plan
+from tests.support.plans import node_facts
 from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch.decide import decide
@@ -123,7 +124,7 @@ def decided(name: str) -> dict[str, Any]:
 
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
-        looks=dict(zip(names, looks, strict=True)),
+        nodes=node_facts(names, looks),
         versions=dict.fromkeys(names, more.get("versions", HAS) | {"model tiny": "h"}),
         off=more.get("off", {}),
         proof_mbit=more.get("proof_mbit", 0),

@@ -20,12 +20,12 @@ from train.plan.machines import gpu_types
 )
 def test_its_memory_is_the_least_that_is_sold_under_the_name(kind: str, gb: int, capability: str) -> None:
     card = gpu_types.card(kind)
-    assert card["bytes"] >> 20 == gb * 1000
-    assert card["capability"] == capability
+    assert card.bytes >> 20 == gb * 1000
+    assert card.capability == capability
 
 
 def test_where_the_name_says_nothing_it_is_asked_for() -> None:
     with pytest.raises(BadInput, match="fix: --set slurm_gpu_gb=24"):
         gpu_types.card("gpu")
-    assert gpu_types.card("gpu", 24)["bytes"] >> 20 == 24000
-    assert gpu_types.card("a100", 80)["bytes"] >> 20 == 80000
+    assert gpu_types.card("gpu", 24).bytes >> 20 == 24000
+    assert gpu_types.card("a100", 80).bytes >> 20 == 80000

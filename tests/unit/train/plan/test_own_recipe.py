@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from console import plan_view, render
-from tests.support.plans import files_of, handed_on
+from tests.support.plans import files_of, handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from tests.unit.train.plan.test_pretrain_plan import no_files
 from train.errors import BadInput
@@ -96,7 +96,7 @@ def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan
     names = "abc"[: len(looks)]
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
-        looks=dict(zip(names, looks, strict=True)),
+        nodes=node_facts(names, looks),
         versions=dict.fromkeys(names, VERSIONS),
         code="1",
         files=no_files,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.support.plans import handed_on
+from tests.support.plans import handed_on, node_facts
 from tests.unit.train.plan.test_decide import CPU, GPU, gpu
 from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
@@ -87,7 +87,7 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     def decided(**known: Any) -> plan.Plan:
         facts = LaunchFacts(
             addresses=dict.fromkeys("ab", "10.0.0.1"),
-            looks=dict(zip("ab", known.pop("looks", looks), strict=True)),
+            nodes=node_facts("ab", known.pop("looks", looks)),
             versions=dict.fromkeys("ab", GPU | {"model llama2-13b-4bit": "h"}),
             code="1",
             files=no_hub,
@@ -128,7 +128,7 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
     def decided(mbit: float) -> plan.Plan:
         facts = LaunchFacts(
             addresses={"a": "10.0.0.1"},
-            looks={"a": two},
+            nodes=node_facts("a", [two]),
             versions={"a": GPU | {"model llama2-13b-4bit": "h"}},
             code="1",
             files=no_hub,
@@ -148,7 +148,7 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
 def test_who_is_set_to_stream_streams() -> None:
     facts = LaunchFacts(
         addresses=dict.fromkeys("ab", "10.0.0.1"),
-        looks=dict.fromkeys("ab", CPU | {"memory_bytes": 11 * GB // 2}),
+        nodes=node_facts("ab", [CPU | {"memory_bytes": 11 * GB // 2}] * 2),
         versions=dict.fromkeys("ab", VERSIONS | {"model tinyllama": "h"}),
         weights=dict.fromkeys("ab", "stream"),
         code="1",
@@ -185,7 +185,7 @@ def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
     def decided(**known: Any) -> plan.Plan:
         facts = LaunchFacts(
             addresses=dict.fromkeys("ab", "10.0.0.1"),
-            looks=dict.fromkeys("ab", small),
+            nodes=node_facts("ab", [small, small]),
             versions=dict.fromkeys("ab", (GPU if kind == "cuda" else VERSIONS) | {f"model {model}": "h"}),
             code="1",
             files=no_hub,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from console import hub, launch_records, plan_view, receipt, render
-from tests.support.plans import files_of, handed_on
+from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
 from train.plan.launch import new_or_resumed, obstacles, plan
 from train.plan.launch.auto_settings import choose
@@ -58,7 +58,7 @@ def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] 
     names = [f"n{place}" for place in range(len(looks))]
     facts = LaunchFacts(
         addresses={name: f"10.0.0.{place}" for place, name in enumerate(names)},
-        looks=dict(zip(names, looks, strict=True)),
+        nodes=node_facts(names, looks),
         versions={name: {"cuda": "13.0" if cuda else None} for name in names},
         processes=processes or {},
         files=lambda _: ({}, 0),
@@ -354,11 +354,11 @@ def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], 
     private.write_text("{}")
     given = {"model": "tiny", "dataset": str(private)}
     of_node = {"given": given, "all": REQUEST.settings | {"dataset": str(private)}}
-    look_of = {"a": {"runs": {"qa": {"launched": of_node, "step": 12, "done": False}}}}
+    seen = node_facts("a", [look(runs={"qa": {"launched": of_node, "step": 12, "done": False}})])
 
     def dataset(from_here: dict[str, Any], **more: Any) -> Any:
         asked = request.read({"model": "tiny", **values, **more})
-        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(look_of, from_here)).dataset.file
+        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(seen, from_here)).dataset.file
 
     for from_here in ({}, {"other": of_node}, {"qa": {"given": {"dataset": str(tmp_path / "public.jsonl")}}}):
         with pytest.raises(BadInput, match=f"this computer did not launch it so.*\n.*--set dataset={private}"):
@@ -369,11 +369,11 @@ def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], 
 def test_nor_another_setting_of_a_run_that_was_launched_here() -> None:
     given = {"model": "tiny", "dataset": "stdlib-qa", "save_every": 7}
     of_node = {"given": given | {"save_every": 1}, "all": REQUEST.settings | {"save_every": 1}}
-    look_of = {"a": {"runs": {"qa": {"launched": of_node, "step": 12, "done": False}}}}
+    seen = node_facts("a", [look(runs={"qa": {"launched": of_node, "step": 12, "done": False}})])
     asked = request.read({"resume": "qa"})
 
     def save_every(from_here: dict[str, Any]) -> int:
-        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(look_of, from_here)).config.save_every
+        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(seen, from_here)).config.save_every
 
     assert save_every({}) == 1 and save_every({"qa": {"given": given}}) == 7
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from console import plan_view
-from tests.support.plans import files_of, handed_on
+from tests.support.plans import files_of, handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch import plan
@@ -31,7 +31,7 @@ def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan
     names = "abc"[: len(looks)]
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
-        looks=dict(zip(names, looks, strict=True)),
+        nodes=node_facts(names, looks),
         versions=dict.fromkeys(names, VERSIONS | {"cuda": "13.0", "unsloth": "1"}),
         code="1",
         files=no_files,

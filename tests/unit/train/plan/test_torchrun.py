@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.plans import node_facts
 from train.errors import BadInput
 from train.plan.launch.torchrun import Script, decide
 from train.plan.machines.nodes import LaunchFacts
@@ -29,7 +30,7 @@ def facts(*looks: dict[str, Any], torch: tuple[str, ...] = (), processes: dict[s
         versions[name]["torch"] = other
     return LaunchFacts(
         addresses={name: f"10.0.0.{place + 1}" for place, name in enumerate(names)},
-        looks=dict(zip(names, looks, strict=True)),
+        nodes=node_facts(names, looks),
         versions=versions,
         processes=processes or {},
         code="1",

@@ -10,6 +10,7 @@ from console.electricity import of_plan
 from console.infra import OnNode
 from console.infra.machines.look import config_to_prove
 from console.infra.machines.look import look as look_on_node
+from tests.support.plans import node_facts
 from tests.unit.train.plan.test_decide import SHAPE, gpu
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from train.errors import BadInput
@@ -29,7 +30,7 @@ def planned(found: Verdict | None, *looks: Any, config: dict[str, Any] | None = 
     versions = VERSIONS | ({"cuda": "13.0"} if looks else {})
     facts = LaunchFacts(
         addresses={name: f"10.0.0.{at}" for at, name in enumerate(names)},
-        looks=dict(zip(names, looks or (look(),), strict=True)),
+        nodes=node_facts(names, looks or (look(),)),
         versions=dict.fromkeys(names, versions),
         verdict=found,
         files=lambda _: (config or SHAPE, 2_000_000_000),

@@ -19,7 +19,7 @@ def read_with(**changes: Any) -> Any:
 def test_as_words_of_a_command_line_too() -> None:
     found = read_with(gpus="1", gpu_gb="24")
     assert (found.pods, found.gpus, found.gpu_gb, found.shared, found.volume_claim) == (3, 1, 24.0, True, "training")
-    assert read_with(gpus=1, gpu_type="RTX 3090").card()["bytes"] > 20 << 30
+    assert read_with(gpus=1, gpu_type="RTX 3090").card().bytes > 20 << 30
 
 
 @pytest.mark.parametrize(
