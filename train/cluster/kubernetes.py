@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from train.cluster.home import environment, furnish
 from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     if args.verb == "wait":
         return wait(home, job)
     place = home / "jobs" / job["run"] / f"place-{int(env['JOB_COMPLETION_INDEX'])}"
-    furnish(place, home, config, job, env)
+    furnish_pod(place, home, config, job, env)
     code = run_agent(place, env)
     leave_words(place, job["run"], env.get("MOTLEY_LAST_WORDS", ""))
     time.sleep(LINGER_S)
@@ -153,24 +153,17 @@ def sign_of(home: Path, job: Mapping[str, Any]) -> str:
 # -- the agent -------------------------------------------------------------------------------------------------------
 
 
-def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
-    """Makes the home of this node: what all read is there once, and its own files."""
+def furnish_pod(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
     found = prepared(home, job)
     if not found.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
-    log = paths.logs(place, job["run"])
-    for folder in (place / "config", place / "models", log):
-        folder.mkdir(parents=True, exist_ok=True)
-    for name in (BASE_MODELS, "data"):
-        if not (place / name).is_symlink():
-            (place / name).symlink_to(home / name)
-    shutil.copyfile(config / paths.LAUNCH, log / paths.LAUNCH)
+    links = {name: home / name for name in (BASE_MODELS, "data")}
+    furnish(place, cluster_of(job, env), links=links, launch=config / paths.LAUNCH)
     rows = str(home / ROWS / found["rows"])
     settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
-    write_atomic(place / paths.CLUSTER, json.dumps(cluster_of(job, env)).encode(), mode=0o600)
     if messages := env.get("MOTLEY_MESSAGES"):
         write_atomic(place / paths.NOTIFY, messages.encode(), mode=0o600)
     else:
@@ -199,22 +192,13 @@ def run_agent(place: Path, env: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: hand_on(known, number))
     words = ["-m", "train", "agent", "--cluster", str(place / paths.CLUSTER), "--config", str(place / paths.SETTINGS)]
-    own = {name: f"{place}/.cache/{folder}" for name, folder in CACHES.items()} | {"MOTLEY_HOME": str(place)}
-    agent = subprocess.Popen([sys.executable, *words], env={**own, **env, "MOTLEY_HOME": str(place)})
+    agent = subprocess.Popen([sys.executable, *words], env={**environment(place), **env, "MOTLEY_HOME": str(place)})
     known.append(agent.pid)
     while True:
         pid, status = os.wait()
         if pid == agent.pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-
-
-CACHES = {
-    "HF_HOME": "huggingface",
-    "UNSLOTH_COMPILE_LOCATION": "unsloth",
-    "TRITON_CACHE_DIR": "triton",
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-}
 
 
 def hand_on(known: list[int], number: int) -> None:

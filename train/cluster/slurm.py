@@ -18,7 +18,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import socket
 import struct
 import sys
@@ -27,6 +26,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from train.cluster.home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
@@ -115,28 +115,14 @@ def join(env: Mapping[str, str], job: Path) -> int:
     told = [json.loads(line) for line in env["MOTLEY_NODES"].splitlines() if line.startswith("{")]
     own = next(node for node in told if node["name"] == name_of(env))
     home = job / f"place-{own['id']}"
-    furnish(home, Path(env["MOTLEY_HOME"]), job)
-    launched = paths.logs(home, env["MOTLEY_RUN"]) / paths.LAUNCH
-    launched.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH, launched)
     nic = nic_of(own["address"])
-    config = home / paths.CLUSTER
-    config.touch(mode=0o600)
-    config.write_text(json.dumps(cluster_of(env, told, nic)))  # JSON is YAML
+    launch = paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH
+    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"]), job), launch=launch)
     cores = len(os.sched_getaffinity(0))
-    own_settings = {
-        "MOTLEY_HOME": str(home),
-        "MOTLEY_NODE": own["name"],
-        "GLOO_SOCKET_IFNAME": nic,
-        "NCCL_SOCKET_IFNAME": f"={nic}",
-        "HF_HOME": f"{home}/.cache/huggingface",
-        "UNSLOTH_COMPILE_LOCATION": f"{home}/.cache/unsloth",
-        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
-        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
-    }
+    own_settings = {"MOTLEY_NODE": own["name"], "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
-    words = ["-m", "train", "agent", "--cluster", str(config), "--config", str(job / paths.SETTINGS)]
-    everything = {**threads, **env, **own_settings}
+    words = ["-m", "train", "agent", "--cluster", str(home / paths.CLUSTER), "--config", str(job / paths.SETTINGS)]
+    everything = {**threads, **env, **own_settings, **environment(home)}
     if own["id"] == 0:
         os.execve(sys.executable, [sys.executable, *words], everything)
 
@@ -147,14 +133,10 @@ def join(env: Mapping[str, str], job: Path) -> int:
     return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
 
 
-def furnish(home: Path, shared: Path, job: Path) -> None:
-    """Links this home to what all places read: it is there once."""
-    (home / "config").mkdir(parents=True, exist_ok=True)
-    (home / "models").mkdir(exist_ok=True)
-    links = {name: shared for name in ("models/base", "data", "env", "code")} | {paths.NOTIFY: job}
-    for name, there in links.items():
-        if not (home / name).is_symlink():
-            (home / name).symlink_to(there / name)
+def links(shared: Path, job: Path) -> dict[str, Path]:
+    """What all places of a job read is there once."""
+    everyone = {name: shared / name for name in ("models/base", "data", "env", "code")}
+    return everyone | {paths.NOTIFY: job / paths.NOTIFY}
 
 
 def nic_of(own: str) -> str:

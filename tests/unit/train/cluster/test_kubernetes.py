@@ -37,7 +37,7 @@ def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path
     home = tmp_path / "home"
     prepared(home, rows="mine-123")
     place = home / "jobs/qa/place-1"
-    kubernetes.furnish(place, home, config_in(tmp_path / "config"), JOB, ENV)
+    kubernetes.furnish_pod(place, home, config_in(tmp_path / "config"), JOB, ENV)
     cluster = read_cluster(place / "config/cluster_config.yaml")
     assert [node.address for node in cluster.nodes] == ["qa-0.qa", "127.0.0.1", "qa-2.qa"]
     assert (cluster.node, cluster.interface) == ("qa-1", "lo")
@@ -50,17 +50,17 @@ def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path
 def test_a_pod_gets_the_address_of_messages_and_loses_it_with_the_next_launch(tmp_path: Path) -> None:
     home, place, config = tmp_path / "home", tmp_path / "home/jobs/qa/place-1", config_in(tmp_path / "config")
     prepared(home, rows="mine-123")
-    kubernetes.furnish(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
+    kubernetes.furnish_pod(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
     assert (place / "config/notify").read_text() == "https://me"
     assert (place / "config/notify").stat().st_mode & 0o777 == 0o600
-    kubernetes.furnish(place, home, config, JOB, ENV)
+    kubernetes.furnish_pod(place, home, config, JOB, ENV)
     assert not (place / "config/notify").exists()
 
 
 def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:
     prepared(tmp_path / "home", rows="x", launch="older")
     with pytest.raises(BadInput, match="there are no rows of this launch"):
-        kubernetes.furnish(tmp_path / "p", tmp_path / "home", config_in(tmp_path / "config"), JOB, ENV)
+        kubernetes.furnish_pod(tmp_path / "p", tmp_path / "home", config_in(tmp_path / "config"), JOB, ENV)
 
 
 def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path: Path) -> None:

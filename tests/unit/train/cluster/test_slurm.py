@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.cluster import slurm
+from train.cluster.home import furnish
 from train.errors import BadInput
 from train.plan.launch.cluster_config import read_cluster
 
@@ -98,8 +99,12 @@ def says(job: Path, place: int, state: str, at: float) -> None:
 
 
 def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
+    job, home = tmp_path / "jobs/qa", tmp_path / "jobs/qa/place-0"
+    job.mkdir(parents=True)
+    (job / "launch.json").write_text("{}")
     for _ in range(2):
-        slurm.furnish(tmp_path / "jobs/qa/place-0", tmp_path, tmp_path / "jobs/qa")
-    assert (tmp_path / "jobs/qa/place-0/models/base").readlink() == tmp_path / "models/base"
-    assert (tmp_path / "jobs/qa/place-0/config/notify").readlink() == tmp_path / "jobs/qa/config/notify"
-    assert not (tmp_path / "jobs/qa/place-0/models/checkpoints").is_symlink()
+        furnish(home, {"run": "qa", "token": "5f"}, links=slurm.links(tmp_path, job), launch=job / "launch.json")
+    assert (home / "models/base").readlink() == tmp_path / "models/base"
+    assert (home / "config/notify").readlink() == job / "config/notify"
+    assert not (home / "models/checkpoints").is_symlink()
+    assert (home / "config/cluster_config.yaml").stat().st_mode & 0o777 == 0o600
