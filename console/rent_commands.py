@@ -17,13 +17,13 @@ from console.launch_request import as_words
 from console.rent import asleep, needs, shop, watcher, wording
 from console.rent import lease as leases
 from console.rent import timer as timers
+from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.known_key import KEY, known_key
 from console.rent.lease import READY, Book, Lease
 from console.rent.market import Declined, Market, Unanswered
 from console.rent.order import Shop, Terms, take, why_not_now
-from console.rent.reconcile import reconcile, want_back
 from console.words import say
-from plugins.filter.python_env import BRANCHES
+from plugins.filter.choose_python_env import BRANCHES
 from plugins.module_utils.motley import hostkeys
 from train.errors import BadInput, CheckFailed
 from train.plan.settings import request

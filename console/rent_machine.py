@@ -19,7 +19,7 @@ from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
 from console.infra.node import MARK, Facts, Node, Silent, behind_mark
 from console.inventory.check import check
-from console.rent import keeper
+from console.rent import give_back_from_home
 from console.rent.clore import Clore
 from console.rent.lease import Book, Lease, between, folder, now
 from console.rent.market import Market
@@ -100,14 +100,14 @@ def keeper_node(name: str) -> Node:
     )
 
 
-def kept_by(node: Node, market: Market, lease: Lease | None) -> keeper.Kept:
+def kept_by(node: Node, market: Market, lease: Lease | None) -> give_back_from_home.Kept:
     """Whether that node gives it back; without a lease it tries whether it could."""
     assert isinstance(market, Clore)
     try:
         command = node.command([node.python, "-"])
     except Silent as why:
-        return keeper.Kept(str(why))
-    return keeper.arm(command, market, lease, left_s=lease.left_s(now()) if lease else 0.0)
+        return give_back_from_home.Kept(str(why))
+    return give_back_from_home.arm(command, market, lease, left_s=lease.left_s(now()) if lease else 0.0)
 
 
 def run_ends_s(lease: Lease) -> float:

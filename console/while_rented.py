@@ -35,7 +35,7 @@ def before_any(verb: str) -> None:
         if time.time() - stamp.stat().st_mtime < EVERY_S:
             return
     from console.rent import shop, watcher  # noqa: PLC0415  only where something is rented, or may be
-    from console.rent.reconcile import reconcile  # noqa: PLC0415
+    from console.rent.compare_and_give_back import reconcile  # noqa: PLC0415
 
     with contextlib.suppress(OSError, BadInput):
         book.place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -70,7 +70,7 @@ def end_of_use(book: Book, lease: Lease) -> None:
     from console import rent_machine  # noqa: PLC0415  only where something is rented
     from console.infra.node import Silent  # noqa: PLC0415
     from console.rent import shop, wording  # noqa: PLC0415
-    from console.rent.reconcile import want_back  # noqa: PLC0415
+    from console.rent.compare_and_give_back import want_back  # noqa: PLC0415
     from console.rent_commands import gone_back  # noqa: PLC0415
 
     node = rent_machine.node_of(lease)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.cluster.worker_process import attach_to_agent
+from train.cluster.attach_to_agent import attach_to_agent
 from train.errors import BadInput, CheckFailed, Gated
 from train.failures import classify_failure, report_to_agent
 from train.plan.settings.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of

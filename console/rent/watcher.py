@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from console.rent import lease as leases
+from console.rent.compare_and_give_back import Clock, reconcile, want_back
 from console.rent.decide import lease_of
 from console.rent.lease import RETURNING, Book, Lease
 from console.rent.market import Market
-from console.rent.reconcile import Clock, reconcile, want_back
 from console.rent.shop import market
 from console.rent.within import within
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.mesh import meet
+from ansible.module_utils.motley.who_reaches_whom import meet
 
 DOCUMENTATION = r"""
 module: mesh_probe

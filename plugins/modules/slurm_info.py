@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.motley import slurm_job
+from ansible.module_utils.motley import slurm_login_node
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.versions import collect
 
@@ -54,7 +54,7 @@ def main() -> None:
             "start": would[1],
             "partition": would[3],
             "nodes": [node | processes(node, options) for node in nodes(would[2])],
-            "runs": slurm_job.known(home),
+            "runs": slurm_login_node.known(home),
         }
     except OSError as error:
         module.fail_json(msg=f"{error}")
@@ -79,8 +79,8 @@ def asked(options: list[str]) -> re.Match[str]:
 
 
 def nodes(names: str) -> list[dict[str, Any]]:
-    listed = slurm_job.slurm("scontrol", "show", "hostnames", names).split()
-    described = slurm_job.slurm("scontrol", "show", "node", "-o", names).splitlines()
+    listed = slurm_login_node.slurm("scontrol", "show", "hostnames", names).split()
+    described = slurm_login_node.slurm("scontrol", "show", "node", "-o", names).splitlines()
     found = {facts["NodeName"]: facts for line in described if (facts := dict(re.findall(r"(\w+)=(\S*)", line)))}
     return [
         {
@@ -102,7 +102,7 @@ def cards(gres: str) -> list[str]:
 
 def processes(node: dict[str, Any], options: list[str]) -> dict[str, Any]:
     """A node's cards and processes: of a total over all nodes its share shows at the start; all cards until then."""
-    asks, count = slurm_job.cards_asked(options)
+    asks, count = slurm_login_node.cards_asked(options)
     if not asks:
         return {"cards": [], "processes": 1}
     cards = node["cards"][:count]

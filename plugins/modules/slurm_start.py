@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.slurm_job import start
+from ansible.module_utils.motley.slurm_login_node import start
 
 DOCUMENTATION = r"""
 module: slurm_start

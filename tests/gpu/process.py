@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.machine import ROOT
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 from train.cluster.forkserver import ForkServer, Worker
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 
 GRACE_S = 3.0
 """What a library has started ends a moment after its parent."""

@@ -181,7 +181,7 @@ def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     second_try_works(person)
 
 
-@pytest.mark.long  # tests/unit/plugins/filter/test_netplan.py
+@pytest.mark.long  # tests/unit/plugins/filter/test_plan_netplan.py
 def test_a_renamed_card_keeps_its_address_and_the_second_is_as_installed(person: Person) -> None:
     host = person.cluster[VICTIM]
     one_node.moves(one_node.planned(host))

@@ -128,7 +128,7 @@ def test_the_owners_wifi_password_is_in_its_file_alone(person: Person) -> None:
     assert traces([person.cluster[DESKTOP]], WIFI_PASSWORD, person.folder.parent) == []
 
 
-@pytest.mark.long  # tests/unit/plugins/filter/test_netplan.py
+@pytest.mark.long  # tests/unit/plugins/filter/test_plan_netplan.py
 def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -> None:
     host = person.cluster[SERVER]
     lan, spare = host.spec.nics

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 
 from tests.gpu.process import children
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 
 
 def main(command: list[str]) -> int:

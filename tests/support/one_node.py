@@ -13,7 +13,7 @@ import ansible.release
 
 from lab.host import Host
 from lab.profile import USER
-from plugins.filter.netplan import motley_netplan
+from plugins.filter.plan_netplan import motley_netplan
 from tests.support import pace
 from tests.support.cluster import REPOSITORY
 
@@ -79,7 +79,7 @@ class Move:
 
 
 def looks(host: Host) -> dict[str, Any]:
-    return runs(host, "node_info", user=USER, strict=False)
+    return runs(host, "preflight_info", user=USER, strict=False)
 
 
 def planned(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from console.rent.clore import Clore, offer_of
+from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.lease import Book
 from console.rent.order import Shop, Terms, take
-from console.rent.reconcile import reconcile, want_back
 from console.rent.watcher import watch
 from lab.market import KEY, server
 

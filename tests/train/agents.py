@@ -13,8 +13,8 @@ from typing import IO
 
 from tests.support import pace
 from tests.train import cluster
+from train.cluster.attach_to_agent import NAME
 from train.cluster.forkserver import Worker
-from train.cluster.worker_process import NAME
 from train.runlog.state import history
 from train.runlog.tail import read
 

@@ -16,8 +16,8 @@ from typing import IO
 import numpy as np
 
 from tests.support import pace
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 from train.cluster.forkserver import ForkServer, Worker
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 from train.data.rows import FORMAT, RowWriter
 from train.runlog.state import history
 from train.runlog.tail import read

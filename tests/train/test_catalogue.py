@@ -22,7 +22,7 @@ from tests.train.bases import save_in_4bit
 from tests.train.cluster import ROOT, environment
 from tests.train.families import make
 from train.cache import build_once
-from train.engine import pipes
+from train.engine import pipe_members
 from train.errors import BadInput
 from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
 from train.models import backends, hf, picture_bases
@@ -492,7 +492,7 @@ LOADS = {
     "a base": lambda folder: hf.build(ModelSpec(folder=str(folder))),
     "its settings": lambda folder: hf.config_of(ModelSpec(folder=str(folder))),
     "pictures": picture_bases.config_of,
-    "a stage": pipes._model_config,
+    "a stage": pipe_members._model_config,
 }
 
 

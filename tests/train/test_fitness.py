@@ -18,9 +18,9 @@ from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
 from train.cluster.membership import End, Idle, Propose, decide
 from train.cluster.node_status import Generation, Verdict
-from train.cluster.observed import Observed
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
+from train.cluster.what_agent_sees import Observed
 from train.cluster.world import CLOCK, World
 
 

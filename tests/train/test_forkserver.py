@@ -71,7 +71,7 @@ def test_a_signal_reaches_it_also_before_it_is_there(warm, program):
 
 
 def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
-    belongs = "from train.cluster.worker_process import attach_to_agent; attach_to_agent(); "
+    belongs = "from train.cluster.attach_to_agent import attach_to_agent; attach_to_agent(); "
     sleeps = program(f"{belongs}import time; time.sleep(600)")
     asks = f"""
 import os, time

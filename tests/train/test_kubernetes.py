@@ -17,7 +17,7 @@ from tests.support import pace
 from tests.support.kube_sim import MACHINES, Folder
 from tests.train import cluster, reference
 from tests.train.agents import _ports
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 from train.models.model_files import model_folder
 from train.runlog.state import history
 from train.runlog.tail import read

@@ -11,7 +11,7 @@ import torch
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
 from train.__main__ import main
-from train.engine import loop, pipes
+from train.engine import loop, pipe_members
 from train.errors import BadInput
 from train.models import hf
 from train.models.model_files import model_folder
@@ -248,7 +248,7 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
     known = decided.read(config)
     world = World(node="a")
     world.gather = lambda own: [own, own]  # as the other stage
-    assert pipes.micro_batch(replace(config, micro_batch=4), world, workers, 48, known)[0] == 2
+    assert pipe_members.micro_batch(replace(config, micro_batch=4), world, workers, 48, known)[0] == 2
 
 
 def test_fewer_layers_than_machines_are_refused(options, tmp_path):

@@ -10,7 +10,7 @@ import socket
 import sys
 
 from train.cluster import forkserver
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 
 
 class Forked:

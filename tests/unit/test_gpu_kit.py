@@ -96,7 +96,7 @@ def test_the_file_to_post_has_what_helps_and_nothing_private(monkeypatch: pytest
               "logs": {"gpu-master": {"events": [{"step": 1}]}}, "long": list(range(99))}  # fmt: skip
     home = replace(HOME, pair=("gpu-master", "gpu-worker-1"))
     told = results.keep(tmp_path, LINES["pair-kill"], home, Verdict(False, why), values=values, seconds=12.3)
-    text = post.post(home, [told, results.result(LINES["triton"], "skipped", "needs a C compiler")], "2026-11-28")
+    text = post.post(home, [told, results.result(LINES["triton"], "skipped", "needs a C compiler")], told["date"])
     assert [word for word in PRIVATE if word in text] == []
     assert (post.file_name(HOME), post.file_name(home)) == ("to-post.md", "to-post-pair.md")
     for kept in (

@@ -43,10 +43,10 @@ from train.cluster.membership import (
 )  # fmt: skip
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
-from train.cluster.observed import Observed
 from train.cluster.processes import Processes
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
+from train.cluster.what_agent_sees import Observed
 from train.cluster.world import World
 from train.engine.staging import Stage
 from train.errors import BadInput

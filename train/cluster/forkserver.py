@@ -30,8 +30,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from train.cluster.timing import TIMING
-from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 SOURCE = str(Path(__file__).resolve().parents[2])
 LONGEST = 1 << 17

@@ -10,7 +10,7 @@ from train.cluster.clock import Clock
 from train.cluster.fitness import Failures, Fitness, stuck_words
 from train.cluster.local_workers import Failure, LocalWorkers
 from train.cluster.node_status import Generation, Verdict
-from train.cluster.observed import Observed
+from train.cluster.what_agent_sees import Observed
 
 CARDS = Path("/proc/driver/nvidia/gpus")
 

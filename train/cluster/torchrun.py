@@ -25,8 +25,8 @@ from types import FrameType
 from typing import IO
 
 from train.cluster.agent_files import MemberLog, StatusFile
+from train.cluster.attach_to_agent import PR_SET_PDEATHSIG, prctl
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.worker_process import PR_SET_PDEATHSIG, prctl
 from train.cluster.world import World
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.notify import Notice, send

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once
+from train.data.new_tokenizer import load_or_make, tokenizer_hash
 from train.data.prepare import dataset_files, report, rows_folder
 from train.data.records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.text_files import Texts, held_out
-from train.data.tokenizers import load_or_make, tokenizer_hash
 from train.files import file_hash
 from train.plan.settings.config import PretrainConfig
 

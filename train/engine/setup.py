@@ -15,7 +15,7 @@ import torch
 from train import recipes
 from train.data import left_out
 from train.data.rows import Rows
-from train.engine import consistency, early_stop, micro_batch_search, pipes, resume
+from train.engine import consistency, early_stop, micro_batch_search, pipe_members, resume
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
@@ -88,7 +88,7 @@ def set_up(
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
     if workers.cut:
         micro_batch_name = "pipe_micro_batch"
-        micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
+        micro_batch, why_micro = pipe_members.micro_batch(config, world, workers, rows.row_length, known)
     elif before := known.get(micro_batch_name):
         micro_batch, why_micro = int(before), "as it was found or fell to in this run"
     elif kept:
@@ -183,8 +183,10 @@ def arrange(settled: Settled, world: World, base: Path, names: list[str], *rows:
     config, decisions = settled.config, settled.decisions
     why = require_exact(config, decisions, base, rows)
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
-    cluster = pipes.Cluster(names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known)
-    found, why_cut = pipes.arrange(config, decisions, world, base, cluster)
+    cluster = pipe_members.Cluster(
+        names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known
+    )
+    found, why_cut = pipe_members.arrange(config, decisions, world, base, cluster)
     check_shares(config, len(found.groups))
     return found, [*why, *why_cut]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, part, streamed
+from train.models import dropout, load_streamed, part
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions
@@ -118,7 +118,7 @@ def _base(spec: ModelSpec) -> Any:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
     try:
         if spec.weights == "stream":
-            return _one_form(streamed.load(spec, config, options, form), dtype)
+            return _one_form(load_streamed.load(spec, config, options, form), dtype)
         if form != on_disk:  # else the files say how
             options["quantization_config"] = _quantisation(form, dtype)
         if spec.layers:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from train.errors import BadInput
 from train.models.backends import Batch, ModelSpec
-from train.models.streamed import quietly
+from train.models.load_streamed import quietly
 
 
 class Part:

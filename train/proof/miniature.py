@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train.models.streamed import quietly
+from train.models.load_streamed import quietly
 
 LEAST_LAYERS, MOST_LAYERS = 4, 8
 HEADS, HEAD_DIM, WINDOW = 4, 16, 8

@@ -1,7 +1,7 @@
 """A Slurm of somebody else's, by its login node: a run is a job there, and its nodes are whichever the job gets.
 
-The verbs are answered by plugins/module_utils/motley/slurm_job.py on the login node. What a run has made lies in the
-homes of its places, which are nodes of their own to those who fetch or use it.
+The verbs are answered by plugins/module_utils/motley/slurm_login_node.py on the login node. What a run has made lies in
+the homes of its places, which are nodes of their own to those who fetch or use it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LoginNode(Node):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlurmNode(LoginNode):
     brings: ClassVar[tuple[str, ...]] = (*SENT_ALONG, f"{MOTLEY}.start_stop_status")
-    answers_by: ClassVar[str] = f"{MOTLEY}.slurm_job"
+    answers_by: ClassVar[str] = f"{MOTLEY}.slurm_login_node"
 
     def stop(self, timeout_s: float = STOP_S) -> Facts:
         return self._ask("stop", timeout_s)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.infra import Facts
-from plugins.module_utils.motley.slurm_job import named
+from plugins.module_utils.motley.slurm_login_node import named
 from train.errors import BadInput
 
 OURS = ("ntasks-per-node", "ntasks", "n", "chdir", "D", "output", "o", "open-mode", "array", "a", "wrap", "parsable")

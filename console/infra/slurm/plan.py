@@ -10,7 +10,7 @@ from console import electricity, hub, launch_records, notify, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
-from plugins.filter.python_env import CPU, with_unsloth
+from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash

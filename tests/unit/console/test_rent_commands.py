@@ -18,7 +18,7 @@ from console import launch_options, rent_commands, rent_machine, while_rented
 from console.inventory.check import check
 from console.rent import asleep, clore, timer, watcher
 from console.rent import lease as leases
-from console.rent.keeper import Kept
+from console.rent.give_back_from_home import Kept
 from console.rent.lease import Book, Lease, folder
 from lab.market import KEY, Books, serve
 from train.errors import BadInput, CheckFailed

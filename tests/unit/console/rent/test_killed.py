@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from console.rent.clore import Clore, offer_of
+from console.rent.compare_and_give_back import reconcile
 from console.rent.lease import Book
 from console.rent.order import Shop, Terms, take
-from console.rent.reconcile import reconcile
 from lab.market import KEY, Books, serve, server
 
 ROOT = Path(__file__).parents[4]

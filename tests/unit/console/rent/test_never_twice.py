@@ -10,8 +10,8 @@ import pytest
 
 from console.rent import lease as leases
 from console.rent import watcher
+from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.order import take
-from console.rent.reconcile import reconcile, want_back
 from lab.market import FAULTS
 from tests.support.rented import Killed, World, bound_usd, ready
 from train.errors import BadInput

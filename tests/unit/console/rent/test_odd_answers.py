@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from console import rent_machine
-from console.rent import keeper, keeper_on_node, watcher
+from console.rent import give_back_from_home, give_back_on_node, watcher
 from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
+from console.rent.compare_and_give_back import reconcile
 from console.rent.lease import Lease
 from console.rent.market import Unanswered
 from console.rent.order import take
-from console.rent.reconcile import reconcile
 from lab.market import KEY
 from tests.support.rented import World, bound_usd, ready
 from train.errors import BadInput
@@ -283,8 +283,8 @@ def test_a_keeper_gives_back_where_the_list_cannot_be_read_or_leaves_it_out(answ
 
 def kept(world: World, lease: Lease) -> None:
     end = HOURS * 3600
-    facts = keeper.facts(world.market, lease, end)
-    keeper_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
+    facts = give_back_from_home.facts(world.market, lease, end)
+    give_back_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
     cost_no_more(world, late_s=120)
 
 

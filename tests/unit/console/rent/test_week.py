@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from console.rent import keeper, keeper_on_node, watcher
+from console.rent import give_back_from_home, give_back_on_node, watcher
 from console.rent import lease as leases
+from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.lease import Lease
 from console.rent.order import take
-from console.rent.reconcile import reconcile, want_back
 from lab.market import FAULTS, mark_of, server
 from tests.support.rented import Killed, World, is_ours
 from train.errors import BadInput
@@ -178,7 +178,7 @@ class Week:
 class WithTheLidClosed(Week):
     """Who has rented sleeps until the next evening: a machine at home gives back, whatever restarts it."""
 
-    after_s = keeper.AFTER_S
+    after_s = give_back_from_home.AFTER_S
 
     def people(self, evening: int, begins: float) -> None:
         if self.chance.random() < 0.3:
@@ -187,10 +187,10 @@ class WithTheLidClosed(Week):
     def watched(self, lease: Lease | None) -> None:
         world, killed = self.world, lease is not None
         while lease and killed:
-            end = lease.born.up + HOURS * 3600 + keeper.AFTER_S
+            end = lease.born.up + HOURS * 3600 + give_back_from_home.AFTER_S
             with self.process() as process:
-                facts = keeper.facts(world.market, lease, end - world.passed_s)
-                keeper_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)  # noqa: B023
+                facts = give_back_from_home.facts(world.market, lease, end - world.passed_s)
+                give_back_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)  # noqa: B023
             killed = process.get("killed", False)
             world.sleep(20.0)
         self.disturbed = False

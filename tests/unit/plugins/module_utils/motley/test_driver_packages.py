@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.in_host import nvidia_smi
-from plugins.filter import gpu_driver as planner
+from plugins.filter import choose_gpu_driver as planner
 from plugins.module_utils.motley import driver_packages as rules
 from plugins.module_utils.motley.driver_packages import Package, Simulated
 from train import nvidia_driver

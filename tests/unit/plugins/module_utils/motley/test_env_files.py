@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.motley import env_files
 
-from plugins.filter.python_env import motley_env_wheels
+from plugins.filter.choose_python_env import motley_env_wheels
 from plugins.modules import python_env, versions_info
 from tests.support import made_wheels
 

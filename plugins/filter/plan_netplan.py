@@ -44,7 +44,7 @@ def by_its_mac(name: str, nic: Data) -> dict[str, str]:
 def motley_netplan(node: Data, params: Data) -> Data:
     """Which NIC, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
 
-    `node` is node_info's; `params` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
+    `node` is preflight_info's; `params` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
     """
     nic = find_nic(node["nics"], params)
     if nic is None:

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.filter import gpu_driver as planner
+from plugins.filter import choose_gpu_driver as planner
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/motley_gpu_driver"
 CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]

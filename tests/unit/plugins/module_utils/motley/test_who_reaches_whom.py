@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plugins.module_utils.motley import mesh
+from plugins.module_utils.motley import who_reaches_whom
 
 OURS, THEIRS = "127.0.0.1", "127.0.0.2"
 
@@ -17,12 +17,14 @@ OURS, THEIRS = "127.0.0.1", "127.0.0.2"
 def peer() -> Iterator[int]:
     """Another node that answers; the port of both."""
     with socket.create_server((THEIRS, 0), reuse_port=True) as door:
-        threading.Thread(target=mesh.listen, args=(door, set()), daemon=True).start()
+        threading.Thread(target=who_reaches_whom.listen, args=(door, set()), daemon=True).start()
         yield door.getsockname()[1]
 
 
 def meets(port: int, found: list[tuple[list[str], list[str]]], timeout_s: float) -> threading.Thread:
-    thread = threading.Thread(target=lambda: found.append(mesh.meet("we", port, {"they": THEIRS}, timeout_s)))
+    thread = threading.Thread(
+        target=lambda: found.append(who_reaches_whom.meet("we", port, {"they": THEIRS}, timeout_s))
+    )
     thread.start()
     return thread
 
@@ -42,7 +44,7 @@ def test_who_gave_up_before_the_answer_is_still_waited_for(peer: int) -> None:
         line.sendall(b"they")
         line.recv(16)  # and gives up before it could say so
     thread.join(0.5)
-    assert thread.is_alive() and mesh.call("they", OURS, peer)
+    assert thread.is_alive() and who_reaches_whom.call("they", OURS, peer)
     thread.join(10)
     assert found == [([], [])]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from plugins.filter.netplan import CLOUD_INIT, OWN_FILE, motley_netplan
+from plugins.filter.plan_netplan import CLOUD_INIT, OWN_FILE, motley_netplan
 
 NIC = {
     "name": "enp5s0",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.filter.python_env import (
+from plugins.filter.choose_python_env import (
     motley_env_choice,
     motley_env_itself,
     motley_env_others,

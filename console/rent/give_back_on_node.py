@@ -1,4 +1,4 @@
-"""What keeper.py sends: one process there waits for the time and then gives back until nothing is left.
+"""What give_back_from_home.py sends: one process there waits for the time and then gives back until nothing is left.
 
 Where the node's user has a systemd that lives without a login (loginctl enable-linger), the process is a unit of it
 and outlives a restart of the node: for that the key lies in a file (0600) until the machine is given back. Elsewhere

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.motley.preflight import judge
-from plugins.modules import node_info
+from plugins.modules import preflight_info
 
 TIMESYNCD = "installed systemd-timesyncd time-daemon, ntp"
 
@@ -36,8 +36,8 @@ def test_whatever_keeps_the_time_is_known(
             return "\n".join(packages)
         return units if {*units.split()} & {*words} else ""
 
-    monkeypatch.setattr(node_info, "output", says)
-    assert node_info.time_service() == service
+    monkeypatch.setattr(preflight_info, "output", says)
+    assert preflight_info.time_service() == service
 
 
 def test_the_room_is_measured_on_the_disk_where_the_folder_will_lie(
@@ -54,7 +54,7 @@ def test_the_room_is_measured_on_the_disk_where_the_folder_will_lie(
 
     monkeypatch.setattr(subprocess, "run", as_ourselves)  # only root may be another
     for folder, enough in ((tmp_path / "new" / "cluster", True), (Path.home() / "not-there-yet", False)):
-        report = node_info.look(getpass.getuser(), folder=str(folder)) | {"apt_lock": ""}
+        report = preflight_info.look(getpass.getuser(), folder=str(folder)) | {"apt_lock": ""}
         assert report["cluster"]["at"] in free
         short = [found["what"] for found in judge(report, 20) if "GB free" in found["what"]]
         assert short == ([] if enough else [f"has 12.0 GB free for {Path.home()}, 20 GB are needed"])

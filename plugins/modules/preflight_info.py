@@ -29,7 +29,7 @@ from ansible.module_utils.motley.preflight import judge
 from ansible.module_utils.motley.undo_record import as_its_person
 
 DOCUMENTATION = r"""
-module: node_info
+module: preflight_info
 short_description: Look at a node once, for all phases
 author: Motley
 description:
@@ -46,7 +46,7 @@ options: {
 """
 EXAMPLES = """
 - name: Look at the machine, whatever blocks it
-  node_info:
+  preflight_info:
     user: "{{ ansible_user }}"
     strict: false
   become: true
