@@ -21,8 +21,8 @@ RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
 USABLE = 0.92
 """The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
-BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
-"""4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
+BYTES_PER_WEIGHT = {"4bit": 0.5 + (1 + 4 / 256) / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
+"""4-bit blocks of 64 carry their scale in a byte, and 256 of these one in fp32; 8-bit rows carry one fp32 each."""
 ALL_LINEAR = ("all-linear",)
 LOSS_CHUNK_TOKENS = 512
 """Tokens whose scores over the vocabulary are there at a time."""
@@ -134,6 +134,8 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
         holes = CPU_HOLES if setup.device == "cpu" else 1.0
         return int(facts.layers * of_tokens(block(facts, setup), setup) * holes) + unpacked(facts, setup)
     inputs = 0 if setup.offloads else facts.layers * facts.hidden
+    if setup.weights == "stream":
+        inputs += facts.hidden  # a streamed layer is computed again to its end, others to the last number that is kept
     return of_tokens(inputs, setup) + again(facts, setup)
 
 
