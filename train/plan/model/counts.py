@@ -22,7 +22,7 @@ class Counts:
     """The weights that tokens are looked up in."""
     output: int = 0
     """The weights of the scores over the vocabulary, where they are not those of the table."""
-    rest: int
+    rest: int = 0
     """All other weights outside of the layers: a last norm, positions, projections."""
     largest: int
     """Weights of the largest linear layer."""
