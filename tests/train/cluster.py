@@ -27,27 +27,31 @@ ROW_LENGTH = 48
 STARTED: list[subprocess.Popen | Worker] = []
 
 
-def make_rows(folder: Path, rows: int = 60, held_out: int = 7, seed: int = 0) -> Path:
-    """Packed rows of ragged samples with masked prompts: token counts differ widely from row to row."""
+def make_rows(
+    folder: Path, rows: int = 60, held_out: int = 7, seed: int = 0, *, vocabulary: int = 1003, alone: bool = False
+) -> Path:
+    """Packed rows of ragged samples with masked prompts: token counts differ widely from row to row. `alone`: a sample
+    has a row for itself."""
     random = np.random.default_rng(seed)
     splits = {}
     for name, count in (("train", rows), ("eval", held_out)):
         writer = RowWriter(folder / name, ROW_LENGTH, 2)
         for _ in range(count):
-            writer.add(make_row(random))
+            samples = make_row(random, vocabulary)
+            writer.add(samples[:1] if alone else samples)
         splits[name] = writer.close()
     index = {"format": FORMAT, "row_length": ROW_LENGTH, "pad_id": 0, "token_bytes": 2, "splits": splits}
     (folder / "index.json").write_text(json.dumps(index))
     return folder
 
 
-def make_row(random) -> list[tuple[list[int], list[int]]]:
+def make_row(random, vocabulary: int = 1003) -> list[tuple[list[int], list[int]]]:
     samples, room = [], int(random.integers(12, ROW_LENGTH + 1))
     while room >= 6:
         length = int(random.integers(5, min(room, 30) + 1))
-        start = int(random.integers(3, 900))
+        start = int(random.integers(3, vocabulary - 103))
         prompt = int(random.integers(1, length - 1))
-        tokens = [3 + (start + 7 * i) % 1000 for i in range(length)]  # a pattern that can be learned
+        tokens = [3 + (start + 7 * i) % (vocabulary - 3) for i in range(length)]  # a pattern that can be learned
         samples.append((tokens, [0] * prompt + [1] * (length - prompt)))
         room -= length
     return samples

@@ -13,11 +13,16 @@ from tests.support import pace
 from tests.train import cluster, families, reference, streaming
 from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.cluster import ROOT, environment
+from tests.train.live_bytes import LiveBytes
 from train.errors import BadInput
+from train.models import hf
 from train.models.model_files import model_folder
 from train.models.stream import LayerWeights, Stream, stream_of
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import Setup, memory
 from train.plan.model.weight_files import FAMILIES
 from train.plan.settings.config import load_config
+from train.recipes import sft
 
 
 def assert_alike(folder, **spec):
@@ -121,6 +126,29 @@ def large(tmp_path_factory):
     folder = families.make("llama", tmp_path_factory.mktemp("large"), **wide)
     families.make("llama", folder / "warm")
     return folder
+
+
+def test_what_is_quantised_here_leaves_nothing_where_it_is_computed():
+    """bitsandbytes keeps the scales of a weight beside it: of all layers that is a tenth of a gigabyte for a 7B."""
+    model = streaming.build(model_folder("tiny"), weights="stream", load_in="4bit")
+    assert not [name for name, module in model.named_modules() if getattr(module, "quant_state", None) is not None]
+
+
+def test_what_a_streamed_step_takes_beyond_one_with_a_held_base_is_planned():
+    """A held layer's checkpoint is computed again as far as the backward pass needs, a streamed one's to its end."""
+    rows, length = 2, 128
+    peaks, planned = {}, {}
+    facts = resolve_model("tiny").facts
+    for weights in ("gpu", "stream"):
+        model = streaming.build(model_folder("tiny"), weights=weights, gradient_checkpointing="true")
+        for _ in range(2):  # the first step makes what stays
+            with LiveBytes() as live:
+                hf.loss_sum(model, sft.full_rows(rows, length, 1000, "cpu")).backward()
+        setup = Setup(device="cpu", load_in="32bit", row_length=length, micro_batch=rows, weights=weights)
+        peaks[weights], planned[weights] = live.peak, memory(facts, setup).activations
+    one = 4 * rows * length * facts.hidden
+    assert planned["stream"] - planned["gpu"] == one
+    assert peaks["stream"] - peaks["gpu"] == pytest.approx(one, abs=0.2 * one)
 
 
 @functools.cache

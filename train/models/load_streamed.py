@@ -141,7 +141,11 @@ def owners_of(layer: nn.Module, device: str) -> Owners:
 def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, device: str) -> Tensor:
     module, kind = owner
     here, like = weight.to(device, dtype), module._parameters[kind]
-    return four_bit.quantised(here, like) if type(like) is not nn.Parameter else here
+    if type(like) is nn.Parameter:
+        return here
+    made = four_bit.quantised(here, like)
+    module.quant_state = None  # bitsandbytes would keep the scales of all layers on the card
+    return made
 
 
 def fits_main_memory(stream: Stream, device: str) -> bool:

@@ -28,6 +28,7 @@ from train.models.backends import Batch, ModelSpec, autocast
 from train.models.weights import trained_weights
 from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
+from train.proof.count import count
 
 TOLERANCE = 1e-5
 """The relative difference that still counts as exact: what is exact is within 2e-6, what leaks beyond 6e-4."""
@@ -50,7 +51,9 @@ def prove(config: Any) -> Verdict:
         return Verdict(family=family, refused=why)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         found = examine(config, family, folder)
-    return replace(found, shape=shape_of(config), seconds=round(time.perf_counter() - started, 1))
+    counts = None if found.refused else count(config)
+    seconds = round(time.perf_counter() - started, 1)
+    return replace(found, shape=shape_of(config), counts=counts, seconds=seconds)
 
 
 def examine(config: Any, family: str, folder: str) -> Verdict:

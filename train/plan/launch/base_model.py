@@ -43,6 +43,8 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
     if config_json:
         sizes = facts.verdict.shape if facts.verdict else {}  # a family may have other words for them
         shape = request.config.facts_of({**sizes, **config_json}, model.folder or str(model.hub))
+        if facts.verdict and isinstance(shape, Facts):
+            shape = replace(shape, counts=facts.verdict.counts)
     elif in_4bit and isinstance(shape, Facts):
         shape = replace(shape, on_disk="4bit")
     assert shape

@@ -14,6 +14,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS
 from train.nearest import meant
+from train.plan.model.counts import Counts
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.run_name import as_name
 
@@ -44,6 +45,8 @@ class Facts:
     positions: int
     on_disk: str = ""
     """4bit or 8bit where the model's files are quantised already, by bitsandbytes."""
+    counts: Counts | None = None
+    """Its weights, where the model itself was counted."""
 
 
 AnyFacts: TypeAlias = Facts | PictureFacts

@@ -1,7 +1,7 @@
-"""How much memory a training takes, computed from the shape of the model alone. Pure functions of Facts and Setup.
+"""How much memory a training takes. Pure functions of Facts and Setup.
 
 The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
-what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
+what the GPU's runtime keeps for itself. Weights are counted (counts.py; tests compare them with what a process holds);
 activations follow the usual accounting of what a backward pass keeps, within 7 % of what a card was seen to take
 (docs/inside/proven.md). On a CPU they are those that torch was seen to keep, with the holes that its allocator leaves
 between them.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import counts_of
 from train.plan.model.picture_facts import PictureFacts
 
 GIB = 1 << 30
@@ -20,9 +21,9 @@ RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
 USABLE = 0.92
 """The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
-BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
-"""4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
-LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+BYTES_PER_WEIGHT = {"4bit": 0.5 + (1 + 4 / 256) / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
+"""4-bit blocks of 64 carry their scale in a byte, and 256 of these one in fp32; 8-bit rows carry one fp32 each."""
+ALL_LINEAR = ("all-linear",)
 LOSS_CHUNK_TOKENS = 512
 """Tokens whose scores over the vocabulary are there at a time."""
 CPU_HOLES = 1.65
@@ -38,7 +39,7 @@ class Setup:
 
     load_in: str = "4bit"
     lora_r: int = 16
-    lora_targets: tuple[str, ...] = LINEARS
+    lora_targets: tuple[str, ...] = ALL_LINEAR
     row_length: int = 512
     micro_batch: int = 1
     checkpointing: bool | None = True
@@ -73,44 +74,20 @@ class Memory:
         return sum(getattr(self, name) for name in Memory.__slots__)
 
 
-def linear_shapes(facts: Facts) -> dict[str, tuple[int, int]]:
-    """(in, out) of each linear layer of a block."""
-    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    return {
-        "q_proj": (facts.hidden, queries),
-        "k_proj": (facts.hidden, keys),
-        "v_proj": (facts.hidden, keys),
-        "o_proj": (queries, facts.hidden),
-        "gate_proj": (facts.hidden, facts.intermediate),
-        "up_proj": (facts.hidden, facts.intermediate),
-        "down_proj": (facts.intermediate, facts.hidden),
-    }
-
-
 def linear_parameters(facts: Facts) -> int:
     """The weights that quantization shrinks: the linear layers of all blocks."""
-    return facts.layers * sum(inward * outward for inward, outward in linear_shapes(facts).values())
+    return counts_of(facts).linear
 
 
 def parameters(facts: AnyFacts) -> int:
     """All of the model's parameters, each once."""
-    if isinstance(facts, PictureFacts):
-        return facts.parameters
-    norms = 4 if facts.family in ("gemma2", "gemma3_text") else 2
-    per_block = norms * facts.hidden
-    if facts.family == "qwen2":  # biases of q, k and v
-        per_block += (facts.heads + 2 * facts.kv_heads) * facts.head_dim
-    if facts.family in ("qwen3", "gemma3_text"):  # norms of q and k
-        per_block += 2 * facts.head_dim
-    if facts.family == "olmo3":  # over all heads
-        per_block += (facts.heads + facts.kv_heads) * facts.head_dim
-    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-    return linear_parameters(facts) + facts.layers * per_block + embeddings + facts.hidden
+    return facts.parameters if isinstance(facts, PictureFacts) else counts_of(facts).all
 
 
 def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
-    shapes = linear_shapes(facts)
-    return facts.layers * sum(r * sum(shapes[target]) for target in targets)
+    adapters = counts_of(facts).adapters
+    names = adapters if targets == ALL_LINEAR else [target.rpartition(".")[2] for target in targets]
+    return r * sum(adapters.get(name, 0) for name in names)
 
 
 def memory(facts: AnyFacts, setup: Setup) -> Memory:
@@ -136,21 +113,17 @@ def base_bytes(facts: AnyFacts, setup: Setup) -> int:
     """Bytes that the frozen weights take where they are computed with."""
     if setup.full or isinstance(facts, PictureFacts):
         return 0
-    wide = max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
+    found, wide = counts_of(facts), max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
     if setup.weights == "stream":
-        head = facts.vocab * facts.hidden + facts.hidden
-        return int(STREAMED_LAYERS * layer_bytes(facts, setup) / facts.layers + head * wide)
-    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-    return int(layer_bytes(facts, setup) + (embeddings + facts.hidden) * wide)
+        rest = (found.output or found.table) + found.rest
+        return int(STREAMED_LAYERS * layer_bytes(facts, setup) / facts.layers + rest * wide)
+    return int(layer_bytes(facts, setup) + (found.table + found.output + found.rest) * wide)
 
 
 def layer_bytes(facts: Facts, setup: Setup) -> int:
     """Bytes of all layers of the base."""
-    per_weight = BYTES_PER_WEIGHT[setup.load_in]
-    quantized = linear_parameters(facts)
-    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-    others = parameters(facts) - quantized - embeddings - facts.hidden
-    return int(quantized * per_weight + others * max(per_weight, 2.0))
+    found, per_weight = counts_of(facts), BYTES_PER_WEIGHT[setup.load_in]
+    return int(found.linear * per_weight + found.others * max(per_weight, 2.0))
 
 
 def activations(facts: AnyFacts, setup: Setup) -> int:
@@ -161,6 +134,8 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
         holes = CPU_HOLES if setup.device == "cpu" else 1.0
         return int(facts.layers * of_tokens(block(facts, setup), setup) * holes) + unpacked(facts, setup)
     inputs = 0 if setup.offloads else facts.layers * facts.hidden
+    if setup.weights == "stream":
+        inputs += facts.hidden  # a streamed layer is computed again to its end, others to the last number that is kept
     return of_tokens(inputs, setup) + again(facts, setup)
 
 
@@ -186,7 +161,8 @@ def again(facts: Facts, setup: Setup) -> int:
 def block(facts: Facts, setup: Setup) -> int:
     """Numbers that a block keeps of each token."""
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    lora = len(setup.lora_targets) * setup.lora_r
+    names = counts_of(facts).adapters if setup.lora_targets == ALL_LINEAR else setup.lora_targets
+    lora = len(names) * setup.lora_r
     if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
         return 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length + lora
     # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
@@ -202,7 +178,7 @@ def unpacked(facts: Facts, setup: Setup) -> int:
     """The largest layer is unpacked to 16 bit where it is used."""
     if setup.load_in not in ("4bit", "8bit"):
         return 0
-    return 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
+    return 2 * counts_of(facts).largest
 
 
 def gib(count: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Self
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.package import package_hash
+from train.plan.model.counts import Counts
 
 FOLDER, FILE = "proofs", "verdict.json"
 PACKAGES = ("torch", "transformers", "peft")
@@ -42,11 +43,14 @@ class Verdict:
     """Why it does not compute in this precision."""
     shape: Mapping[str, int] = field(default_factory=dict)
     """The sizes that memory is computed from, in the words of most families."""
+    counts: Counts | None = None
+    """Its weights."""
     seconds: float = 0.0
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        return cls(**{spec.name: found[spec.name] for spec in fields(cls) if spec.name in found})
+        known = {spec.name: found[spec.name] for spec in fields(cls) if spec.name in found}
+        return cls(**known | {"counts": Counts.from_json(found["counts"]) if found.get("counts") else None})
 
     def require(self, where: str) -> None:
         if self.refused:

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
-from train.plan.model import weight_files
 from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import counts_of
 from train.plan.model.memory import (
-    LINEARS,
+    ALL_LINEAR,
     Memory,
     Setup,
     changes_that_fit,
@@ -25,6 +25,7 @@ from train.plan.model.memory import (
     parameters,
     trained_parameters,
 )
+from train.plan.model.weight_files import FAMILIES
 from train.plan.placement.forms import forms
 from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
 from train.plan.placement.streaming import HELD, Place, on_node, place
@@ -132,11 +133,10 @@ def placed(
 def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
     """What memory depends on, of a run with these settings."""
     held = config.holding
-    named = LINEARS if held.lora_targets == "all-linear" else held.lora_targets.split(",")
     return Setup(
         load_in=load_in,
         lora_r=held.lora_r,
-        lora_targets=tuple(name for name in LINEARS if name in named),
+        lora_targets=tuple(held.lora_targets.split(",")),
         row_length=config.max_seq_length,
         micro_batch=config.micro_batch or 1,
         checkpointing=CHECKPOINTING[checkpointing],
@@ -164,13 +164,9 @@ def fit(
     mbit: float,
     why_cut: str = "",
 ) -> Fit:
-    targets = config.holding.lora_targets
-    named = isinstance(facts, Facts) and facts.family in weight_files.FAMILIES and targets != "all-linear"
-    if named and (unknown := set(targets.split(",")) - set(LINEARS)):
-        raise BadInput(
-            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
-        )
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    if isinstance(facts, Facts) and (facts.counts or facts.family in FAMILIES):
+        require_targets(setup.lora_targets, counts_of(facts).adapters)
     places = [place(config.holding.weights, facts, setup, device) for device in devices]
     nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
     found = cut(config, facts, setup, devices, why_cut)
@@ -186,6 +182,13 @@ def fit(
         pipes=config.holding.pipes,
         lacking=found.lacking if found else why_cut * (config.holding.pipes == "off"),
     )
+
+
+def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
+    if targets != ALL_LINEAR and (unknown := {name for name in targets if name.rpartition(".")[2] not in known}):
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(known)}"
+        )
 
 
 def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
@@ -268,14 +271,17 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
     weights, wire = fit.sent_weights, config.wire
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
-    fewer = {}
-    if (
-        isinstance(fit.facts, Facts) and not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER)
-    ):  # the usual smaller choice of targets
-        fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
-    traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
+    traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
     found = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
     return replace(found, ways=[_as_settings(way, config) for way in found.ways if _is_known(way, config)])
+
+
+def fewer_targets(fit: Fit) -> dict[str, int]:
+    """The usual smaller choice of targets, and how many weights are trained with it."""
+    if not isinstance(fit.facts, Facts) or fit.setup.full or not set(fit.setup.lora_targets) - set(FEWER):
+        return {}
+    has_them = counts_of(fit.facts).adapters.keys() >= set(FEWER)
+    return {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)} if has_them else {}
 
 
 def _is_known(way: prediction.RemedyFigures, config: RunConfig) -> bool:

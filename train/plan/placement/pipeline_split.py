@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from train.plan.machines.nodes import Device, gb
 from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import counts_of
 from train.plan.model.memory import (
     USABLE,
     Memory,
@@ -89,9 +90,9 @@ def stage_memory(facts: Facts, setup: Setup, layers: int, *, first: bool, last: 
     """What a stage takes where it computes; `ahead`: micro-batches that are in the stages behind it. The adapter of
     layers elsewhere, and the optimizer of a graphics card, are in main memory."""
     own = memory(replace(facts, layers=layers), setup)
-    table = facts.vocab * facts.hidden * (4 if setup.load_in == "32bit" else 2)
-    both = table * (1 if facts.tied else 2)
-    base = own.base - both + table * (int(first) + int(last))
+    counts, wide = counts_of(facts), 4 if setup.load_in == "32bit" else 2
+    both = counts.table + counts.output
+    base = own.base - wide * (both - counts.table * first - (counts.output or counts.table) * last)
     if setup.device == "cuda":
         adapter, optimizer = own.adapter, 0
     else:

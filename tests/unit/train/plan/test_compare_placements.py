@@ -69,7 +69,7 @@ def test_they_are_shown_as_a_table() -> None:
     values = {"model": "qwen2.5-32b", "max_seq_length": 1024, "tflops": "desktop=32,tower=17,laptop=17"}
     said = "\n".join(what_if("desktop=16,tower=8,laptop=8", values).lines)
     assert "option    desktop             tower               laptop              link, s a step  tokens/s" in said
-    assert "held      23.6 GB, too small" in said and "cut       12.6 GB, 32 layers" in said
+    assert "held      22.0 GB, too small" in said and "cut       11.8 GB, 32 layers" in said
 
 
 def test_a_machine_that_is_missing_among_the_speeds_is_named() -> None:

@@ -101,7 +101,7 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     assert told.calibrate[:2] == ["calibrate", "--json"]
     parts = [node.calibrate for node in told.nodes]
     assert all("--pipes=a+b" in words and "--micro-batch=2" in words for words in parts)
-    assert [word for words in parts for word in words if "part" in word] == ["--part=0-20", "--part=20-40"]
+    assert [word for words in parts for word in words if "part" in word] == ["--part=0-19", "--part=19-40"]
 
     then = decided(calibrated=measured)
     layers = then.fit.cut.layers if then.fit.cut else {}

@@ -1,6 +1,6 @@
 """What a verdict on a model changes in a plan, and how it is kept. The proof itself is in tests/train/test_proof.py."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,9 @@ from train.plan.launch.decide import decide
 from train.plan.launch.plan import Plan, launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model import verdict
+from train.plan.model.catalogue import Facts
+from train.plan.model.counts import Counts
+from train.plan.model.memory import parameters
 from train.plan.model.verdict import Verdict
 from train.plan.settings import request
 from train.plan.settings.config import load_config
@@ -87,6 +90,17 @@ def test_a_family_with_other_words_for_its_sizes_gets_them_from_the_verdict() ->
     found = Verdict(family="gpt2", shape=named)
     plan = planned(found, config={"model_type": "gpt2", "n_embd": 2048})
     assert plan.fit.facts and plan.fit.trained_weights > 0
+
+
+def test_a_plan_counts_the_weights_as_the_model_itself_was_counted() -> None:
+    sizes = {"linear": 7_000_000, "others": 3000, "table": 500_000, "rest": 64, "largest": 5_000}
+    counts = Counts(layers=SHAPE["num_hidden_layers"], **sizes, adapters={"c_attn": 1000, "c_proj": 500})
+    plan = planned(Verdict.from_json(asdict(Verdict(family="new", counts=counts))))
+    assert isinstance(plan.fit.facts, Facts) and parameters(plan.fit.facts) == 7_503_064
+    assert plan.fit.trained_weights == 16 * 1500
+    assert planned(Verdict(family="new", counts=counts), lora_targets="attn.c_attn").fit.trained_weights == 16 * 1000
+    with pytest.raises(BadInput, match="lora_targets: no layer is called q_proj\nknown: c_attn c_proj"):
+        planned(Verdict(family="new", counts=counts), lora_targets="q_proj,c_attn")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""The curve of one machine on three, family by family: three processes with shares of 5, 2 and 1 that exchange over
+the network train each miniature to the losses of reference.py, which knows nothing of shares or packing."""
+
+import pytest
+from transformers import AutoConfig
+
+from tests.train import cluster, reference
+from tests.train.proven_families import PACKED, SETTINGS, UNPACKED
+from train.proof import miniature
+
+TOLERANCE = 1e-5
+STEPS, ROWS_PER_STEP = 5, 8
+OPTIONS = {
+    "max_steps": STEPS,
+    "rows_per_step": ROWS_PER_STEP,
+    "shares": "5,2,1",
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "wire": "fp32",
+    "sync": "flat",
+    "proof_every": 1,
+}
+TEN = (
+    *("llama", "qwen3", "gemma3_text", "gemma4_text", "phi3", "ministral3", "smollm3", "olmo3"),
+    *("lfm2", "qwen3_5_text"),
+)
+"""The families of today's models; the last two are trained unpacked."""
+OTHERS = tuple(name for name in (*PACKED, *UNPACKED) if name not in TEN)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Packed, and a sample in each row."""
+    folder, known = tmp_path_factory.mktemp("rows"), {"vocabulary": miniature.VOCABULARY}
+    return {alone: cluster.make_rows(folder / str(alone), 40, 0, alone=alone, **known) for alone in (True, False)}
+
+
+@pytest.mark.parametrize("name", [*TEN, *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
+def test_three_with_unequal_shares_have_the_curve_of_one(name, rows, tmp_path):
+    data, base = rows[name in UNPACKED], tmp_path / "base"
+    miniature.write(AutoConfig.for_model(name, **SETTINGS.get(name, {})), base)
+    truth = reference.losses(base, data, steps=STEPS, rows_per_step=ROWS_PER_STEP)
+    assert abs(truth[-1] / truth[0] - 1) > 100 * TOLERANCE, "nothing is learned: any curve would do"
+    run = cluster.train(tmp_path, OPTIONS | {"model": base, "dataset": data}, 3)
+    for rank in range(3):
+        assert [event["shares"] for event in run.steps(rank)] == [[5, 2, 1]] * STEPS
+        assert reference.largest_error(run.losses(rank), truth) < TOLERANCE

@@ -1,0 +1,73 @@
+"""Counts the weights of a model, and of the adapter that PEFT puts around it, where both are there without memory: what
+a plan computes bytes from."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from train.models import hf
+from train.models.backends import ModelSpec
+from train.models.weights import trained_weights
+from train.plan.model.counts import Counts
+
+
+def count(config: Any) -> Counts:
+    from transformers import AutoModelForCausalLM
+
+    own = copy.deepcopy(config)
+    if hasattr(own, "quantization_config"):
+        del own.quantization_config  # it says how the files are, not what the model is
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(own, dtype=torch.float32)
+    model.tie_weights()
+    output = model.get_output_embeddings()
+    linear = sizes(one.weight for one in model.modules() if is_quantised(one) and one is not output)
+    layers = layers_of(model)
+    inside, table = sizes(layers.parameters()), sizes(model.get_input_embeddings().parameters(recurse=False))
+    scores = sizes(output.parameters(recurse=False)) if output else {}
+    known = inside | table | scores
+    return Counts(
+        layers=len(layers),
+        linear=sum(size for key, size in inside.items() if key in linear),
+        others=sum(size for key, size in inside.items() if key not in linear),
+        table=sum(table.values()),
+        output=sum(size for key, size in scores.items() if key not in table),
+        rest=sum(size for key, size in sizes(model.parameters()).items() if key not in known),
+        largest=max(linear.values(), default=0),
+        adapters=adapters(model),
+    )
+
+
+def is_quantised(module: nn.Module) -> bool:
+    """Whether bitsandbytes does it: a class of a family's own stays as it is."""
+    from transformers.pytorch_utils import Conv1D
+
+    return type(module) is nn.Linear or isinstance(module, Conv1D)
+
+
+def sizes(weights: Any) -> dict[int, int]:
+    """The size of each weight, once however often it is used."""
+    return {id(weight): weight.numel() for weight in weights}
+
+
+def layers_of(model: Any) -> nn.ModuleList:
+    """They have several names, and are the longest list that there is."""
+    return max((one for one in model.get_decoder().modules() if isinstance(one, nn.ModuleList)), key=len)
+
+
+def adapters(model: Any) -> dict[str, int]:
+    """By the last name of what each is around. `model` is changed."""
+    import peft
+
+    with torch.device("meta"):
+        made = peft.get_peft_model(model, hf._lora(ModelSpec(folder="", lora_r=1)))
+    found: dict[str, int] = {}
+    for path, weight in trained_weights(made).items():
+        around = path.partition(".lora_")[0].replace(".base_layer", "")
+        name = around.rpartition(".")[2]
+        found[name] = found.get(name, 0) + weight.numel()
+    return found
