@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from train.errors import BadInput, CheckFailed
+from train.models.wrapper import text_of
 from train.plan.speed.speedup import LINK_EFFICIENCY, ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
@@ -168,7 +169,9 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     parameters = list(trained_weights(model).values())
     module = backends.loss_module(backend, model, spec.precision, device)
     shape = args.micro_batch, args.max_seq_length
-    batches = [sft.full_rows(*shape, model.config.vocab_size, device, seed) for seed in range(args.micro_batches)]
+    batches = [
+        sft.full_rows(*shape, text_of(model.config).vocab_size, device, seed) for seed in range(args.micro_batches)
+    ]
     measured = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
