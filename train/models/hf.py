@@ -29,7 +29,7 @@ def build(spec: ModelSpec) -> nn.Module:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    dropped = dropout.in_words(dropout.switched_off(config_of(spec)))
+    dropped = dropout.in_words(dropout.switched_off(config_of(spec.folder)))
     model = _base(spec)
     model.config.use_cache = False
     if spec.weights == "stream":
@@ -113,7 +113,7 @@ def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
 
 def _base(spec: ModelSpec) -> Any:
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
-    config = config_of(spec)
+    config = config_of(spec.folder)
     dropout.switched_off(config)
     require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of(config), "local_files_only": True}
@@ -137,7 +137,7 @@ def _base(spec: ModelSpec) -> Any:
             raise weight_files.not_whole("lack", missing, spec.folder)
         return _one_form(model, dtype)
     except (OSError, ValueError, KeyError) as error:
-        raise not_loaded(error, spec) from error
+        raise not_loaded(error, spec.folder) from error
 
 
 def _quantisation(form: str, dtype: torch.dtype) -> Any:
@@ -160,17 +160,17 @@ def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def config_of(spec: ModelSpec) -> Any:
+def config_of(folder: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(spec.folder, local_files_only=True, trust_remote_code=False)
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise not_loaded(error, spec) from error
+        raise not_loaded(error, folder) from error
 
 
-def not_loaded(error: Exception, spec: ModelSpec) -> BadInput:
-    return BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}")
+def not_loaded(error: Exception, folder: str) -> BadInput:
+    return BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {folder}")
 
 
 def require_positions(config: Any, spec: ModelSpec) -> None:

@@ -27,7 +27,12 @@ def is_wrapper(config: Any) -> bool:
 
 
 def class_of(config: Any) -> Any:
-    """BadInput where transformers has no class for it."""
+    whole = whole_class_of(config)
+    return without_towers(whole) if is_wrapper(config) else whole
+
+
+def whole_class_of(config: Any) -> Any:
+    """BadInput where transformers has none."""
     from transformers.models.auto import modeling_auto as known
 
     mappings = [known.MODEL_FOR_CAUSAL_LM_MAPPING]
@@ -38,7 +43,7 @@ def class_of(config: Any) -> Any:
         raise BadInput(
             f"transformers has no {config.model_type} model that continues a text", fix="choose another model"
         )
-    return without_towers(whole) if is_wrapper(config) else whole
+    return whole
 
 
 def without_towers(whole: Any) -> Any:

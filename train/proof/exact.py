@@ -197,7 +197,7 @@ def packed(model: nn.Module) -> None:
 
 
 def attention(model: nn.Module, spec: ModelSpec) -> None:
-    if hf.attention_of(hf.config_of(spec)) == "eager":
+    if hf.attention_of(hf.config_of(spec.folder)) == "eager":
         return
     own = hf.whole_of(model)
     quick = computed(model, [batch_of(LENGTHS)])
@@ -222,7 +222,7 @@ def saved(model: nn.Module, spec: ModelSpec) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         again = hf.build(replace(spec, adapter=Path(folder)))
-        config = hf.config_of(spec)
+        config = hf.config_of(spec.folder)
         how = {"dtype": torch.float32, "attn_implementation": hf.attention_of(config)}
         base = wrapper.class_of(config).from_pretrained(spec.folder, local_files_only=True, **how)
         plain = peft.PeftModel.from_pretrained(base, folder)
