@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, part, streamed, wrapper
+from train.models import dropout, experts, part, streamed, wrapper
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions
@@ -31,6 +31,7 @@ def build(spec: ModelSpec) -> nn.Module:
     logging.disable_progress_bar()
     dropped = dropout.in_words(dropout.switched_off(config_of(spec.folder)))
     model = _base(spec)
+    experts.in_fp32(model)
     model.config.use_cache = False
     if spec.weights == "stream":
         model.enable_input_require_grads()  # each layer is a checkpoint of its own
@@ -207,7 +208,7 @@ def without_adapter(model: Any) -> list[str]:
 
 
 def require_targets(model: nn.Module, spec: ModelSpec) -> None:
-    known = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    known = {name.rpartition(".")[2] for name in (*dict(model.named_modules()), *experts.fused(model))}
     for target in spec.targets if isinstance(spec.targets, list) else []:
         if target not in known:
             raise BadInput(
@@ -220,10 +221,13 @@ def require_targets(model: nn.Module, spec: ModelSpec) -> None:
 def _lora(model: nn.Module, spec: ModelSpec) -> Any:
     import peft
 
+    linear = without_adapter(model)
+    named = experts.parameters(model, spec.targets, linear)
     return peft.LoraConfig(
         r=spec.lora_r,
         lora_alpha=spec.lora_alpha,
-        target_modules=wrapper.targets_of(model, spec.targets, without_adapter(model)),
+        target_modules=wrapper.targets_of(model, spec.targets, linear, besides=named),
+        target_parameters=named or None,
         use_rslora=spec.rslora,
         lora_dropout=0.0,  # a random mask would depend on the cluster
         bias="none",

@@ -66,11 +66,16 @@ def drop_beside(module: nn.Module, kept: set[int]) -> None:
             drop_beside(child, kept)
 
 
-def targets_of(model: Any, wanted: str | list[str], linear: Iterable[str]) -> str | list[str]:
-    """`linear`: the names of the layers that `all-linear` takes."""
-    if not is_wrapper(model.config):
+def targets_of(
+    model: Any, wanted: str | list[str], linear: Iterable[str], *, besides: Iterable[str] = ()
+) -> str | list[str]:
+    """`linear`: the names of the layers that `all-linear` takes. `besides`: what is adapted by its own name."""
+    named = {name.removesuffix(".weight").rpartition(".")[2] for name in besides}
+    if not (named or is_wrapper(model.config)):
         return wanted
+    kinds = sorted(({name.rpartition(".")[2] for name in linear} if isinstance(wanted, str) else set(wanted)) - named)
+    if not is_wrapper(model.config):
+        return kinds
     decoder = model.get_decoder()
     path = next(name for name, module in model.named_modules() if module is decoder)
-    kinds = sorted({name.rpartition(".")[2] for name in linear} if isinstance(wanted, str) else wanted)
     return rf"{re.escape(path)}\.(.*\.)?({'|'.join(map(re.escape, kinds))})"

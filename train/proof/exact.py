@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from train.engine.checkpoint import write_weights
 from train.errors import BadInput
-from train.models import hf, wrapper
+from train.models import experts, hf, wrapper
 from train.models.backends import Batch, ModelSpec, autocast
 from train.models.streamed import quietly
 from train.models.weights import trained_weights
@@ -160,24 +161,13 @@ def alike(found: tuple[float, Gradients], wanted: tuple[float, Gradients], other
 
 
 def adapters(model: nn.Module, _: ModelSpec) -> None:
-    without = [*hf.without_adapter(model), *experts(model)]
+    without = [*hf.without_adapter(model), *experts.uncovered(model)]
     if without:
         raise NotExactError(f"{len(without)} of its weights get no adapter: {without[0]}")
     gradients = computed(model, [batch_of(LENGTHS)])[1]
     dead = [name for name in trained_weights(model) if name not in gradients or not gradients[name].any()]
     if dead:
         raise NotExactError(f"{len(dead)} weights of its adapter get no gradient: {dead[0]}")
-
-
-def experts(model: nn.Module) -> list[str]:
-    """Many matrices in one weight, which no adapter of `all-linear` is for."""
-    return [
-        f"{path}.{name}"
-        for path, module in model.named_modules()
-        if not isinstance(module, nn.modules.conv._ConvNd)
-        for name, weight in module.named_parameters(recurse=False)
-        if weight.ndim == 3 and min(weight.shape) > 1
-    ]
 
 
 def rows(model: nn.Module, _: ModelSpec) -> None:
@@ -220,7 +210,7 @@ def saved(model: nn.Module, spec: ModelSpec) -> None:
     import peft
 
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        write_weights(Path(folder), model, trained_weights(model))
         again = hf.build(replace(spec, adapter=Path(folder)))
         config = hf.config_of(spec.folder)
         how = {"dtype": torch.float32, "attn_implementation": hf.attention_of(config)}
