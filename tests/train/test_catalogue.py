@@ -490,7 +490,7 @@ def test_files_quantised_by_bitsandbytes_hold_the_whole_model(tmp_path):
 
 LOADS = {
     "a base": lambda folder: hf.build(ModelSpec(folder=str(folder))),
-    "its settings": lambda folder: hf.config_of(ModelSpec(folder=str(folder))),
+    "its settings": lambda folder: hf.config_of(str(folder)),
     "pictures": picture_bases.config_of,
     "a stage": pipe_members._model_config,
 }

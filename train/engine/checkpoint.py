@@ -58,8 +58,9 @@ def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
         config.save_pretrained(folder)
     if (file := folder / "adapter_config.json").exists():
         facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
-        targets = facts["target_modules"]
-        facts["target_modules"] = targets if isinstance(targets, str) else sorted(targets)
+        for name in ("target_modules", "target_parameters"):
+            targets = facts.get(name)
+            facts[name] = sorted(targets) if isinstance(targets, list) else targets
         file.write_text(json.dumps(facts, indent=2, sort_keys=True))
 
 

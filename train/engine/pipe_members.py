@@ -15,6 +15,7 @@ import torch
 
 from train.errors import BadInput
 from train.models.hf import DTYPES
+from train.models.wrapper import text_of
 from train.parallel.process_group import World
 from train.parallel.row_takers import Workers, alone
 from train.plan.machines.nodes import Device
@@ -56,7 +57,7 @@ def arrange(
     if not cluster.known.get("cut_proven"):  # once for each run
         prove_cut(model)
     limits, speeds = _measure(config, decisions, world, model, cluster)
-    room = Room(model.num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
+    room = Room(text_of(model).num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
     wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]
     groups = pipeline_split.regroup([group for group in wanted if group], cluster.names, room)
     if not groups:
@@ -103,7 +104,7 @@ def _measure(
     if any(name not in known for name in cluster.names):
         speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)
     limit = os.environ.get(HOLDS) or pipeline_split.holds(
-        cluster.facts, cluster.setup, device, model.num_hidden_layers, ends=False
+        cluster.facts, cluster.setup, device, text_of(model).num_hidden_layers, ends=False
     )
     found = world.gather([int(limit), speed])
     speeds = [known.get(name, 1.0) if not speed else own for name, (_, own) in zip(cluster.names, found, strict=True)]
@@ -114,7 +115,7 @@ def layer_speed(model: Any, precision: str, device: str, length: int) -> float:
     """Rows per second through one layer of the model, forward and backward, with random weights."""
     from transformers import AutoModelForCausalLM
 
-    one = copy.deepcopy(model)
+    one = copy.deepcopy(text_of(model))
     one.num_hidden_layers, one.vocab_size, one.pad_token_id = 1, 8, None
     if getattr(one, "layer_types", None):
         one.layer_types = one.layer_types[:1]

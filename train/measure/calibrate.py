@@ -27,6 +27,7 @@ from typing import Any
 
 from train.cache import home_dir
 from train.files import write_atomic
+from train.models.wrapper import text_of
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
 from train.plan.settings.every_run import COMMON_COUNTS
 
@@ -150,7 +151,7 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     if part and facts.device != "cpu":  # a part alone cannot try a whole step
         config = replace(config, micro_batch=config.micro_batch or 1)
     rows, _ = choose_micro_batch(config, recipe, module, trained, config.max_seq_length, 1)
-    vocabulary: int = getattr(module.model.config, "vocab_size", 2)
+    vocabulary: int = getattr(text_of(module.model.config), "vocab_size", 2)
     batch = recipe.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
     if part:
         gradients, counted = train_part(module, batch, parameters, decisions.precision, facts.device)

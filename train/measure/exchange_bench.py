@@ -22,6 +22,7 @@ from typing import Any
 
 from train.errors import BadInput, CheckFailed
 from train.measure import link
+from train.models.wrapper import text_of
 from train.plan.speed.speedup import ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
@@ -167,7 +168,9 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     parameters = list(trained_weights(model).values())
     module = backends.loss_module(backend, model, spec.precision, device)
     shape = args.micro_batch, args.max_seq_length
-    batches = [sft.full_rows(*shape, model.config.vocab_size, device, seed) for seed in range(args.micro_batches)]
+    batches = [
+        sft.full_rows(*shape, text_of(model.config).vocab_size, device, seed) for seed in range(args.micro_batches)
+    ]
     measured = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice

@@ -7,11 +7,14 @@ from typing import Any
 
 from torch import nn
 
+from train.models.wrapper import text_of
+
 DROPS = re.compile(r".*(dropout|drop_path_rate|dropout_prob)")
 
 
 def switched_off(config: Any) -> dict[str, float]:
     """In transformers' config of a model, where there is one; as it was set there."""
+    config = text_of(config)
     settings = config.to_dict() if config else {}
     found = {name: value for name, value in settings.items() if DROPS.fullmatch(name) and value}
     for name in found:

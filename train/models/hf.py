@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, load_streamed, part
+from train.models import dropout, experts, load_streamed, part, wrapper
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions
@@ -29,8 +29,9 @@ def build(spec: ModelSpec) -> nn.Module:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    dropped = dropout.in_words(dropout.switched_off(config_of(spec)))
+    dropped = dropout.in_words(dropout.switched_off(config_of(spec.folder)))
     model = _base(spec)
+    experts.in_fp32(model)
     model.config.use_cache = False
     if spec.weights == "stream":
         model.enable_input_require_grads()  # each layer is a checkpoint of its own
@@ -46,7 +47,7 @@ def build(spec: ModelSpec) -> nn.Module:
         return in_train_mode(model)
     require_targets(model, spec)
     torch.manual_seed(spec.seed)
-    return in_train_mode(peft.get_peft_model(model, _lora(spec)), dropped)
+    return in_train_mode(peft.get_peft_model(model, _lora(model, spec)), dropped)
 
 
 def whole_of(model: nn.Module) -> Any:
@@ -79,9 +80,10 @@ def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -
 
 def _without_backbone(whole: Any, backbone: nn.Module) -> Any:
     """The model as it computes scores from the backbone's states, with all that a family does to them: gemma2 caps
-    them, granite divides them. Its weights are the same ones."""
+    them, granite divides them. Its weights are the same ones. A wrapper's backbone is below another module."""
     head = copy.copy(whole)
-    head._modules = {name: Given() if part is backbone else part for name, part in whole._modules.items()}
+    around = next(part for part in whole._modules.values() if backbone in part.modules())
+    head._modules = {name: Given() if part is around else part for name, part in whole._modules.items()}
     return head
 
 
@@ -89,11 +91,20 @@ class Given(nn.Module):  # type: ignore[misc]
     """In a backbone's place: its states are what comes in."""
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
-        from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+        return States(inputs_embeds)
 
-        found = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=inputs_embeds)
-        found.router_logits = found.shared_kv_states = None  # some heads ask for them, and compute without
-        return found
+
+class States:
+    """What a backbone returns. Some heads ask for more of it, and compute without."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.last_hidden_state = states
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.last_hidden_state,)[at]
+
+    def __getattr__(self, _: str) -> None:
+        return None
 
 
 def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
@@ -102,11 +113,9 @@ def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
 
 
 def _base(spec: ModelSpec) -> Any:
-    from transformers import AutoModelForCausalLM
-
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
-    config = config_of(spec)
-    drops = dict.fromkeys(dropout.switched_off(config), 0.0)
+    config = config_of(spec.folder)
+    dropout.switched_off(config)
     require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of(config), "local_files_only": True}
     options["trust_remote_code"] = False
@@ -123,12 +132,13 @@ def _base(spec: ModelSpec) -> Any:
             options["quantization_config"] = _quantisation(form, dtype)
         if spec.layers:
             return _one_form(part.load(spec, config, options), dtype)
-        model, info = AutoModelForCausalLM.from_pretrained(spec.folder, output_loading_info=True, **options, **drops)
+        load = wrapper.class_of(config).from_pretrained
+        model, info = load_streamed.quietly(load, spec.folder, config=config, output_loading_info=True, **options)
         if missing := sorted(info["missing_keys"]):  # of a family that weight_files.py does not know
             raise weight_files.not_whole("lack", missing, spec.folder)
         return _one_form(model, dtype)
     except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
+        raise not_loaded(error, spec.folder) from error
 
 
 def _quantisation(form: str, dtype: torch.dtype) -> Any:
@@ -151,19 +161,23 @@ def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def config_of(spec: ModelSpec) -> Any:
+def config_of(folder: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(spec.folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError):
-        return None  # loading the model shows what is wrong
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise not_loaded(error, folder) from error
+
+
+def not_loaded(error: Exception, folder: str) -> BadInput:
+    return BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {folder}")
 
 
 def require_positions(config: Any, spec: ModelSpec) -> None:
     """Beyond them unsloth stretches positions by itself, which nobody else does, and `dynamic` and `longrope` ones
     follow from the longest row that is computed at a time. Who only asks a model has no rows."""
-    most = positions(config.to_dict()) if config else 0
+    most = positions(wrapper.text_of(config).to_dict())
     trains = spec.method != "base" and spec.adapter is None
     if trains and most and spec.max_seq_length > most:
         raise BadInput(
@@ -175,10 +189,8 @@ def require_positions(config: Any, spec: ModelSpec) -> None:
 
 def attention_of(config: Any) -> str:
     """sdpa, but for families that have none, or cap their attention's scores (gemma2): it leaves the cap out."""
-    from transformers import AutoModelForCausalLM
-
-    own = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    has_sdpa = getattr(own, "_supports_sdpa", True) and not getattr(config, "attn_logit_softcapping", None)
+    text = wrapper.text_of(config)
+    has_sdpa = wrapper.class_of(config)._supports_sdpa and not getattr(text, "attn_logit_softcapping", None)
     return "sdpa" if has_sdpa else "eager"
 
 
@@ -196,7 +208,7 @@ def without_adapter(model: Any) -> list[str]:
 
 
 def require_targets(model: nn.Module, spec: ModelSpec) -> None:
-    known = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    known = {name.rpartition(".")[2] for name in (*dict(model.named_modules()), *experts.fused(model))}
     for target in spec.targets if isinstance(spec.targets, list) else []:
         if target not in known:
             raise BadInput(
@@ -206,13 +218,16 @@ def require_targets(model: nn.Module, spec: ModelSpec) -> None:
             )
 
 
-def _lora(spec: ModelSpec) -> Any:
+def _lora(model: nn.Module, spec: ModelSpec) -> Any:
     import peft
 
+    linear = without_adapter(model)
+    named = experts.parameters(model, spec.targets, linear)
     return peft.LoraConfig(
         r=spec.lora_r,
         lora_alpha=spec.lora_alpha,
-        target_modules=spec.targets,
+        target_modules=wrapper.targets_of(model, spec.targets, linear, besides=named),
+        target_parameters=named or None,
         use_rslora=spec.rslora,
         lora_dropout=0.0,  # a random mask would depend on the cluster
         bias="none",

@@ -15,6 +15,7 @@ from train.models import four_bit
 from train.models.backends import ModelSpec
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
+from train.models.wrapper import class_of, text_of
 
 MAIN_MEMORY = 0.8
 """The part of the free main memory that the layers may take; else they are read from the files each time."""
@@ -59,7 +60,7 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> An
         stream.keep_all()
     model.get_decoder().layers.extend(layers)
     model.is_loaded_in_4bit = form == "4bit"  # by which peft knows it
-    if not config.tie_word_embeddings:
+    if not model.config.tie_word_embeddings:
         look_up_in_files(model, files, spec.device)
     model.stream = stream
     return model
@@ -67,27 +68,24 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> An
 
 def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tuple[Any, list[nn.Module], str]:
     """What is left of it, its layers without weights, and what their names begin with."""
-    from transformers import AutoModelForCausalLM
-
+    build = class_of(config)
     own = {name: options[name] for name in ("dtype", "attn_implementation")}
     with torch.device("meta"):
-        whole = AutoModelForCausalLM.from_config(config, **own)
+        whole = build._from_config(config, **own)
     layers = whole.get_decoder().layers
     prefix = next(name for name, module in whole.named_modules() if module is layers)
     rest = copy.deepcopy(config)
-    rest.num_hidden_layers = 0
-    types = getattr(config, "layer_types", None)
+    text_of(rest).num_hidden_layers = 0
+    types = getattr(text_of(config), "layer_types", None)
     if types is not None:
-        rest.layer_types = []
+        text_of(rest).layer_types = []
     if hasattr(rest, "quantization_config"):
         del rest.quantization_config  # it is of the layers
-    model, info = quietly(
-        AutoModelForCausalLM.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options
-    )
+    model, info = quietly(build.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options)
     require_known(set(info["missing_keys"]), spec, config)
-    model.config.num_hidden_layers = config.num_hidden_layers
+    text_of(model.config).num_hidden_layers = text_of(config).num_hidden_layers
     if types is not None:
-        model.config.layer_types = types
+        text_of(model.config).layer_types = types
     return model, list(layers), prefix
 
 

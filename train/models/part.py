@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from train.errors import BadInput
 from train.models.backends import Batch, ModelSpec
 from train.models.load_streamed import quietly
+from train.models.wrapper import class_of, text_of
 
 
 class Part:
@@ -57,11 +58,9 @@ class Part:
 
 def load(spec: ModelSpec, config: Any, options: dict[str, Any]) -> Any:
     """The model as transformers loads it, but for the layers that are elsewhere."""
-    from transformers import AutoModelForCausalLM
-
     assert spec.layers is not None
-    part = Part(*spec.layers, config.num_hidden_layers)
-    whole = AutoModelForCausalLM._model_mapping[type(config)]
+    part = Part(*spec.layers, text_of(config).num_hidden_layers)
+    whole = class_of(config)
     elsewhere: dict[int, nn.Module] = {}
 
     def init(self: Any, config: Any, *args: Any, **more: Any) -> None:

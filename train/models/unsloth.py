@@ -57,7 +57,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def load(spec: ModelSpec) -> nn.Module:
-    hf.require_positions(hf.config_of(spec), spec)
+    hf.require_positions(hf.config_of(spec.folder), spec)
     model, _ = unsloth.FastLanguageModel.from_pretrained(
         spec.folder,
         max_seq_length=spec.max_seq_length,

@@ -23,6 +23,7 @@ from torch.profiler import record_function
 from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.weights import Trained
+from train.models.wrapper import text_of
 from train.parallel.row_takers import Workers
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import all_reduce
@@ -137,7 +138,8 @@ def head_cost(model: nn.Module) -> float:
     linear = sum(
         module.in_features * module.out_features for module in layer.modules() if hasattr(module, "in_features")
     )
-    return float(whole.config.vocab_size * whole.config.hidden_size / linear)
+    text = text_of(whole.config)
+    return float(text.vocab_size * text.hidden_size / linear)
 
 
 class PipeSync(Strategy):

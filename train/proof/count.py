@@ -11,18 +11,16 @@ from torch import nn
 
 from train.models import hf
 from train.models.backends import ModelSpec
-from train.models.weights import trained_weights
+from train.models.wrapper import class_of
 from train.plan.model.counts import Counts
 
 
 def count(config: Any) -> Counts:
-    from transformers import AutoModelForCausalLM
-
     own = copy.deepcopy(config)
     if hasattr(own, "quantization_config"):
         del own.quantization_config  # it says how the files are, not what the model is
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(own, dtype=torch.float32)
+        model = class_of(own)._from_config(own, dtype=torch.float32)
     model.tie_weights()
     output = model.get_output_embeddings()
     linear = sizes(one.weight for one in model.modules() if is_quantised(one) and one is not output)
@@ -60,14 +58,17 @@ def layers_of(model: Any) -> nn.ModuleList:
 
 
 def adapters(model: Any) -> dict[str, int]:
-    """By the last name of what each is around. `model` is changed."""
+    """By the last name of what each is around: a layer, or the weight that has all experts. `model` is changed."""
     import peft
+    from peft.tuners.lora import LoraLayer
 
     with torch.device("meta"):
-        made = peft.get_peft_model(model, hf._lora(ModelSpec(folder="", lora_r=1)))
+        made = peft.get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=1)))
     found: dict[str, int] = {}
-    for path, weight in trained_weights(made).items():
-        around = path.partition(".lora_")[0].replace(".base_layer", "")
-        name = around.rpartition(".")[2]
-        found[name] = found.get(name, 0) + weight.numel()
+    for path, module in made.named_modules():
+        if isinstance(module, LoraLayer):
+            weight = getattr(module, "parameter_name", "weight")
+            name = weight if weight != "weight" else path.replace(".base_layer", "").rpartition(".")[2]
+            parts = [module.lora_A, module.lora_B]
+            found[name] = found.get(name, 0) + sum(each.numel() for part in parts for each in part.parameters())
     return found

@@ -16,6 +16,7 @@ from train.models import hf
 from train.models.backends import Batch, ModelSpec
 from train.models.part import cannot_be_cut
 from train.models.weights import trained_weights
+from train.models.wrapper import text_of
 from train.proof import miniature
 
 TOLERANCE = 1e-5
@@ -37,14 +38,14 @@ def require(folder: str) -> None:
     """BadInput unless the miniature in this folder computes the same when it is cut."""
     off = difference(folder)
     if not off <= TOLERANCE:
-        config = hf.config_of(ModelSpec(folder=folder))
+        config = hf.config_of(folder)
         raise cannot_be_cut(config, f"in a miniature its loss or gradient is off by {off:.1e}")
 
 
 def difference(folder: str) -> float:
     """The largest difference, of the loss and of all gradients, relative to the whole model's."""
     spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=miniature.POSITIONS)
-    layers = hf.config_of(spec).num_hidden_layers
+    layers = text_of(hf.config_of(spec.folder)).num_hidden_layers
     bounds = ((0, 1), (1, layers - 1), (layers - 1, layers))
     whole, parts = hf.build(spec), [hf.build(replace(spec, layers=own)) for own in bounds]
     ids = torch.randint(miniature.VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(1))

@@ -5,6 +5,7 @@ packed      samples that share a row do not see each other
 adapters    every linear layer has one, and it gets a gradient
 saved       the adapter is the same after it was saved, in plain PEFT too
 attention   the quick one computes what the plain one does
+asked       its loss is that of the scores which it answers with
 cut         parts of it compute what the whole does (cut.py)
 streamed    layers that come from their files compute what held ones do
 precision   bf16 and fp16 give numbers
@@ -22,9 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from train.engine.checkpoint import write_weights
 from train.errors import BadInput
-from train.models import hf
+from train.models import experts, hf, wrapper
 from train.models.backends import Batch, ModelSpec, autocast
+from train.models.load_streamed import quietly
 from train.models.weights import trained_weights
 from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
@@ -34,6 +37,7 @@ TOLERANCE = 1e-5
 """The relative difference that still counts as exact: what is exact is within 2e-6, what leaks beyond 6e-4."""
 LENGTHS = (17, 9, 23, 11, 14, 6, 19, 12)
 SHARES = (5, 2, 1)
+TEXT_PART = "it would be saved without its part for pictures or sounds"
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 Gradients = dict[str, Tensor]
 
@@ -46,9 +50,6 @@ def prove(config: Any) -> Verdict:
     """The verdict on a config that transformers has read."""
     started = time.perf_counter()
     family = str(config.model_type)
-    if hasattr(config, "text_config"):
-        why = f"it is a wrapper with pictures or sounds around a {config.text_config.model_type} model"
-        return Verdict(family=family, refused=why)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         found = examine(config, family, folder)
     counts = None if found.refused else count(config)
@@ -76,7 +77,7 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
         built.append(with_adapter(spec))
 
     refused = fails(build)
-    for check in (adapters, rows, attention, saved) if built else ():
+    for check in (adapters, rows, attention, asked, saved) if built else ():
         refused = refused or fails(lambda check=check: check(built[0], spec))  # type: ignore[misc]
     if refused:
         return Verdict(family=family, refused=refused)
@@ -85,16 +86,20 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
         unpacked=fails(lambda: packed(built[0])),
         held=fails(lambda: streamed(built[0], spec)),
         whole=fails(lambda: cut.require(folder)),
+        full=TEXT_PART if wrapper.is_wrapper(config) else "",
         bf16=fails(lambda: finite(spec, "bf16")),
         fp16=fails(lambda: finite(spec, "fp16")),
     )
 
 
 def shape_of(config: Any) -> dict[str, int]:
-    names = (*SIZES, "head_dim", "vocab_size", "max_position_embeddings", "tie_word_embeddings")
+    tied = bool(getattr(config, "tie_word_embeddings", False))
+    config = wrapper.text_of(config)
+    names = (*SIZES, "head_dim", "vocab_size", "max_position_embeddings")
     found = {name: miniature.value(config, name) for name in names}
     if not found["intermediate_size"]:
         found["intermediate_size"] = miniature.value(config, "ffn_dim") or 4 * config.hidden_size
+    found["tie_word_embeddings"] = tied
     return {name: int(size) for name, size in found.items() if isinstance(size, int)}
 
 
@@ -159,24 +164,13 @@ def alike(found: tuple[float, Gradients], wanted: tuple[float, Gradients], other
 
 
 def adapters(model: nn.Module, _: ModelSpec) -> None:
-    without = [*hf.without_adapter(model), *experts(model)]
+    without = [*hf.without_adapter(model), *experts.uncovered(model)]
     if without:
         raise NotExactError(f"{len(without)} of its weights get no adapter: {without[0]}")
     gradients = computed(model, [batch_of(LENGTHS)])[1]
     dead = [name for name in trained_weights(model) if name not in gradients or not gradients[name].any()]
     if dead:
         raise NotExactError(f"{len(dead)} weights of its adapter get no gradient: {dead[0]}")
-
-
-def experts(model: nn.Module) -> list[str]:
-    """Many matrices in one weight, which no adapter of `all-linear` is for."""
-    return [
-        f"{path}.{name}"
-        for path, module in model.named_modules()
-        if not isinstance(module, nn.modules.conv._ConvNd)
-        for name, weight in module.named_parameters(recurse=False)
-        if weight.ndim == 3 and min(weight.shape) > 1
-    ]
 
 
 def rows(model: nn.Module, _: ModelSpec) -> None:
@@ -196,37 +190,49 @@ def packed(model: nn.Module) -> None:
 
 
 def attention(model: nn.Module, spec: ModelSpec) -> None:
-    if hf.attention_of(hf.config_of(spec)) == "eager":
+    if hf.attention_of(hf.config_of(spec.folder)) == "eager":
         return
     own = hf.whole_of(model)
     quick = computed(model, [batch_of(LENGTHS)])
-    own.set_attn_implementation("eager")
+    quietly(own.set_attn_implementation, "eager")
     plain = computed(model, [batch_of(LENGTHS)])
-    own.set_attn_implementation("sdpa")
+    quietly(own.set_attn_implementation, "sdpa")
     alike(quick, plain, "its quick attention computes something else than its plain one")
+
+
+def asked(model: nn.Module, _: ModelSpec) -> None:
+    batch = batch_of(LENGTHS[:1])
+    loss = float(nn.functional.cross_entropy(scores(model)[0, :-1], batch["labels"][0, 1:], reduction="sum"))
+    off = abs(float(hf.loss_sum(model, batch).detach()) / loss - 1)
+    if not off <= TOLERANCE:
+        raise NotExactError(f"its loss is not that of the scores which it answers with ({off:.1e} off)")
 
 
 def saved(model: nn.Module, spec: ModelSpec) -> None:
     """Loaded by Motley and by PEFT alone, the adapter gives the same scores."""
     import peft
-    from transformers import AutoModelForCausalLM
 
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        write_weights(Path(folder), model, trained_weights(model))
         again = hf.build(replace(spec, adapter=Path(folder)))
-        how = {"dtype": torch.float32, "attn_implementation": hf.attention_of(hf.config_of(spec))}
-        base = AutoModelForCausalLM.from_pretrained(spec.folder, local_files_only=True, **how)
+        config = hf.config_of(spec.folder)
+        how = {"dtype": torch.float32, "attn_implementation": hf.attention_of(config)}
+        base = wrapper.class_of(config).from_pretrained(spec.folder, local_files_only=True, **how)
         plain = peft.PeftModel.from_pretrained(base, folder)
-    with torch.no_grad():
-        own, others = scores(model), {"itself": scores(again), "plain PEFT": scores(plain)}
+    own, others = scores(model), {"itself": scores(again), "plain PEFT": scores(plain)}
     for what, found in others.items():
         if not (off := float((found - own).norm() / own.norm())) <= TOLERANCE:
             raise NotExactError(f"its saved adapter is another one for {what} ({off:.1e} off)")
 
 
 def scores(model: nn.Module) -> Tensor:
-    batch = batch_of(LENGTHS[:1])
-    found: Tensor = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
+    """As who only asks the model gets them."""
+    batch, trains = batch_of(LENGTHS[:1]), model.training
+    model.eval()
+    with torch.no_grad():
+        told = {name: batch[name] for name in ("input_ids", "position_ids")}
+        found: Tensor = model(**told, use_cache=False).logits
+    model.train(trains)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from train.models.load_streamed import quietly
+from train.models.wrapper import class_of, is_wrapper, text_of
 
 LEAST_LAYERS, MOST_LAYERS = 4, 8
 HEADS, HEAD_DIM, WINDOW = 4, 16, 8
@@ -41,13 +42,13 @@ SCALE = 0.15
 
 
 def write(config: Any, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(small(config), dtype=torch.float32)
+        made = small(config)
+        model = quietly(class_of(made).from_pretrained, None, config=made, state_dict={}, dtype=torch.float32)
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.ndim > 1:
@@ -64,12 +65,24 @@ def value(config: Any, name: str) -> Any:
 
 
 def small(config: Any) -> Any:
+    """Of a wrapper its text part; its towers are not built."""
+    if not is_wrapper(config):
+        return small_text(config)
+    made = copy.deepcopy(config)
+    made.text_config = small_text(text_of(config))
+    made.text_config.pad_token_id = 0  # in the place of a picture
+    if hasattr(made, "quantization_config"):
+        del made.quantization_config
+    return made
+
+
+def small_text(config: Any) -> Any:
     made = copy.deepcopy(config)
     overrides = shrink_layers(made, made.to_dict())
     for name, least in SMALL.items():
         if now := value(made, name):
             with contextlib.suppress(AttributeError):  # of what follows from others
-                setattr(made, name, min(least, now) if type(least) is int else least)
+                setattr(made, name, min(least, now) if type(least) is type(now) is int else least)
     shrink_heads(made, config)
     if getattr(made, "max_position_embeddings", None):
         made.max_position_embeddings = POSITIONS  # the proof's rows, also for a model of fewer
@@ -116,5 +129,13 @@ def shrink_positions(made: Any) -> None:
         for name in ("short_factor", "long_factor"):
             if name in one:
                 one[name] = one[name][: int(HEAD_DIM * one.get("partial_rotary_factor", 1)) // 2]
+        if sections := one.get("mrope_section"):
+            one["mrope_section"] = shares(sections, int(HEAD_DIM * one.get("partial_rotary_factor", 1)) // 2)
         if "original_max_position_embeddings" in one:
             one["original_max_position_embeddings"] = POSITIONS
+
+
+def shares(sizes: list[int], whole: int) -> list[int]:
+    """As many, in about their proportion, of fewer."""
+    ends = [sum(sizes[: at + 1]) * whole // sum(sizes) for at in range(len(sizes))]
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]

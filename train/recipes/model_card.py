@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from train.errors import BadInput
-from train.plan.model.catalogue import catalogue, resolve_dataset, resolve_model
+from train.plan.model.catalogue import catalogue, read_config, resolve_dataset, resolve_model
 from train.runlog import paths
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ def card(config: SftConfig, origin: Origin, *, rows: int, steps: int, before: fl
         settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
     facts |= {name: str(value) for name, value in settings.items()} | {"held-out loss": held_out(before, after)}
-    return page(config.run, header(origin, hub_data, full=full), what, facts, loading(config.run, origin, full=full))
+    use = loading(config.run, origin, full=full, wrapper=is_wrapper(Path(config.model)))
+    return page(config.run, header(origin, hub_data, full=full), what, facts, use)
 
 
 def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
@@ -222,12 +223,18 @@ def held_out(before: float | None, after: float | None) -> str:
     return f"{after:.3f}" if before is None else f"{before:.3f} → {after:.3f}"
 
 
-def loading(run: str, origin: Origin, *, full: bool) -> list[str]:
+def is_wrapper(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and "text_config" in read_config(folder)
+
+
+def loading(run: str, origin: Origin, *, full: bool, wrapper: bool = False) -> list[str]:
     if origin.made_here:
         why = f"Motley makes `{origin.base}` itself and the hub does not have it: this cannot be loaded elsewhere."
         return [f"## How to use it\n\n{why}\nOn the cluster that trained it:\n\n    ./motley ask --run {run}\n"]
     base = origin.hub or f"path/of/{Path(origin.base).name}"
     kind, source = ("AutoModelForCausalLM", "transformers") if full else ("AutoPeftModelForCausalLM", "peft")
+    if wrapper:
+        return [*of_wrapper(base), *with_ollama(run)]
     return [
         "## With transformers\n",
         "```python",
@@ -237,6 +244,20 @@ def loading(run: str, origin: Origin, *, full: bool) -> list[str]:
         f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
         "```\n",
         *([] if full else with_ollama(run)),
+    ]
+
+
+def of_wrapper(base: str) -> list[str]:
+    """An adapter for the text part of a model for pictures or sounds as well."""
+    return [
+        "## With transformers\n",
+        "```python",
+        "from peft import PeftModel",
+        "from transformers import AutoModelForImageTextToText, AutoTokenizer\n",
+        f'base = AutoModelForImageTextToText.from_pretrained("{base}")',
+        'model = PeftModel.from_pretrained(base, "path/of/this/folder")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
+        "```\n",
     ]
 
 

@@ -16,6 +16,7 @@ from train.data.rows import date_of
 from train.engine.device import precision_of
 from train.models import backends
 from train.models.model_files import model_folder
+from train.models.wrapper import text_of
 from train.plan.model.catalogue import Model, resolve_model
 from train.results.finished_run import FinishedRun
 
@@ -56,7 +57,7 @@ class Questioner:
 
     def _room(self, prompt_tokens: int) -> int:
         """Within what the model has learned to see at once."""
-        positions = int(getattr(self.model.config, "max_position_embeddings", 0) or 1 << 30)
+        positions = int(getattr(text_of(self.model.config), "max_position_embeddings", 0) or 1 << 30)
         return max(1, min(self.answer_tokens, positions - prompt_tokens))
 
 

@@ -31,6 +31,8 @@ from train.recipes import model_card
 from train.results import finished_run
 
 LOCK = Path(__file__).with_name("gguf.txt")
+OF_PICTURES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+"""How a wrapper reads what is no text."""
 OUTTYPES = ("q8_0", "f16", "bf16", "f32")
 
 PLAIN_MODELFILE = '''TEMPLATE """{{ if .System }}{{ .System }}
@@ -186,19 +188,23 @@ def export_adapter(folder: Path, model: Model, args: argparse.Namespace) -> None
 
 def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
+    from train.models import hf, wrapper
+
     disable_progress_bar()
-    base: Any = AutoModelForCausalLM.from_pretrained(
-        model_folder(args.model), dtype="auto", local_files_only=True, trust_remote_code=False
-    )
+    source = model_folder(args.model)
+    whole = wrapper.whole_class_of(hf.config_of(source))
+    base: Any = whole.from_pretrained(source, dtype="auto", local_files_only=True, trust_remote_code=False)
     packed = getattr(base, "is_quantized", False)  # no other copy is known
     if packed:
         base = base.dequantize()
     merged: Any = PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload()
     merged.save_pretrained(folder, save_original_format=not packed)
     save_tokenizer(load_chat(model), folder)
+    for name in OF_PICTURES:
+        if (Path(source) / name).is_file():
+            shutil.copy(Path(source) / name, folder)
 
 
 def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:

@@ -51,7 +51,9 @@ def _backend(
     config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None, gpu: bool, streams: list[str]
 ) -> tuple[str, str]:
     wanted = config.holding.backend
-    compared = shape is not None and (isinstance(shape, PictureFacts) or shape.family in weight_files.FAMILIES)
+    compared = isinstance(shape, PictureFacts) or (
+        shape is not None and shape.family in weight_files.FAMILIES and not shape.wrapper
+    )
     against = MIXES if shape is not None and shape.family == "gemma2" else "" if compared else UNCOMPARED
     if wanted == "unsloth" and against:
         raise BadInput(f"backend: {against}", fix="use backend: hf")

@@ -47,6 +47,8 @@ class Facts:
     """4bit or 8bit where the model's files are quantised already, by bitsandbytes."""
     counts: Counts | None = None
     """Its weights, where the model itself was counted."""
+    wrapper: bool = False
+    """Whether it is the text part of a model for pictures or sounds as well."""
 
 
 AnyFacts: TypeAlias = Facts | PictureFacts
@@ -137,13 +139,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 
 def facts_of(config: dict[str, Any], where: str) -> Facts:
     """The facts in a model's own config.json."""
+    is_wrapper, config = "text_config" in config, text_config(config)
     family = config.get("model_type", "?")
-    if inner := config.get("text_config"):
-        raise BadInput(
-            f"a '{family}' model is a wrapper with pictures or sounds around a {inner.get('model_type', 'text')} model",
-            f"model: {where}",
-            "choose the text model alone, where there is one",
-        )
     if any((config.get(name) or 0) > 1 for name in EXPERTS):
         raise BadInput(
             f"a '{family}' model is a mixture of experts, which get no adapter",
@@ -169,7 +166,14 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         tied=config.get("tie_word_embeddings", family == "gemma2"),
         positions=positions(config),
         on_disk=form_on_disk(config.get("quantization_config"), where),
+        wrapper=is_wrapper,
     )
+
+
+def text_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Of a wrapper with pictures or sounds what it says of its text model, which is what is trained."""
+    inner = config.get("text_config")
+    return {**config, **inner} if isinstance(inner, dict) else config
 
 
 def positions(config: dict[str, Any]) -> int:

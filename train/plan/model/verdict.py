@@ -38,6 +38,8 @@ class Verdict:
     """Why its layers cannot be streamed."""
     whole: str = ""
     """Why it cannot be cut over several machines."""
+    full: str = ""
+    """Why it is trained through an adapter alone."""
     bf16: str = ""
     fp16: str = ""
     """Why it does not compute in this precision."""
@@ -63,7 +65,7 @@ class Verdict:
             return f"{self.family}: refused, {self.refused}"
         able = "exact in a miniature, " + ("in any shares" if self.unpacked else "packed and in any shares")
         rows = "one sample a row, so an epoch has a row for each sample instead of fewer full ones"
-        limits = {rows: self.unpacked, "no streaming": self.held, "no pipes": self.whole}
+        limits = {rows: self.unpacked, "no streaming": self.held, "no pipes": self.whole, "no method=full": self.full}
         limits |= {"no bf16": self.bf16, "no fp16": self.fp16}
         return "; ".join([f"{self.family}: {able}", *(f"{what}: {why}" for what, why in limits.items() if why)])
 

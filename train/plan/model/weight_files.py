@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Facts, facts_of, form_on_disk, read_config
+from train.plan.model.catalogue import Facts, facts_of, form_on_disk, read_config, text_config
 
 ONE_FILE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 TYPES = ("F64", "F32", "F16", "BF16")
@@ -152,7 +152,7 @@ def damage(file: Path) -> Iterator[None]:
 
 def require_tokens(folder: Path) -> None:
     """A token beyond the model's vocabulary has no weights."""
-    config, file = read_config(folder), folder / TOKENIZER
+    config, file = text_config(read_config(folder)), folder / TOKENIZER
     if not (file.is_file() and isinstance(config.get("vocab_size"), int)):
         return
     with damage(file):

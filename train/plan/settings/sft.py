@@ -90,6 +90,7 @@ class SftConfig(RunConfig):
         reasons = {
             "weights": verdict.held if self.weights == "stream" else "",
             "pipes": verdict.whole if parse_pipes(self.pipes) else "",
+            "method": verdict.full if self.method == "full" else "",
             "precision": {"bf16": verdict.bf16, "fp16": verdict.fp16}.get(self.precision, ""),
         }
         for name, why in reasons.items():

@@ -103,19 +103,27 @@ def test_a_plan_counts_the_weights_as_the_model_itself_was_counted() -> None:
         planned(Verdict(family="new", counts=counts), lora_targets="q_proj,c_attn")
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        (
-            {"text_config": {"model_type": "qwen3_5_text"}},
-            "with pictures or sounds around a qwen3_5_text model",
-        ),
-        ({"num_experts": 128}, "mixture of experts"),
-    ],
-)
-def test_wrappers_and_mixtures_are_refused_with_the_reason(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        planned(None, config=SHAPE | {"model_type": "new"} | config)
+def test_mixtures_are_refused_with_the_reason() -> None:
+    with pytest.raises(BadInput, match="mixture of experts"):
+        planned(None, config=SHAPE | {"model_type": "new", "num_experts": 128})
+
+
+def test_a_wrapper_is_planned_by_its_text() -> None:
+    """gemma-3-4b-it says of its text four sizes alone; the proof has the others from transformers."""
+    told = {"model_type": "mistral3", "text_config": {"model_type": "mistral", "hidden_size": 2560}}
+    found = Verdict(family="mistral3", shape={name: size for name, size in SHAPE.items() if isinstance(size, int)})
+    plan = planned(found, gpu("a", 24), config=told)
+    assert isinstance(plan.fit.facts, Facts)
+    assert (plan.fit.facts.hidden, plan.fit.facts.family, plan.fit.facts.wrapper) == (2560, "mistral", True)
+    assert plan.fit.decisions.backend == "hf", "nobody has shown that unsloth leaves its pictures alone"
+
+
+def test_all_weights_of_a_wrapper_are_not_trained() -> None:
+    """What is saved would lack its part for pictures."""
+    found = Verdict(family="gemma3", full="it would be saved without its part for pictures or sounds")
+    with pytest.raises(BadInput, match="method: full does not go with this model: it would be saved without"):
+        load_config({"model": "me/gemma", "method": "full"}).proven(found)
+    assert "no method=full: it would be saved without" in found.line
 
 
 def test_a_verdict_is_kept_by_config_and_versions(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

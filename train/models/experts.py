@@ -1,0 +1,85 @@
+"""Mixtures of experts: the matrices of all experts lie in one weight, which `all-linear` passes over, and PEFT adapts
+such a weight by its name.
+
+    fused       these weights
+    parameters  all that an adapter must name so, experts and more
+    uncovered   which of them have no adapter
+    in_fp32     routers choose in fp32, whatever the run's precision
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from train.errors import BadInput
+
+ONCE_EXPERTS = ("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
+"""PEFT takes these names of layers for experts that each were a layer once: a dense layer of such a name, as a shared
+expert has, is adapted by its weight's name instead."""
+
+
+def fused(model: nn.Module) -> dict[str, Tensor]:
+    """Many matrices in one weight."""
+    return {
+        f"{path}.{name}": weight
+        for path, module in model.named_modules()
+        if not isinstance(module, nn.modules.conv._ConvNd)
+        for name, weight in module.named_parameters(recurse=False)
+        if weight.ndim == 3 and min(weight.shape) > 1
+    }
+
+
+def parameters(model: nn.Module, wanted: str | list[str], linear: Iterable[str]) -> list[str]:
+    """The weights that an adapter is put around by their names; none where the model is no mixture. `wanted`: as set,
+    `linear`: the names of the layers that `all-linear` takes."""
+    many = fused(model)
+    dense = [name for name in linear if many and is_once_expert(name)]
+    if packed := [name for name in dense if not model.get_submodule(name).weight.is_floating_point()]:
+        raise BadInput(
+            f"load_in: a mixture of experts has no adapter for {packed[0]} where that is quantised",
+            fix="use load_in: 16bit",
+        )
+    found = [*many, *(f"{name}.weight" for name in dense)]
+    return [name for name in found if isinstance(wanted, str) or leaf(name) in wanted]
+
+
+def is_once_expert(name: str) -> bool:
+    return leaf(name) in ONCE_EXPERTS
+
+
+def leaf(name: str) -> str:
+    return name.removesuffix(".weight").rpartition(".")[2]
+
+
+def uncovered(model: nn.Module) -> list[str]:
+    from peft.tuners.lora.layer import ParamWrapper
+
+    wrappers = [module for module in model.modules() if isinstance(module, ParamWrapper)]
+    covered = {(id(each.get_base_layer()), each.parameter_name) for each in wrappers}
+    return [
+        name for name in fused(model) if (id(model.get_submodule(name.rpartition(".")[0])), leaf(name)) not in covered
+    ]
+
+
+def in_fp32(model: nn.Module) -> None:
+    """A score that is rounded to bf16 may choose another expert, and on another machine yet another."""
+    for module in model.modules():
+        if type(module).__name__.endswith("Router"):
+            module.float()
+            module.forward = RouterInFp32(module.forward)
+
+
+class RouterInFp32:
+    def __init__(self, forward: Any) -> None:
+        self.compute = forward
+
+    def __call__(self, hidden: Tensor, *args: Any, **more: Any) -> Any:
+        with torch.autocast(hidden.device.type, enabled=False):
+            found = self.compute(hidden.float(), *args, **more)
+        parts = found if isinstance(found, tuple) else (found,)
+        back = tuple(part.to(hidden.dtype) if part.is_floating_point() else part for part in parts)
+        return back if isinstance(found, tuple) else back[0]
