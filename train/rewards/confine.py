@@ -1,8 +1,8 @@
 """What the process of the rewards may do, for good: compute, and read files.
 
-Not: open a connection of any kind, write, make, rename or remove a file, start or signal a process, look into one, change
-its limits. Linux alone sees to it, without root: a list of the system calls that computing needs (seccomp), and, where
-the kernel has it, Landlock, which also keeps the memory and the environment of other processes from it.
+Not: open a connection of any kind, write, make, rename or remove a file, start or signal a process, look into one, or
+change its limits. Linux alone sees to it, without root: a list of the system calls that computing needs (seccomp), and,
+where the kernel has it, Landlock, which also keeps the memory and the environment of other processes from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import struct
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 38, 22
 SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EPERM, ENOSYS = 1, 38
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -56,10 +57,12 @@ Instruction = tuple[int, int, int, int]
 
 
 def limit(memory_bytes: int) -> None:
-    """No more memory than this, and no core file; it ends with the thread that started it."""
+    """No more memory than this, no core file and no capability; it ends with the thread that started it."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(PR_SET_PDEATHSIG, 9)
+    none = ctypes.create_string_buffer(24)  # of root's powers: a run that root started has no more than another
+    ctypes.CDLL(None).capset(ctypes.create_string_buffer(struct.pack("II", CAPABILITY_VERSION_3, 0), 8), none)
 
 
 def confine() -> str:
