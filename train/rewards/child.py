@@ -40,7 +40,7 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
             request = json.loads(line)
             answer: dict[str, Any]
             if "load" in request:
-                answer = load(request["load"], functions) | {"missing": missing, "hidden": hidden}
+                answer = load(request["load"], functions, missing) | {"hidden": hidden}
             else:
                 function, path = functions[request["function"]]
                 answer = values_of(function, path, request)
@@ -49,11 +49,13 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
             answers.flush()
 
 
-def load(rewards: list[dict[str, str]], functions: list[Function]) -> dict[str, Any]:
-    """Each file is run once, however many of its functions are asked for."""
+def load(rewards: list[dict[str, str]], functions: list[Function], missing: str) -> dict[str, Any]:
+    """The file is run once, however many of its functions are asked for, and not at all where it is not confined."""
+    if missing and any(reward["kind"] == FILE for reward in rewards):
+        return {"missing": missing}
     modules: dict[str, types.ModuleType] = {}
     for at, reward in enumerate(rewards):
-        if reward["kind"] != "file":
+        if reward["kind"] != FILE:
             functions.append((function_of(reward["kind"], reward["argument"]), ""))
             continue
         path = reward["argument"]

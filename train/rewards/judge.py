@@ -149,14 +149,16 @@ class Judge:
 
     def require_confined(self, found: dict[str, Any]) -> None:
         """Motley's own rewards need nothing of it; a person's are not run where they could open a connection."""
-        if all(reward.kind != FILE for reward in self.rewards):
-            return
         if found.get("missing"):
             raise BadInput(
                 f"this machine cannot keep the functions of a file from the network: {found['missing']}",
                 fix=f"allow seccomp (in a container its --security-opt), or take only {', '.join(BUILT_IN)}",
             )
-        if not found.get("hidden") and "landlock" not in self.warned:
+        if (
+            not found.get("hidden")
+            and any(reward.kind == FILE for reward in self.rewards)
+            and "landlock" not in self.warned
+        ):
             self.warned.add("landlock")
             self.say("this kernel has no Landlock: the functions could read the environment of the run's processes")
 

@@ -136,10 +136,10 @@ def require_form(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> No
         raise BadInput(
             f"rewards: {node.name} is async, and there is nothing that it could wait for", where, "write: def"
         )
-    if TAKES not in names_of(node) and node.args.kwarg is None:
-        raise BadInput(f"rewards: {node.name} does not take {TAKES}", where, f"write: {FORM}")
     if node.args.posonlyargs:
         raise BadInput(f"rewards: {node.name} is called by names, and its / forbids them", where, f"write: {FORM}")
+    if TAKES not in names_of(node) and node.args.kwarg is None:
+        raise BadInput(f"rewards: {node.name} does not take {TAKES}", where, f"write: {FORM}")
 
 
 def names_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
