@@ -13,6 +13,7 @@ are older than the weights that are trained on them.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.grpo import ANSWERS_AT_ONCE
+from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import rollout as made_rows
 from train.recipes import sft
@@ -110,7 +112,13 @@ class GrpoRecipe:
     @cached_property
     def judge(self) -> Judge:
         config = self.config
-        return Judge(config.rewards, config.reward_timeout_s, config.reward_errors)
+        on_error: Any = config.reward_errors
+        return Judge(config.rewards, config.reward_timeout_s, on_error, Path())
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the rewards."""
+        return [reward.name for reward in parse(self.config.rewards, Path())]
 
     @cached_property
     def chat(self) -> Chat:
@@ -137,7 +145,7 @@ class GrpoRecipe:
         facts, seconds = self.exchange(run.world, own, config.rows_per_step, made_s, problem)
         targets = made_rows.trained_tokens(config, facts)
         rewards = [one.reward for one in facts]
-        told = made_rows.told(config, facts, self.judge.names)
+        told = made_rows.told(config, facts, self.names)
         told["generate_s"] = {name: round(s, 5) for name, s in zip(run.workers.names, seconds, strict=True)}
         self.warn(run, told["equal_groups"])
         return Rollout(
@@ -164,7 +172,7 @@ class GrpoRecipe:
         facts, _ = self.exchange(run.world, own, count, 0.0, problem)
         self.show(rows, own)
         reward = statistics.fmean(one.reward for one in facts)
-        functions = made_rows.by_function(facts, self.judge.names)
+        functions = made_rows.by_function(facts, self.names)
         return -reward, count, {"reward": reward, **functions}
 
     def show(self, rows: PromptRows, own: dict[int, Made]) -> None:
@@ -190,8 +198,9 @@ class GrpoRecipe:
     ) -> tuple[list[Made], BadInput | None]:
         """Answers with their rewards; what is wrong with a reward is told to all nodes first."""
         prompts = [rows.prompt(index) for index in asked]
-        found = self.generate(run, rows, asked, numbers, draw)
         try:
+            self.judge.started()  # a file that cannot be read costs no answers
+            found = self.generate(run, rows, asked, numbers, draw)
             scored = self.score(rows, asked, found)
         except BadInput as problem:
             return [], problem
@@ -237,9 +246,11 @@ class GrpoRecipe:
         records = [rows.record(index) for index in asked]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
-        scored = self.judge.score([record["prompt"] for record in records], self.texts(found), columns)
-        by_function = [scored.by_function[name] for name in self.judge.names]
-        return [(total, [values[at] for values in by_function]) for at, total in enumerate(scored.total)]
+        prompts = [record["prompt"] for record in records]
+        answered = [as_answered(prompt, text) for prompt, text in zip(prompts, self.texts(found), strict=True)]
+        scored = self.judge.score(prompts, answered, columns)
+        each = [list(map(as_number, scored.by_function[name])) for name in self.names]
+        return [(total, [values[at] for values in each]) for at, total in enumerate(scored.total)]
 
     def texts(self, found: Sequence[Answer]) -> list[str]:
         decode = self.chat.tokenizer.decode
@@ -262,7 +273,7 @@ class GrpoRecipe:
         self, world: World, made: dict[int, Made], count: int, seconds: float, problem: BadInput | None
     ) -> tuple[list[Facts], list[float]]:
         """What all nodes know of all answers, in their order, and the seconds of each node."""
-        size = made_rows.SIZE + len(self.judge.names)
+        size = made_rows.SIZE + len(self.names)
         table = torch.zeros(count, size, dtype=torch.float64)
         for number, one in made.items():
             table[number] = torch.tensor(self.facts_of(one).numbers(), dtype=torch.float64)
@@ -284,6 +295,16 @@ class GrpoRecipe:
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
+
+
+def as_answered(prompt: Any, text: str) -> Any:
+    """As TRL gives it to a reward: to turns a turn."""
+    return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+
+
+def as_number(value: float | None) -> float:
+    """None, where a function does not apply, travels as what is no number."""
+    return math.nan if value is None else value
 
 
 def raise_for_all(world: World, problem: BadInput | None) -> NoReturn:

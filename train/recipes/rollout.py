@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import zlib
 from collections.abc import Sequence
@@ -161,4 +162,9 @@ def told(config: GrpoConfig, facts: Sequence[Facts], names: Sequence[str]) -> di
 
 
 def by_function(facts: Sequence[Facts], names: Sequence[str]) -> dict[str, float]:
-    return {name: statistics.fmean(one.by_function[at] for one in facts) for at, name in enumerate(names)}
+    """Each function's mean over the answers that it applies to."""
+    found = {}
+    for at, name in enumerate(names):
+        values = [one.by_function[at] for one in facts if not math.isnan(one.by_function[at])]
+        found |= {name: statistics.fmean(values)} if values else {}
+    return found
