@@ -93,6 +93,7 @@ def in_a_group(
     from train.engine.setup import set_up
     from train.parallel.process_group import join
     from train.parallel.worker_orders import LeftGroupError
+    from train.recipes import answering
     from train.runlog.events import person
 
     started, world = time.perf_counter(), None
@@ -127,6 +128,8 @@ def in_a_group(
     finally:
         if leaver and not stay:
             leaver.run = None
+        if not stay and (recipe := answering(run.recipe)):
+            recipe.close()
     return run, receipt
 
 
