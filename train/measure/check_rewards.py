@@ -17,8 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
-from train.data.records import Reader, require_bytes
+from train.data.formats import BadRecord
+from train.data.prompt_records import Prompt, read
+from train.data.records import require_bytes
+from train.data.sources import Source
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import resolve_dataset
 from train.plan.settings.rewards import ANSWER, require_columns
@@ -89,14 +91,22 @@ def rows_of(dataset: str, count: int) -> list[Prompt]:
             f"{dataset} is no file of this machine", fix="name a file of prompts: check-rewards fetches none"
         )
     require_bytes([file])
-    reader = Reader([file], lambda _: None, format_name=FORMAT_NAME, max_bad=1.0)
     found: list[Prompt] = []
-    for _, prompt in reader.made(lambda asked: [prompt_of(one) for one in asked[1]]):
-        found.append(prompt)
+    problems: list[str] = []
+    for record in Source(file):
+        where = f"{record.unit} {record.line}"
+        if record.value is None:
+            problems.append(f"{where}: {record.problem}")
+            continue
+        try:
+            found.append(read(record.value))
+        except BadRecord as error:
+            problems.append(f"{where}: {error}")
         if len(found) == count:
             break
     if not found:
-        reader.require_some(held_out=0)
+        what = f"there is no prompt in this file; {problems[0]}" if problems else "there is no record in this file"
+        raise BadInput(what, f"file: {file}", 'write: {"prompt": "What is 2 + 3?", "answer": "5"}')
     return found
 
 
@@ -149,7 +159,7 @@ def remarks(tried: Sequence[Tried], scored: Scored) -> Iterator[str]:
             if (other.row, other.kind) == (one.row, "its own")
         ]
         if own and one.kind != "its own" and scored.total[at] >= own[0]:
-            yield f"row {one.row}: the answer that is {one.kind} is worth as much as its own: a model will find that too"
+            yield f"row {one.row}: the answer that is {one.kind} is worth as much as its own: a model finds that too"
 
 
 def require_steady(tried: Sequence[Tried], scored: Scored, again: Scored, alone: Sequence[Scored]) -> None:
