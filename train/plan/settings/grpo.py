@@ -75,7 +75,9 @@ class GrpoConfig(SftConfig):
     def __post_init__(self) -> None:
         for name, (only, why) in NOT_HERE.items():
             if getattr(self, name) != only:
-                raise BadInput(f"{name}: {getattr(self, name)} does not go with recipe=grpo: {why}", fix=f"leave {name} out")
+                raise BadInput(
+                    f"{name}: {getattr(self, name)} does not go with recipe=grpo: {why}", fix=f"leave {name} out"
+                )
         self._fix_rewards()
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
@@ -98,14 +100,18 @@ class GrpoConfig(SftConfig):
             raise BadInput("temperature and reward_timeout_s must be above 0, and top_p above 0 and at most 1")
         if self.beta and self.method == "full":
             fix = "leave beta out, or use method=lora"
-            raise BadInput("beta: with method=full the base is what is trained, and nothing is left to compare with", fix=fix)
+            raise BadInput(
+                "beta: with method=full the base is what is trained, and nothing is left to compare with", fix=fix
+            )
 
     def _fix_rewards(self) -> None:
         """Names their file by where it is, and all of them by what they are."""
         whole = placed(self.rewards, lambda path: str(Path(path).expanduser().resolve()))
         chosen = parse(whole, Path()) if whole else ()
         if len(files := hashes(chosen)) > 1:
-            raise BadInput("rewards: one file alone comes to the nodes", f"files: {', '.join(files)}", "put them into one")
+            raise BadInput(
+                "rewards: one file alone comes to the nodes", f"files: {', '.join(files)}", "put them into one"
+            )
         found = hash_of(chosen, files) if whole else ""
         if whole and self.rewards_hash not in ("", found):
             raise BadInput(
