@@ -143,6 +143,19 @@ VERBS = {
         example="qwen3-4b",
         page="docs/training.md#models",
     ),
+    "check-rewards": Verb(
+        "train",
+        "try the rewards of recipe=grpo on rows of a file",
+        (
+            Option("rewards", "./rewards.py, exact, number, … with commas between them; runs its functions", "REWARDS"),
+            Option("dataset", "a file of prompts", "FILE", usual="three made-up rows"),
+            Option("rows", "how many rows to try", "N", usual="4"),
+            JSON,
+        ),
+        rest="REWARDS [DATASET]",
+        example="./rewards.py,exact sums.jsonl",
+        page="docs/rewards.md",
+    ),
     "launch": Verb(
         "train",
         "train on all machines, and watch",

@@ -17,7 +17,7 @@ from train.models.model_files import model_folder
 
 REWARDS = """
 def vowels(completions, level, **columns):
-    return [level_ * sum(letter in "aeiou" for letter in text) / (1 + len(text)) for text, level_ in zip(completions, level)]
+    return [n * sum(letter in "aeiou" for letter in text) / (1 + len(text)) for text, n in zip(completions, level)]
 
 def _helper():
     pass
@@ -66,7 +66,7 @@ def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale=
         for row in range(rows_per_step):
             index = int(stream[step * count + row // group])
             prompt = rows.prompt(index)
-            answer = drawn(model, prompt, rows.end_ids, most, seed, step, row, temperature, top_p)
+            answer = drawn(model, prompt, rows.end_ids, most, (seed, step, row), temperature, top_p)
             text = tokenizer.decode(answer, skip_special_tokens=True)
             made.append((prompt, answer, reward(text, rows.record(index)["columns"]["level"])))
         total, kl = total_loss(model, made, rows.end_ids, most, group, loss, scale, beta, temperature, mask_overlong)
@@ -88,14 +88,14 @@ def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale=
 
 
 @torch.no_grad()
-def drawn(model, prompt, end_ids, most, seed, step, row, temperature, top_p):
+def drawn(model, prompt, end_ids, most, counters, temperature, top_p):  # noqa: PLR0917 - a test's own
     answer = []
     while len(answer) < most and (not answer or answer[-1] not in end_ids):
         logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, -1].double() / temperature
         order = logits.argsort(descending=True)
         shares = logits.softmax(-1)[order]
         logits[order[shares.cumsum(0) - shares >= top_p]] = -torch.inf
-        answer.append(int((logits + noise(len(logits), seed, step, row, len(answer))).argmax()))
+        answer.append(int((logits + noise(len(logits), *counters, len(answer))).argmax()))
     return answer
 
 

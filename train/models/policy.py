@@ -35,7 +35,7 @@ def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, temperature: float, 
     return torch.stack(found).sum()
 
 
-def chunk_loss(
+def chunk_loss(  # noqa: PLR0917 - what a checkpoint takes
     head: Any, temperature: float, beta: float, states: Tensor, targets: Tensor, advantages: Tensor, weights: Tensor,
     base_log_p: Tensor | None = None,
 ) -> Tensor:  # fmt: skip

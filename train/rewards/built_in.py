@@ -16,7 +16,10 @@ NUMBER = re.compile(r"(?:(?<![\w)\].])[-−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+
 def function_of(kind: str, argument: str) -> Function:
     if kind == "format":
         return matches(re.compile(argument, re.DOTALL))
-    return at_most(int(argument)) if kind == "length" else {"exact": exact, "number": number, "json": parses}[kind]
+    if kind == "length":
+        return at_most(int(argument))
+    plain: dict[str, Function] = {"exact": exact, "number": number, "json": parses}
+    return plain[kind]
 
 
 def text_of(completion: str | Sequence[dict[str, Any]]) -> str:

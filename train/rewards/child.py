@@ -8,7 +8,6 @@ Its first line has the functions, and what comes of them; each further one calls
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import json
 import math
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.plan.settings.rewards import FILE
 from train.rewards import confine
 from train.rewards.built_in import function_of
 
@@ -35,24 +35,27 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
     os.environ.clear()
     hidden, missing = confine.hide_other_processes(), confine.confine()
     functions: list[Function] = []
-    with open(asked, encoding="utf-8") as requests, open(answered, "w", encoding="utf-8") as answers:  # noqa: PTH123
+    with open(asked, encoding="utf-8") as requests, open(answered, "w", encoding="utf-8") as answers:
         for line in requests:
             request = json.loads(line)
             answer: dict[str, Any]
             if "load" in request:
-                answer = load(request["load"], functions) | {"missing": missing, "hidden": hidden}
+                answer = load(request["load"], functions, missing) | {"hidden": hidden}
             else:
-                answer = values_of(*functions[request["function"]], request)
+                function, path = functions[request["function"]]
+                answer = values_of(function, path, request)
             sys.stdout.flush()
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 
 
-def load(rewards: list[dict[str, str]], functions: list[Function]) -> dict[str, Any]:
-    """Each file is run once, however many of its functions are asked for."""
+def load(rewards: list[dict[str, str]], functions: list[Function], missing: str) -> dict[str, Any]:
+    """The file is run once, however many of its functions are asked for, and not at all where it is not confined."""
+    if missing and any(reward["kind"] == FILE for reward in rewards):
+        return {"missing": missing}
     modules: dict[str, types.ModuleType] = {}
     for at, reward in enumerate(rewards):
-        if reward["kind"] != "file":
+        if reward["kind"] != FILE:
             functions.append((function_of(reward["kind"], reward["argument"]), ""))
             continue
         path = reward["argument"]

@@ -1,8 +1,8 @@
 """What the process of the rewards may do, for good: compute, and read files.
 
-Not: open a connection of any kind, write, make, rename or remove a file, start or signal a process, look into one, change
-its limits. Linux alone sees to it, without root: a list of the system calls that computing needs (seccomp), and, where
-the kernel has it, Landlock, which also keeps the memory and the environment of other processes from it.
+Not: open a connection of any kind, write, make, rename or remove a file, start or signal a process, look into one, or
+change its limits. Linux alone sees to it, without root: a list of the system calls that computing needs (seccomp), and,
+where the kernel has it, Landlock, which also keeps the memory and the environment of other processes from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import struct
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 38, 22
 SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 EPERM, ENOSYS = 1, 38
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -50,16 +51,31 @@ OLDER = {
     "stat": 4, "lstat": 6, "access": 21, "readlink": 89, "poll": 7, "select": 23, "epoll_create": 213,
     "epoll_wait": 232, "pipe": 22, "dup2": 33, "alarm": 37, "time": 201, "getpgrp": 111, "arch_prctl": 158,
 }  # fmt: skip
+CALLS_IF = {
+    "openat": (257, 56),
+    "clone": (56, 220),
+    "prlimit64": (302, 261),
+    "tgkill": (234, 131),
+    "ioctl": (16, 29),
+    "fcntl": (72, 25),
+}
+"""Only with some arguments."""
+NEWER = {"clone3": 435, "openat2": 437}
+"""Not there, so that the C library takes clone and openat, whose arguments a filter can see."""
+OPEN = 2
+"""Of x86_64: openat without a folder."""
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Which of the two numbers, and what the kernel calls it (linux/audit.h)."""
 Instruction = tuple[int, int, int, int]
 
 
 def limit(memory_bytes: int) -> None:
-    """No more memory than this, and no core file; it ends with the thread that started it."""
+    """No more memory than this, no core file and no capability; it ends with the thread that started it."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(PR_SET_PDEATHSIG, 9)
+    none = ctypes.create_string_buffer(24)  # of root's powers: a run that root started has no more than another
+    ctypes.CDLL(None).capset(ctypes.create_string_buffer(struct.pack("II", CAPABILITY_VERSION_3, 0), 8), none)
 
 
 def confine() -> str:
@@ -101,29 +117,33 @@ def filter_of(machine: str, pid: int) -> list[Instruction]:
     program = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), deny, (LOAD, 0, 0, NUMBER)]
     for number in at.values():
         program += [(EQUAL, 0, 1, number), allow]
-    for numbers in ((435, 435), (437, 437)):  # clone3, openat2: the C library takes clone and openat then
-        program += [(EQUAL, 0, 1, numbers[which]), (RETURN, 0, 0, ERRNO | ENOSYS)]
-    no_limit = [_argument(2), (EQUAL, 0, 3, 0), _argument(2, high=True), (EQUAL, 0, 1, 0), allow, deny]
-    conditions = {
-        (257, 56): _unless(2, WRITES),  # openat
-        (56, 220): [_argument(0), (ANY_BIT, 0, 1, CLONE_THREAD), allow, deny],  # clone
-        (302, 261): no_limit,  # prlimit64: it may look
-        (234, 131): _one_of(0, (pid,)),  # tgkill: itself, as raise and abort do
-        (16, 29): _one_of(1, IOCTLS),  # ioctl
-        (72, 25): _one_of(1, FCNTLS),  # fcntl
-    }
-    for numbers, condition in conditions.items():
-        program += [(EQUAL, 0, len(condition), numbers[which]), *condition]
-    if which == 0:  # open
-        program += [(EQUAL, 0, len(_unless(1, WRITES)), 2), *_unless(1, WRITES)]
+    for number in NEWER.values():
+        program += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ERRNO | ENOSYS)]
+    for name, numbers in CALLS_IF.items():
+        program += [(EQUAL, 0, len(_condition(name, pid)), numbers[which]), *_condition(name, pid)]
+    if which == 0:
+        program += [(EQUAL, 0, len(_without(1, WRITES)), OPEN), *_without(1, WRITES)]
     return [*program, deny]
+
+
+def _condition(name: str, pid: int) -> list[Instruction]:
+    """What follows for a call that is allowed with some arguments alone."""
+    deny, allow = (RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)
+    return {
+        "openat": _without(2, WRITES),
+        "clone": [_argument(0), (ANY_BIT, 0, 1, CLONE_THREAD), allow, deny],
+        "prlimit64": [_argument(2), (EQUAL, 0, 3, 0), _argument(2, high=True), (EQUAL, 0, 1, 0), allow, deny],
+        "tgkill": _one_of(0, (pid,)),  # itself, as raise and abort do
+        "ioctl": _one_of(1, IOCTLS),
+        "fcntl": _one_of(1, FCNTLS),
+    }[name]
 
 
 def _argument(index: int, *, high: bool = False) -> Instruction:
     return (LOAD, 0, 0, ARGUMENTS + 8 * index + 4 * high)
 
 
-def _unless(index: int, bits: int) -> list[Instruction]:
+def _without(index: int, bits: int) -> list[Instruction]:
     return [_argument(index), (ANY_BIT, 0, 1, bits), (RETURN, 0, 0, ERRNO | EPERM), (RETURN, 0, 0, ALLOW)]
 
 

@@ -3,9 +3,9 @@
     with Judge("./rewards.py,0.5@length:50", seconds=10, on_error="stop", home=Path.cwd()) as judge:
         scored = judge.score(prompts, completions, {"answer": answers})
 
-As in TRL: prompts are texts and so are completions, or prompts are lists of messages and each completion is a list of one
-message of the assistant; a function gets the columns of the data by name, one value for each answer, and may give None
-where it does not apply. Make it in a thread that lives as long as it is used: its process ends with that.
+As in TRL: prompts are texts and so are completions, or prompts are lists of messages and each completion is a list of
+one message of the assistant; a function gets the columns of the data by name, one value for each answer, and may give
+None where it does not apply. Make it in a thread that lives as long as it is used: its process ends with that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from train.errors import BadInput, CheckFailed
-from train.plan.settings.rewards import BUILT_IN, Reward, parse
+from train.plan.settings.rewards import BUILT_IN, FILE, Reward, parse
 from train.rewards.process import Lost, Process
 
 MEMORY_BYTES = 8 * 10**9
@@ -79,9 +79,7 @@ class Judge:
             self.process.close()
             self.process = None
 
-    def score(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Sequence[Any]]
-    ) -> Scored:
+    def score(self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Sequence[Any]]) -> Scored:
         """One total for each completion; the columns have one value for each, too."""
         count = len(completions)
         if any(len(values) != count for values in (prompts, *columns.values())):
@@ -138,10 +136,11 @@ class Judge:
             self.require_confined(found)
             if "wrong" in found:
                 reward = self.rewards[int(found["at"])]
-                raise BadInput(f"the file of the reward {reward.name} {found['wrong']}", where_of(reward), "fix it there, and try: ./motley check-rewards")  # fmt: skip
+                what = f"the file of the reward {reward.name} {found['wrong']}"
+                raise BadInput(what, where_of(reward), "fix it there, and try it with ./motley check-rewards")
         except Lost as lost:
             self.close()
-            files = [reward for reward in self.rewards if reward.kind == "file"]
+            files = [reward for reward in self.rewards if reward.kind == FILE]
             raise BadInput(f"the process of the rewards {lost} while it read them", *map(where_of, files[:1])) from None
         except BadInput:
             self.close()
@@ -150,14 +149,16 @@ class Judge:
 
     def require_confined(self, found: dict[str, Any]) -> None:
         """Motley's own rewards need nothing of it; a person's are not run where they could open a connection."""
-        if all(reward.kind != "file" for reward in self.rewards):
-            return
         if found.get("missing"):
             raise BadInput(
                 f"this machine cannot keep the functions of a file from the network: {found['missing']}",
                 fix=f"allow seccomp (in a container its --security-opt), or take only {', '.join(BUILT_IN)}",
             )
-        if not found.get("hidden") and "landlock" not in self.warned:
+        if (
+            not found.get("hidden")
+            and any(reward.kind == FILE for reward in self.rewards)
+            and "landlock" not in self.warned
+        ):
             self.warned.add("landlock")
             self.say("this kernel has no Landlock: the functions could read the environment of the run's processes")
 
@@ -172,4 +173,4 @@ def valid(values: Any, count: int) -> list[float | None]:
 
 
 def where_of(reward: Reward) -> str:
-    return f"file: {reward.argument}" if reward.kind == "file" else ""
+    return f"file: {reward.argument}" if reward.kind == FILE else ""

@@ -1,7 +1,7 @@
 """The process of the rewards as its owner has it: started, asked, and ended with a time limit (child.py is its inside).
 
-It has no environment, no terminal and no folder of ours, and the same order of sets on every machine. What it prints goes
-to the log, line by line and not without end.
+It has no environment, no terminal and no folder of ours, and the same order of sets on every machine. What it prints
+goes to the log, line by line and not without end.
 """
 
 from __future__ import annotations

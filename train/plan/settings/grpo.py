@@ -3,18 +3,14 @@ of the person score the answers, and what was better than its group becomes like
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import at_least, option
-from train.plan.settings.rewards import Reward, entries, hashes, parse
+from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
 from train.plan.settings.sft import SftConfig
 
 RATES = {"lora": 1e-4, "full": 2e-6}
@@ -66,7 +62,7 @@ class GrpoConfig(SftConfig):
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 1e-4, or 2e-6 where method=full")
     max_seq_length: int = option(512, "agree", "tokens of a prompt and its answer together, at most")
-    pack: bool = option(False, "agree", "several samples in a row; never here", (False,))
+    pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
     weights: str = option("gpu", "node", "where the frozen base is: on the card", ("gpu",))
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
@@ -92,8 +88,8 @@ class GrpoConfig(SftConfig):
             )
         if self.prompt_tokens < SHORTEST_PROMPT:
             raise BadInput(
-                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an answer "
-                f"of max_new_tokens={self.max_new_tokens}",
+                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
+                f"answer of max_new_tokens={self.max_new_tokens}",
                 fix=f"max_seq_length={self.max_new_tokens + 256}, or fewer max_new_tokens",
             )
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or not self.reward_timeout_s > 0:
@@ -106,13 +102,9 @@ class GrpoConfig(SftConfig):
 
     def _fix_rewards(self) -> None:
         """Names their file by where it is, and all of them by what they are."""
-        whole = placed(self.rewards, lambda path: str(Path(path).expanduser().resolve()))
-        chosen = parse(whole, Path()) if whole else ()
-        if len(files := hashes(chosen)) > 1:
-            raise BadInput(
-                "rewards: one file alone comes to the nodes", f"files: {', '.join(files)}", "put them into one"
-            )
-        found = hash_of(chosen, files) if whole else ""
+        file = file_of(self.rewards)
+        whole = with_file(self.rewards, str(Path(file).expanduser().resolve())) if file else self.rewards.strip()
+        found = rewards_hash(parse(whole, Path())) if whole else ""
         if whole and self.rewards_hash not in ("", found):
             raise BadInput(
                 "the rewards are not those that the run was launched with: others make another run",
@@ -125,9 +117,8 @@ class GrpoConfig(SftConfig):
     @property
     def rewards_file(self) -> Path | None:
         """The file of one's own among the rewards."""
-        found: list[str] = []
-        placed(self.rewards, lambda path: found.append(path) or path)
-        return Path(found[0]) if found else None
+        file = file_of(self.rewards)
+        return Path(file) if file else None
 
     @property
     def prompt_tokens(self) -> int:
@@ -162,20 +153,3 @@ class GrpoConfig(SftConfig):
         names = ("recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
         return [f"--model={model_folder}", *words]
-
-
-def placed(rewards: str, place: Callable[[str], str]) -> str:
-    """The same rewards with their files in another place."""
-    if not rewards.strip():
-        return ""
-    return ",".join(OWN_FILE.sub(lambda found: found[1] + place(found[2]), entry) for entry in entries(rewards))
-
-
-OWN_FILE = re.compile(r"^(\s*(?:[-+]?[\d.]+@)?)([^\s:@]+\.py)(?=\s*(?::|$))")
-"""A weight, and a file, at the beginning of an entry."""
-
-
-def hash_of(rewards: Sequence[Reward], files: Mapping[str, str]) -> str:
-    """Of what they are, wherever the file is."""
-    named = [astuple(replace(one, argument=files.get(one.argument, one.argument))) for one in rewards]
-    return hashlib.sha256(json.dumps(named).encode()).hexdigest()

@@ -28,6 +28,7 @@ TAKES = "completions"
 """A function of a file is a reward if it takes this; the others are its helpers."""
 ANSWER = "answer"
 """The column that exact and number compare with."""
+FILE = "file"
 BUILT_IN = {
     "exact": "the answer is the row's answer",
     "number": "the last number of the answer is that of the row's answer",
@@ -37,7 +38,9 @@ BUILT_IN = {
 }
 NEED_AN_ANSWER = ("exact", "number")
 WEIGHT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+))@")
-ENTRY = re.compile(r"\s*(?:[-+]?[\d.]+@)?\s*(?:exact|number|json|length:\d+|format:.*|[^\s:]+\.py(?::\w+)?)\s*", re.DOTALL)
+ENTRY = re.compile(
+    r"\s*(?:[-+]?[\d.]+@)?\s*(?:exact|number|json|length:\d+|format:.*|[^\s:]+\.py(?::\w+)?)\s*", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Reward:
     name: str
     """What plan, event log and report call it; no two of a run have the same."""
     kind: str
-    """A name of BUILT_IN, or `file`."""
+    """A name of BUILT_IN, or FILE."""
     argument: str
     """The pattern, the number of words, or the file."""
     function: str = ""
@@ -85,7 +88,8 @@ def rewards_of(entry: str, home: Path) -> list[Reward]:
     if kind.endswith(".py"):
         return [replace(reward, weight=weight) for reward in of_file(kind, argument, home)]
     if kind not in BUILT_IN:
-        raise BadInput(f"rewards: there is no '{what}'{nearest(kind, BUILT_IN)}", fix=f"name one of {', '.join(BUILT_IN)}, or a file as ./rewards.py")  # fmt: skip
+        fix = f"name one of {', '.join(BUILT_IN)}, or a file as ./rewards.py"
+        raise BadInput(f"rewards: there is no '{what}'{nearest(kind, BUILT_IN)}", fix=fix)
     check_argument(kind, argument, bool(colon))
     return [Reward(what if argument else kind, kind, argument, weight=weight)]
 
@@ -120,19 +124,22 @@ def of_file(name: str, function: str, home: Path) -> list[Reward]:
         raise BadInput(f"rewards: no function of the file takes {TAKES}", f"file: {path}", f"write: {FORM}   ({PAGE})")
     for each in chosen:
         if each not in known:
-            raise BadInput(f"rewards: it has no function {each}{nearest(each, known)}", f"file: {path}", f"it has: {', '.join(usual) or 'none'}")  # fmt: skip
+            what = f"rewards: it has no function {each}{nearest(each, known)}"
+            raise BadInput(what, f"file: {path}", f"name one that it has: {', '.join(usual) or 'none yet'}")
         require_form(known[each], path)
-    return [Reward(each, "file", str(path), each) for each in chosen]
+    return [Reward(each, FILE, str(path), each) for each in chosen]
 
 
 def require_form(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> None:
     where = f"file: {path}, line {node.lineno}"
     if isinstance(node, ast.AsyncFunctionDef):
-        raise BadInput(f"rewards: {node.name} is async, and there is nothing that it could wait for", where, "write: def")
-    if TAKES not in names_of(node) and node.args.kwarg is None:
-        raise BadInput(f"rewards: {node.name} does not take {TAKES}", where, f"write: {FORM}")
+        raise BadInput(
+            f"rewards: {node.name} is async, and there is nothing that it could wait for", where, "write: def"
+        )
     if node.args.posonlyargs:
         raise BadInput(f"rewards: {node.name} is called by names, and its / forbids them", where, f"write: {FORM}")
+    if TAKES not in names_of(node) and node.args.kwarg is None:
+        raise BadInput(f"rewards: {node.name} does not take {TAKES}", where, f"write: {FORM}")
 
 
 def names_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
@@ -140,29 +147,50 @@ def names_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def with_names_of_their_own(found: Sequence[Reward]) -> tuple[Reward, ...]:
-    """A function's own name; that of its file stands before it where two files have one of that name."""
-    again = [reward.name for reward, times in Counter((replace(r, weight=1.0)) for r in found).items() if times > 1]
-    if again:
-        raise BadInput(f"rewards: {again[0]} is named twice", fix=f"give it a weight instead: 2@{again[0]}")
-    times = Counter(reward.name for reward in found)
-    long = [
-        replace(r, name=f"{Path(r.argument).name if r.function else r.kind}:{r.name}") if times[r.name] > 1 else r
-        for r in found
-    ]
-    if len({reward.name for reward in long}) < len(long):
-        raise BadInput("rewards: two files of one name have a function of one name", fix="rename one of the files")
-    return tuple(long)
+    """One file, since one comes to the nodes, and no function twice: the report has a curve for each name."""
+    files = sorted({reward.argument for reward in found if reward.kind == FILE})
+    if len(files) > 1:
+        raise BadInput(
+            "rewards: two files are named, and one comes to the nodes", " and ".join(files), "make one of them"
+        )
+    for name, times in Counter(reward.name for reward in found).items():
+        if times > 1:
+            fix = f"name it once, with a weight if it is to count for more: {times}@{name}; or rename a function"
+            raise BadInput(f"rewards: {name} is named {times} times", fix=fix)
+    return tuple(found)
 
 
-def hashes(rewards: Sequence[Reward]) -> dict[str, str]:
-    """Each file with the hash of what it says now: a resumed run has the same rewards."""
-    files = sorted({reward.argument for reward in rewards if reward.kind == "file"})
-    return {file: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files}
+def file_of(text: str) -> str:
+    """The file that is named, as it is written there; empty where all are Motley's own."""
+    return next((kind for kind in map(kind_of, entries(text)) if kind.endswith(".py")), "")
+
+
+def with_file(text: str, file: str) -> str:
+    """The same rewards, where their file lies elsewhere."""
+    kinds = {entry: kind_of(entry) for entry in entries(text)}
+    moved = [entry.replace(kind, file, 1) if kind.endswith(".py") else entry for entry, kind in kinds.items()]
+    return ",".join(moved)
+
+
+def kind_of(entry: str) -> str:
+    return WEIGHT.sub("", entry, count=1).strip().partition(":")[0]
+
+
+def rewards_hash(rewards: Sequence[Reward]) -> str:
+    """What scores the answers: the rewards with their weights, and what their file says now, wherever it lies."""
+    digest = hashlib.sha256()
+    for reward in rewards:
+        argument = "" if reward.kind == FILE else reward.argument
+        digest.update(f"{reward.weight!r}@{reward.kind}:{argument}:{reward.function}\n".encode())
+    for file in sorted({reward.argument for reward in rewards if reward.kind == FILE}):
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()
 
 
 def require_columns(rewards: Sequence[Reward], columns: Mapping[str, object] | Sequence[str], data: str) -> None:
     """What is known of the columns before anything runs: those that Motley's own rewards compare with."""
     needs = [reward.name for reward in rewards if reward.kind in NEED_AN_ANSWER]
     if needs and ANSWER not in columns:
-        has = ", ".join(columns) or "none"
-        raise BadInput(f"rewards: {needs[0]} compares with the column {ANSWER}, which the data does not have", f"{data} has: {has}", f"name that column {ANSWER}, or leave {needs[0]} out")  # fmt: skip
+        what = f"rewards: {needs[0]} compares with the column {ANSWER}, which the data does not have"
+        fix = f"name that column {ANSWER}, or leave {needs[0]} out"
+        raise BadInput(what, f"{data} has: {', '.join(columns) or 'none'}", fix)
