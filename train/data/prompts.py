@@ -115,9 +115,7 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
     )
 
 
-def prepare(
-    config: GrpoConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = ""
-) -> Path:
+def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
     if data_format not in ("auto", FORMAT_NAME):
         raise BadInput(f"format: '{data_format}' is not read as prompts", fix="leave format out")
@@ -240,4 +238,6 @@ class Writer:
 
 
 def split_hash(folder: Path) -> str:
-    return hashlib.sha256(" ".join([str(FORMAT), KIND, *(file_hash(folder / name) for name in FILES)]).encode()).hexdigest()
+    return hashlib.sha256(
+        " ".join([str(FORMAT), KIND, *(file_hash(folder / name) for name in FILES)]).encode()
+    ).hexdigest()

@@ -39,7 +39,7 @@ class Answer:
     """Of each token, under the scores divided by the temperature."""
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def answers(
     model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int
 ) -> list[Answer]:

@@ -35,7 +35,7 @@ def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, temperature: float, 
     return torch.stack(found).sum()
 
 
-def chunk_loss(
+def chunk_loss(  # noqa: PLR0917 - what a checkpoint takes
     head: Any, temperature: float, beta: float, states: Tensor, targets: Tensor, advantages: Tensor, weights: Tensor,
     base_log_p: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
@@ -57,13 +57,11 @@ def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor)
     return scores.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], *, temperature: float) -> Tensor:
     """The log-probability of each label, and 0 where there is none."""
     whole = whole_of(model)
-    states = whole.get_decoder()(
-        input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False
-    )[0]
+    states = whole.get_decoder()(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
     found = torch.zeros(batch["labels"].shape, device=states.device)
     kept = batch["labels"][:, 1:] != -100
     chunks = zip(

@@ -75,5 +75,5 @@ def of(config: RunConfig) -> Recipe:
     if config.recipe == "grpo":
         from train.recipes.grpo import GrpoRecipe
 
-        return GrpoRecipe(cast("GrpoConfig", config))
+        return cast(Recipe, GrpoRecipe(cast("GrpoConfig", config)))
     return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}"))

@@ -155,7 +155,7 @@ class GrpoRecipe:
             weights=made_rows.weights(config, targets),
             own=own,
             told=told,
-            pad_id=run.rows.pad_id,
+            pad_id=cast(PromptRows, run.rows).pad_id,
             made_s=made_s,
             waited_s=time.perf_counter() - started - made_s,
         )
@@ -209,9 +209,7 @@ class GrpoRecipe:
             for prompt, answer, (total, each) in zip(prompts, found, scored, strict=True)
         ], None
 
-    def generate(
-        self, run: Run, rows: PromptRows, asked: list[int], numbers: list[int], draw: Draw
-    ) -> list[Answer]:
+    def generate(self, run: Run, rows: PromptRows, asked: list[int], numbers: list[int], draw: Draw) -> list[Answer]:
         model = run.module.model
         model.eval()
         try:
@@ -224,7 +222,9 @@ class GrpoRecipe:
                             raise
                         self.at_once //= 2
                     torch.cuda.empty_cache()
-                    run.reporter.warn(run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time")
+                    run.reporter.warn(
+                        run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time"
+                    )
         finally:
             model.train()
 
@@ -238,9 +238,7 @@ class GrpoRecipe:
             found += answers(model, prompts, [numbers[at] for at in part], draw, **how)
         return found
 
-    def score(
-        self, rows: PromptRows, asked: list[int], found: Sequence[Answer]
-    ) -> list[tuple[float, list[float]]]:
+    def score(self, rows: PromptRows, asked: list[int], found: Sequence[Answer]) -> list[tuple[float, list[float]]]:
         if not asked:
             return []
         records = [rows.record(index) for index in asked]
@@ -286,7 +284,9 @@ class GrpoRecipe:
 
     def facts_of(self, made: Made) -> Facts:
         tokens, mine = made.answer.tokens, torch.tensor(made.answer.log_p, dtype=torch.float64)
-        apart = policy.divergence(mine, torch.tensor(made.base_log_p, dtype=torch.float64)) if made.base_log_p else mine * 0
+        apart = (
+            policy.divergence(mine, torch.tensor(made.base_log_p, dtype=torch.float64)) if made.base_log_p else mine * 0
+        )
         return Facts(
             reward=made.total,
             tokens=len(tokens),

@@ -163,7 +163,7 @@ def told(config: GrpoConfig, facts: Sequence[Facts], names: Sequence[str]) -> di
 
 def by_function(facts: Sequence[Facts], names: Sequence[str]) -> dict[str, float]:
     """Each function's mean over the answers that it applies to."""
-    found = {}
+    found: dict[str, float] = {}
     for at, name in enumerate(names):
         values = [one.by_function[at] for one in facts if not math.isnan(one.by_function[at])]
         found |= {name: statistics.fmean(values)} if values else {}

@@ -62,7 +62,7 @@ class GrpoConfig(SftConfig):
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 1e-4, or 2e-6 where method=full")
     max_seq_length: int = option(512, "agree", "tokens of a prompt and its answer together, at most")
-    pack: bool = option(False, "agree", "several samples in a row; never here", (False,))
+    pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
     weights: str = option("gpu", "node", "where the frozen base is: on the card", ("gpu",))
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
@@ -88,8 +88,8 @@ class GrpoConfig(SftConfig):
             )
         if self.prompt_tokens < SHORTEST_PROMPT:
             raise BadInput(
-                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an answer "
-                f"of max_new_tokens={self.max_new_tokens}",
+                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
+                f"answer of max_new_tokens={self.max_new_tokens}",
                 fix=f"max_seq_length={self.max_new_tokens + 256}, or fewer max_new_tokens",
             )
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or not self.reward_timeout_s > 0:
