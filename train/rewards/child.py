@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import os
+import resource
 import sys
 import types
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from train.rewards.built_in import function_of
 
 Function = tuple[Callable[..., Any], str]
 """With its file, for the line of what it raises."""
+MODULE = "rewards_of_a_file"
+"""What it is called in its process, so that a file named as a library is hides none."""
 MOST = 300
 """Characters of a message of the functions'."""
 
@@ -69,9 +72,9 @@ def load(rewards: list[dict[str, str]], functions: list[Function], missing: str)
 
 
 def run_file(path: str) -> types.ModuleType:
-    module = types.ModuleType(Path(path).stem)
+    module = types.ModuleType(MODULE)
     module.__file__ = path
-    sys.modules[module.__name__] = module  # dataclasses and pickle look a class's module up
+    sys.modules[MODULE] = module  # dataclasses and pickle look a class's module up
     exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)  # noqa: S102  it is what the owner asks for
     return module
 
@@ -122,6 +125,8 @@ def described(error: BaseException, path: str) -> str:
         trace = trace.tb_next
     where = f" (line {lines[-1]})" if lines else ""
     text = " ".join(str(error).split())[:MOST]
+    if isinstance(error, MemoryError):
+        text = f"it may have {resource.getrlimit(resource.RLIMIT_AS)[0] / 1e9:.3g} GB"
     return f"{type(error).__name__}{f': {text}' if text else ''}{where}"
 
 

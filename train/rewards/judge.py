@@ -40,11 +40,6 @@ class Scored:
     by_function: dict[str, list[float | None]]
     """Without weights; None where a function does not apply to an answer."""
 
-    def means(self) -> dict[str, float]:
-        """Each function's mean over the answers that it applies to."""
-        kept = {name: [v for v in values if v is not None] for name, values in self.by_function.items()}
-        return {name: math.fsum(values) / len(values) for name, values in kept.items() if values}
-
 
 def to_the_log(line: str) -> None:
     print(f"rewards: {line}", file=sys.stderr, flush=True)

@@ -23,6 +23,8 @@ PROGRAM = (
     "import sys; sys.path.insert(0, {root!r}); from train.rewards import child; sys.path.remove({root!r}); "
     "child.main({asked}, {answered}, {parent}, {memory_bytes})"
 )
+TO_START = ("LD_LIBRARY_PATH",)
+"""What a Python of a module system needs before its first line."""
 MOST_PRINTED = 20_000
 """Bytes of what one call prints; the rest is dropped, so that no disk fills."""
 CHUNK = 65536
@@ -44,7 +46,7 @@ class Process:
             self.process = subprocess.Popen(
                 [sys.executable, "-s", "-P", "-X", "utf8", "-c", program],
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, pass_fds=(asked, answered), cwd="/",
-                env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
+                env={name: os.environ[name] for name in TO_START if name in os.environ} | {"PYTHONHASHSEED": "0"},
                 start_new_session=True,
             )  # fmt: skip
         finally:
@@ -121,7 +123,10 @@ class Process:
         code = self.process.poll()
         if code is None:
             return "closed what its process answers with"
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended its process (exit code {code})"
+        if code >= 0:
+            return f"ended its process (exit code {code})"
+        why = ", most often for lack of memory" if code == -signal.SIGKILL else ""
+        return f"was ended by {signal.Signals(-code).name}{why}"
 
     def close(self) -> None:
         """It can have started no other process: nothing is left."""

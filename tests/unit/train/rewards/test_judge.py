@@ -65,7 +65,6 @@ def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge:
     found = score(both, ["ab", "abcd"], level=[3, 5], answer=["ab", "x"], prompt=["dropped", "too"])
     assert found.by_function == {"brevity": [0.5, 0.25], "levels": [4, 6], "exact": [1, 0]}
     assert found.total == [2 * 0.5 + 0.5 * 4 + 1, 2 * 0.25 + 0.5 * 6]
-    assert found.means() == {"brevity": 0.375, "levels": 5, "exact": 0.5}
     assert score(both, [], level=[], answer=[]) == Scored([], {"brevity": [], "levels": [], "exact": []})
 
 
@@ -83,7 +82,7 @@ def f(prompts, completions):
 def test_none_does_not_apply_and_counts_for_nothing(judge: Make) -> None:
     some = judge("def f(completions): return [None, 2]\ndef g(completions): return [None, True]")
     found = score(some, ["a", "b"])
-    assert found == Scored([0, 3], {"f": [None, 2], "g": [None, 1]}) and found.means() == {"f": 2, "g": 1}
+    assert found == Scored([0, 3], {"f": [None, 2], "g": [None, 1]})
 
 
 def test_it_is_one_process_and_each_call_gets_lists_of_its_own(judge: Make) -> None:
@@ -117,7 +116,7 @@ WRONG = [
     ("import ctypes\ndef f(completions): ctypes.string_at(0)", r"f was ended by SIGSEGV"),
     ("import time\ndef f(completions): time.sleep(60)", r"f had not answered after 1 seconds"),
     ("def f(completions):\n  while True: pass", r"f had not answered after 1 seconds"),
-    ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError"),
+    ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
     (FORGED, r"f wrote into what its process answers with"),
 ]
 
@@ -167,6 +166,20 @@ def test_a_file_that_cannot_be_read_starts_nothing(text: str, message: str, judg
     for on_error in ("stop", "zero"):
         with pytest.raises(BadInput, match=message):
             judge(text, on_error=on_error)
+
+
+def test_a_file_may_be_named_as_a_library_is(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("import random\ndef f(completions): return [random.Random(1).random() < 1]\n")
+    with Judge("random.py", 20, "stop", tmp_path) as judge:
+        assert judge.score(["a"], ["a"], {}).total == [1]
+
+
+def test_one_that_died_between_two_calls_is_named(judge: Make) -> None:
+    one = judge("def f(completions): return [1]", on_error="zero")
+    os.kill(pid(one), signal.SIGKILL)
+    assert score(one, ["a"]).total == [0] and score(one, ["a"]).total == [1]
+    said = one.said  # type: ignore[attr-defined]
+    assert said == ["the reward f was ended by SIGKILL, most often for lack of memory; 0 is given for such answers"]
 
 
 def test_a_file_that_is_not_there_starts_nothing(tmp_path: Path) -> None:
