@@ -43,7 +43,8 @@ CALLS = {
     "clock_nanosleep": (230, 115), "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169),
     "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178), "getuid": (102, 174), "geteuid": (107, 175),
     "getgid": (104, 176), "getegid": (108, 177), "getpgid": (121, 155), "getsid": (124, 156), "getgroups": (115, 158),
-    "uname": (63, 160), "sysinfo": (99, 179), "getrusage": (98, 165), "getrlimit": (97, 163), "getcpu": (309, 168), "times": (100, 153), "getrandom": (318, 278),
+    "uname": (63, 160), "sysinfo": (99, 179), "getrusage": (98, 165), "times": (100, 153), "getrandom": (318, 278),
+    "getrlimit": (97, 163), "getcpu": (309, 168),
     "sched_yield": (24, 124), "sched_getaffinity": (204, 123), "ppoll": (271, 73), "pselect6": (270, 72),
     "epoll_create1": (291, 20), "epoll_ctl": (233, 21), "epoll_pwait": (281, 22), "eventfd2": (290, 19),
 }  # fmt: skip

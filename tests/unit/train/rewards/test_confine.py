@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ TRIES = {{
     "socketpair": lambda: socket.socketpair(),
     "io_uring": lambda: raw(425, 1, None),
     "write": lambda: open(FILE, "w"),
+    "write without openat": lambda: raw({open}, FILE.encode(), os.O_WRONLY),
     "append": lambda: open(FILE, "a"),
     "truncate by open": lambda: opened(FILE, os.O_RDONLY | os.O_TRUNC),
     "truncate": lambda: os.truncate(FILE, 0),
@@ -72,19 +75,41 @@ def f(completions, **columns):
 READS = """
 import os, threading
 from pathlib import Path
-PARENT = os.getppid()
 def f(completions):
     print(dict(os.environ), os.getcwd(), Path(__file__).read_text().split(chr(10))[1])
     print(b"secret" in Path("/proc/self/environ").read_bytes())
     thread = threading.Thread(target=print, args=("in a thread",))
     thread.start()
     thread.join()
-    try:
-        print("parent", len(Path(f"/proc/{PARENT}/environ").read_bytes()) > 0)
-    except PermissionError:
-        print("parent hidden")
     return [1.0]
 """
+
+
+LOOKS = """
+import os
+def f(completions):
+    try:
+        print("seen", len(open(f"/proc/{os.getppid()}/environ").read()) > 0)
+    except PermissionError:
+        print("hidden")
+    return [1.0]
+"""
+AS_ANYBODY = """
+import sys
+from pathlib import Path
+from train.rewards import confine
+from train.rewards.judge import Judge
+confine.limit(64 << 30)  # of root's powers none: what root may not look into says nothing of other users
+with Judge("./r.py", 30, "stop", Path(sys.argv[1]), say=print) as judge:
+    judge.score(["a"], ["a"], {})
+"""
+UNCONFINED = (
+    "import sys; sys.path.insert(0, {root!r}); from train.rewards import child, confine; "
+    "confine.confine = lambda: 'no list'; child.main({asked}, {answered}, {parent}, {memory_bytes})"
+)
+WITHOUT_LANDLOCK = UNCONFINED.replace(
+    "confine.confine = lambda: 'no list'", "confine.hide_other_processes = lambda: False"
+)
 
 
 def said(text: str, home: Path) -> list[str]:
@@ -95,25 +120,35 @@ def said(text: str, home: Path) -> list[str]:
     return lines
 
 
-def test_it_reaches_no_network_writes_nothing_and_touches_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("landlock", [True, False])
+def test_it_reaches_no_network_writes_nothing_and_touches_no_process(
+    landlock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Landlock is not there to help."""
+    if not landlock:
+        monkeypatch.setattr("train.rewards.process.PROGRAM", WITHOUT_LANDLOCK)
     (tmp_path / "kept").write_text("as before")
     tgkill = confine.CALLS_IF["tgkill"][confine.MACHINES[os.uname().machine][0]]
     with socket.create_server(("127.0.0.1", 0)) as server:
-        text = TRIES.format(home=str(tmp_path), port=server.getsockname()[1], tgkill=tgkill)
-        lines = said(text, tmp_path)
-    assert len(lines) == 30 and [line for line in lines if not line.endswith(" denied")] == []
-    assert (
-        sorted(file.name for file in tmp_path.iterdir()) == ["kept", "r.py"]
-        and (tmp_path / "kept").read_text() == "as before"
-    )
+        text = TRIES.format(home=str(tmp_path), port=server.getsockname()[1], tgkill=tgkill, open=confine.OPEN)
+        lines = [line for line in said(text, tmp_path) if "no Landlock" not in line]
+    assert len(lines) == 31 and [line for line in lines if not line.endswith(" denied")] == []
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "r.py"]
+    assert (tmp_path / "kept").read_text() == "as before"
 
 
 def test_it_has_no_environment_reads_files_and_has_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
-    lines = said(READS, tmp_path)
-    no_landlock = [line for line in lines if "no Landlock" in line]
-    expected = ["{} / import os, threading", "False", "in a thread", "parent True" if no_landlock else "parent hidden"]
-    assert lines == [*no_landlock, *expected]
+    lines = [line for line in said(READS, tmp_path) if "no Landlock" not in line]
+    assert lines == ["{} / import os, threading", "False", "in a thread"]
+
+
+def test_the_environment_of_the_run_is_hidden_or_that_it_is_not_is_said(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(LOOKS)
+    command = [sys.executable, "-c", AS_ANYBODY, str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True)
+    first, *more = done.stdout.splitlines()
+    assert (first, more) == ("hidden", []) or ("no Landlock" in first and more == ["seen True"])
 
 
 def test_root_has_no_powers_in_it(tmp_path: Path) -> None:
@@ -144,15 +179,8 @@ def test_a_machine_that_cannot_confine_runs_motleys_own_alone(tmp_path: Path, mo
         assert judge.score(["a"], ["[]"], {}).total == [1]
 
 
-UNCONFINED = (
-    "import sys; sys.path.insert(0, {root!r}); from train.rewards import child, confine; "
-    "confine.confine = lambda: 'no list'; child.main({asked}, {answered}, {parent}, {memory_bytes})"
-)
-
-
 def test_without_landlock_it_says_so_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = UNCONFINED.replace("confine.confine = lambda: 'no list'", "confine.hide_other_processes = lambda: False")
-    monkeypatch.setattr("train.rewards.process.PROGRAM", shown)
+    monkeypatch.setattr("train.rewards.process.PROGRAM", WITHOUT_LANDLOCK)
     text = "def f(completions):\n  try: open('/tmp/x', 'w')\n  except OSError: print('denied')\n  return [1.0]"
     first, second = said(text, tmp_path)
     assert first.startswith("this kernel has no Landlock: the functions could read the environment of")
