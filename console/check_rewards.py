@@ -14,8 +14,8 @@ def check_rewards(*, rewards: str, dataset: str, rows: str, as_json: bool) -> in
         raise BadInput(
             "name the rewards", fix="./motley check-rewards ./rewards.py sums.jsonl, or exact, number, json …"
         )
-    nodes = next((python for folder in ENVIRONMENTS if (python := folder / "bin/python").exists()), None)
-    python = str(nodes or sys.executable)  # a node's has what a function may import; Motley's own need nothing
+    nodes = [file for folder in ENVIRONMENTS if (file := folder / "bin/python").exists()]
+    python = str([*nodes, sys.executable][0])  # a node's has what a function may import; Motley's own need nothing
     options = {"--rewards": rewards, "--dataset": dataset, "--rows": rows}
     words = [f"{name}={value}" for name, value in options.items() if value]
     command = [python, "-m", "train", "check-rewards", *words, *(["--json"] if as_json else [])]

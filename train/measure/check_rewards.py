@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
-from train.data.records import Reader, require_bytes
+from train.data.formats import BadRecord
+from train.data.prompt_records import Prompt, read
+from train.data.records import require_bytes
+from train.data.sources import Source
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import resolve_dataset
 from train.plan.settings.rewards import ANSWER, require_columns
 from train.rewards.judge import Judge, Scored
 
-OWN = (ANSWER, "completion", "response", "output", "solution", "target")
-"""Columns in which a row may have its answer."""
-UNKNOWING = "I do not know."
+OWN = ("completion", "response", "output", "solution", "target", ANSWER)
+"""Columns in which a row may have a good answer; what it is compared with may be only a part of one."""
+ITS_OWN, UNKNOWING = "its own", "I do not know."
 MADE_UP = (
     ("What is 2 + 3?", "5"),
     ("What is the capital of France?", "Paris"),
@@ -89,14 +92,22 @@ def rows_of(dataset: str, count: int) -> list[Prompt]:
             f"{dataset} is no file of this machine", fix="name a file of prompts: check-rewards fetches none"
         )
     require_bytes([file])
-    reader = Reader([file], lambda _: None, format_name=FORMAT_NAME, max_bad=1.0)
     found: list[Prompt] = []
-    for _, prompt in reader.made(lambda asked: [prompt_of(one) for one in asked[1]]):
-        found.append(prompt)
+    problems: list[str] = []
+    for record in Source(file):
+        where = f"{record.unit} {record.line}"
+        if record.value is None:
+            problems.append(f"{where}: {record.problem}")
+            continue
+        try:
+            found.append(read(record.value))
+        except BadRecord as error:
+            problems.append(f"{where}: {error}")
         if len(found) == count:
             break
     if not found:
-        reader.require_some(held_out=0)
+        what = f"there is no prompt in this file; {problems[0]}" if problems else "there is no record in this file"
+        raise BadInput(what, f"file: {file}", 'write: {"prompt": "What is 2 + 3?", "answer": "5"}')
     return found
 
 
@@ -108,7 +119,7 @@ def answers_of(rows: Sequence[Prompt]) -> Iterator[Tried]:
     owns = [next((str(row.columns[name]) for name in OWN if name in row.columns), "") for row in rows]
     for at, (row, own) in enumerate(zip(rows, owns, strict=True)):
         others = [other for other in owns[at + 1 :] + owns[:at] if other not in ("", own)]
-        texts = {"its own": own, "another row's": others[0] if others else "", "unknowing": UNKNOWING, "empty": ""}
+        texts = {ITS_OWN: own, "another row's": others[0] if others else "", "unknowing": UNKNOWING, "empty": ""}
         for kind, text in texts.items():
             if text or kind == "empty":
                 yield Tried(at + 1, kind, text, row.asked, row.columns)
@@ -142,14 +153,15 @@ def remarks(tried: Sequence[Tried], scored: Scored) -> Iterator[str]:
     for name, values in scored.by_function.items():
         if len({*values}) == 1:
             yield f"{name} gives every answer here the same: it would teach nothing"
-    for at, one in enumerate(tried):
-        own = [
-            total
-            for other, total in zip(tried, scored.total, strict=True)
-            if (other.row, other.kind) == (one.row, "its own")
-        ]
-        if own and one.kind != "its own" and scored.total[at] >= own[0]:
-            yield f"row {one.row}: the answer that is {one.kind} is worth as much as its own: a model will find that too"
+    if len({*scored.total}) == 1:
+        return
+    own = {one.row: total for one, total in zip(tried, scored.total, strict=True) if one.kind == ITS_OWN}
+    no_less: dict[str, list[str]] = {}
+    for one, total in zip(tried, scored.total, strict=True):
+        if one.kind != ITS_OWN and total >= own.get(one.row, math.inf):
+            no_less.setdefault(one.kind, []).append(str(one.row))
+    for kind, rows in no_less.items():
+        yield f"row {', '.join(rows)}: the answer that is {kind} is worth as much as its own: a model finds that too"
 
 
 def require_steady(tried: Sequence[Tried], scored: Scored, again: Scored, alone: Sequence[Scored]) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from console.__main__ import ROOT
 from console.verbs import parser
 from train.errors import BadInput
 
-TRIED = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
+TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
 
 
 def test_it_runs_where_this_machine_trains(
@@ -33,7 +34,7 @@ def test_without_such_an_environment_it_runs_here(
     monkeypatch.setattr(check_rewards, "ENVIRONMENTS", (tmp_path / "none",))
     assert check_rewards.check_rewards(**TRIED) == 0
     assert "its own" in capfd.readouterr().out
-    with pytest.raises(BadInput, match="name the rewards\n.*check-rewards ./rewards.py"):
+    with pytest.raises(BadInput, match=r"name the rewards\n.*check-rewards ./rewards.py"):
         check_rewards.check_rewards(**TRIED | {"rewards": ""})
 
 
