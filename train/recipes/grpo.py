@@ -38,7 +38,6 @@ from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
-from train.plan.settings.grpo import ANSWERS_AT_ONCE
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import rollout as made_rows
@@ -69,7 +68,7 @@ class Asked:
 class GrpoRecipe:
     def __init__(self, config: GrpoConfig) -> None:
         self.config = config
-        self.at_once = ANSWERS_AT_ONCE
+        self.at_once = config.answers_at_once
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.has_warned = False
