@@ -65,9 +65,10 @@ ASKED = (
     ),
     Option("resume", "continue this run", "RUN"),
     Option(
-        "recipe", "fine-tune, train a new language model, classify images, or a file of your own", "NAME",
-        ("sft", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
+        "recipe", "fine-tune, train by rewards, train a new model, classify images, or a file of your own", "NAME",
+        ("sft", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
     ),
+    Option("rewards", "with --recipe grpo: what scores an answer", "./rewards.py,exact"),
     Option("at", "start at this time; everything is prepared now", "22:00"),
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),

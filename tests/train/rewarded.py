@@ -88,7 +88,7 @@ def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale=
 
 
 @torch.no_grad()
-def drawn(model, prompt, end_ids, most, counters, temperature, top_p):  # noqa: PLR0917 - a test's own
+def drawn(model, prompt, end_ids, most, counters, temperature, top_p):  # noqa: PLR0917
     answer = []
     while len(answer) < most and (not answer or answer[-1] not in end_ids):
         logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, -1].double() / temperature
@@ -112,7 +112,7 @@ def noise(count, *counters):
     return -torch.log(-torch.log(uniform))
 
 
-def total_loss(model, made, end_ids, most, group, loss, scale, beta, temperature, mask_overlong):
+def total_loss(model, made, end_ids, most, group, loss, scale, beta, temperature, mask_overlong):  # noqa: PLR0917
     rewards = [reward for _, _, reward in made]
     sums, lengths, apart = [], [], []
     for number, (prompt, answer, reward) in enumerate(made):

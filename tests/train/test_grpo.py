@@ -19,6 +19,7 @@ from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
 from train.recipes.grpo import GrpoRecipe
 from train.recipes.rollout import advantages
+from train.runlog.events import ROLLOUT_KEYS
 
 STEPS, ROWS, GROUP = 6, 8, 4
 TOLERANCE = 2e-5
@@ -90,6 +91,7 @@ def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path
     adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
     assert adapters[0] and adapters[1:] == adapters[:-1]
     last = run.steps()[-1]
+    assert {*last["rollout"], "kl"} == set(ROLLOUT_KEYS)
     assert list(last["rollout"]["generate_s"]) == list(last["nodes"])
 
 
@@ -172,7 +174,7 @@ def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path)
 
 
 def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):
-    steps, _, events = alone(settings, tmp_path, eval_every=2)
+    *_, events = alone(settings, tmp_path, eval_every=2)
     found = [event for event in events if event["event"] == "eval"]
     assert [event["step"] for event in found] == [2, 4, 6]
     rewards = [event["metrics"]["reward"] for event in found]

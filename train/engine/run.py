@@ -164,6 +164,7 @@ def leave_group(run: Run, world: World | None) -> LeftError:
 
 
 def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any]:
+    from train.runlog.events import held_out_words
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
@@ -184,7 +185,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any
     run.reporter.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
     run.reporter.close()
     loss = f" · loss {losses[-1]:.4f}" if losses else ""
-    held_out = f" · best held-out loss {run.milestones.best['loss']:.4f}" if run.milestones.best else ""
+    held_out = f" · best {held_out_words(run.milestones.best)}" if run.milestones.best else ""
     run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
     if as_json:
         print(json.dumps(receipt))

@@ -11,14 +11,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 import torch
 from torch import Tensor, nn
 
 from train.models.hf import head_of, whole_of
 
 STEP, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
-"""SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does, without their overflow."""
+"""SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does."""
 
 
 @dataclass(frozen=True, kw_only=True)

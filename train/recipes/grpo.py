@@ -17,6 +17,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -37,7 +38,6 @@ from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
-from train.plan.settings.grpo import ANSWERS_AT_ONCE
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import rollout as made_rows
@@ -53,10 +53,22 @@ SHOWN = 6
 """Held-out prompts whose answers an evaluation shows."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What this node answers."""
+
+    rows: PromptRows
+    prompts: list[int]
+    """The row of each."""
+    numbers: list[int]
+    """Of each, within the rollout."""
+    draw: Draw
+
+
 class GrpoRecipe:
     def __init__(self, config: GrpoConfig) -> None:
         self.config = config
-        self.at_once = ANSWERS_AT_ONCE
+        self.at_once = config.answers_at_once
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.has_warned = False
@@ -136,8 +148,9 @@ class GrpoRecipe:
         first, end = slices[run.workers.of(run.world.rank)]
         numbers = list(range(first, end))
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
-        asked = [prompts[number // config.group] for number in numbers]
-        made, problem = self.attempt(run, cast(PromptRows, run.rows), asked, numbers, draw)
+        rows = cast(PromptRows, run.rows)
+        asked = Asked(rows, [prompts[number // config.group] for number in numbers], numbers, draw)
+        made, problem = self.attempt(run, asked)
         if config.beta and made:
             self.ask_base(run, made)
         made_s = time.perf_counter() - started
@@ -155,7 +168,7 @@ class GrpoRecipe:
             weights=made_rows.weights(config, targets),
             own=own,
             told=told,
-            pad_id=cast(PromptRows, run.rows).pad_id,
+            pad_id=rows.pad_id,
             made_s=made_s,
             waited_s=time.perf_counter() - started - made_s,
         )
@@ -167,7 +180,8 @@ class GrpoRecipe:
             return None
         first, end = spans(split_rows(count, [1.0] * len(run.workers.groups)))[run.workers.of(run.world.rank)]
         numbers = list(range(first, end))
-        made, problem = self.attempt(run, rows, numbers, numbers, Draw(seed=run.config.seed, rollout=None))
+        asked = Asked(rows, numbers, numbers, Draw(seed=run.config.seed, rollout=None))
+        made, problem = self.attempt(run, asked)
         own = {} if problem else dict(zip(numbers, made, strict=True))
         facts, _ = self.exchange(run.world, own, count, 0.0, problem)
         self.show(rows, own)
@@ -193,55 +207,49 @@ class GrpoRecipe:
                 "it; where that stays so, use a reward with steps in between, or easier prompts",
             )
 
-    def attempt(
-        self, run: Run, rows: PromptRows, asked: list[int], numbers: list[int], draw: Draw
-    ) -> tuple[list[Made], BadInput | None]:
+    def attempt(self, run: Run, asked: Asked) -> tuple[list[Made], BadInput | None]:
         """Answers with their rewards; what is wrong with a reward is told to all nodes first."""
-        prompts = [rows.prompt(index) for index in asked]
         try:
             self.judge.started()  # a file that cannot be read costs no answers
-            found = self.generate(run, rows, asked, numbers, draw)
-            scored = self.score(rows, asked, found)
+            found = self.generate(run, asked)
+            scored = self.score(asked, found)
         except BadInput as problem:
             return [], problem
         return [
-            Made(prompt=prompt, answer=answer, rewards=each, total=total)
-            for prompt, answer, (total, each) in zip(prompts, found, scored, strict=True)
+            Made(prompt=asked.rows.prompt(index), answer=answer, rewards=each, total=total)
+            for index, answer, (total, each) in zip(asked.prompts, found, scored, strict=True)
         ], None
 
-    def generate(self, run: Run, rows: PromptRows, asked: list[int], numbers: list[int], draw: Draw) -> list[Answer]:
-        model = run.module.model
-        model.eval()
+    def generate(self, run: Run, asked: Asked) -> list[Answer]:
+        """Fewer at a time after an out-of-memory."""
+        run.module.model.eval()
         try:
-            with run.module.autocast():
-                while True:
-                    try:
-                        return self.in_parts(run, model, rows, asked, numbers, draw)
-                    except torch.OutOfMemoryError:
-                        if self.at_once == 1:
-                            raise
-                        self.at_once //= 2
-                    torch.cuda.empty_cache()
-                    run.reporter.warn(
-                        run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time"
-                    )
+            while True:
+                try:
+                    with run.module.autocast():
+                        return self.in_parts(run, asked)
+                except torch.OutOfMemoryError:
+                    if self.at_once == 1:
+                        raise
+                    self.at_once //= 2
+                torch.cuda.empty_cache()
+                run.reporter.warn(run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time")
         finally:
-            model.train()
+            run.module.model.train()
 
-    def in_parts(
-        self, run: Run, model: Any, rows: PromptRows, asked: list[int], numbers: list[int], draw: Draw
-    ) -> list[Answer]:
+    def in_parts(self, run: Run, asked: Asked) -> list[Answer]:
         found: list[Answer] = []
-        for part in chunks(list(range(len(asked))), self.at_once):
-            prompts = to_tensors(rows.batch([asked[at] for at in part]), run.device)
-            how: dict[str, Any] = {"end_ids": rows.end_ids, "most": self.config.max_new_tokens}
-            found += answers(model, prompts, [numbers[at] for at in part], draw, **how)
+        how: dict[str, Any] = {"end_ids": asked.rows.end_ids, "most": self.config.max_new_tokens}
+        for part in chunks(list(range(len(asked.prompts))), self.at_once):
+            prompts = to_tensors(asked.rows.batch([asked.prompts[at] for at in part]), run.device)
+            found += answers(run.module.model, prompts, [asked.numbers[at] for at in part], asked.draw, **how)
         return found
 
-    def score(self, rows: PromptRows, asked: list[int], found: Sequence[Answer]) -> list[tuple[float, list[float]]]:
-        if not asked:
+    def score(self, asked: Asked, found: Sequence[Answer]) -> list[tuple[float, list[float]]]:
+        """Of each answer what the rewards are together, and each of them."""
+        if not found:
             return []
-        records = [rows.record(index) for index in asked]
+        records = [asked.rows.record(index) for index in asked.prompts]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
         prompts = [record["prompt"] for record in records]

@@ -1,4 +1,4 @@
-"""The answers of one step, as rows to train on: what all nodes know of all of them, and what this one has of its own."""
+"""The answers of one step, as rows to train on: what all nodes know of all of them, and what this one has itself."""
 
 from __future__ import annotations
 

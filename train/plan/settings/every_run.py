@@ -215,6 +215,11 @@ class RunConfig:
         return self.rows_per_step
 
     @property
+    def answers_side_by_side(self) -> int:
+        """Answers that a machine makes at a time while it trains; 0 where it makes none."""
+        return 0
+
+    @property
     def rate_reason(self) -> str:
         """Why the learning rate is what it is, where it follows from a rule."""
         return ""

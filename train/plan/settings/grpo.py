@@ -17,8 +17,6 @@ RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""
 LOSSES = ("dapo", "grpo", "dr_grpo")
 SHORTEST_PROMPT = 8
-ANSWERS_AT_ONCE = 32
-"""Answers that a node makes side by side, at most."""
 NOT_HERE = {
     "pack": (False, "a prompt is a row of its own"),
     "train_on": ("answers", "what is trained on are the model's own answers"),
@@ -34,8 +32,9 @@ NOT_HERE = {
 class GrpoConfig(SftConfig):
     PREPARES: ClassVar[str] = "train.data.prompts"
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset", "rewards"})
+    COUNTED: ClassVar[tuple[str, ...]] = (*SftConfig.COUNTED, "group", "max_new_tokens", "beta")
     TOGETHER: ClassVar[frozenset[str]] = frozenset(
-        {"rows_per_step", "group", "max_seq_length", "max_new_tokens", "beta", "method"}
+        {"rows_per_step", "group", "max_seq_length", "max_new_tokens", "beta", "method", "rewards", "rewards_hash"}
     )
 
     recipe: str = option("grpo", "math", "sft: fine-tune; grpo: train by rewards", ("grpo",))
@@ -58,6 +57,7 @@ class GrpoConfig(SftConfig):
     )
     beta: float = option(0.0, "math", "how strongly the model is held near its base (KL); 0: not at all")
     mask_overlong: bool = option(False, "math", "do not train on answers that reached max_new_tokens")
+    answers_at_once: int = option(32, "node", "answers that a machine makes side by side, at most; memory counts them")
     engine: str = option("transformers", "agree", "what makes the answers", ("transformers",))
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 1e-4, or 2e-6 where method=full")
@@ -79,6 +79,7 @@ class GrpoConfig(SftConfig):
         super().__post_init__()
         at_least(self, "group", 2)
         at_least(self, "max_new_tokens", 1)
+        at_least(self, "answers_at_once", 1)
         at_least(self, "beta", 0)
         if self.rows_per_step % self.group:
             near = max(1, round(self.rows_per_step / self.group)) * self.group
@@ -128,6 +129,10 @@ class GrpoConfig(SftConfig):
     @property
     def drawn_per_step(self) -> int:
         return self.rows_per_step // self.group
+
+    @property
+    def answers_side_by_side(self) -> int:
+        return min(self.answers_at_once, self.rows_per_step)
 
     @property
     def row_words(self) -> str:
