@@ -36,10 +36,10 @@ def rewards(tmp_path: Path) -> Path:
     return tmp_path / "mine.py"
 
 
-def asked(rewards: Path, **more: object) -> dict[str, object]:
+def asked(file: Path, **more: object) -> dict[str, object]:
     return {
-        "recipe": "grpo", "model": "tiny", "dataset": str(rewards.parent / "sums.jsonl"),
-        "rewards": f"2@{rewards},exact",
+        "recipe": "grpo", "model": "tiny", "dataset": str(file.parent / "sums.jsonl"),
+        "rewards": f"2@{file},exact",
     } | more  # fmt: skip
 
 
