@@ -23,6 +23,7 @@ from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
+from train.plan.settings.rewards import file_of, with_file
 from train.safe_stdio import may_be_unread
 
 ROOT = Path(__file__).parents[1]
@@ -82,7 +83,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe", *(["question"] if is_picture(args) else [])}:
+    for kind in given & {"model", "dataset", "recipe", "rewards", *(["question"] if is_picture(args) else [])}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
@@ -98,13 +99,16 @@ def moved_setting(setting: str, folder: Path) -> str:
     if setting.startswith("@"):
         return "@" + moved("", setting[1:], folder)
     kind, _, value = setting.partition("=")
-    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe") else setting
+    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards") else setting
 
 
 def moved(kind: str, value: str, folder: Path) -> str:
     """A name that Motley knows means what it means everywhere."""
     if kind == "recipe" and not own_recipe.is_file(value):
         return value
+    if kind == "rewards":
+        file = file_of(value)
+        return with_file(value, moved("", file, folder)) if file else value
     names = catalogue().get(f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
     return str(folder / value) if value and value not in known and (folder / value).exists() else value
@@ -181,6 +185,7 @@ ACTS = {
     "bootstrap": "console.bootstrap:bootstrap",
     "plan": "console.launch_options:plan",
     "check-model": "console.check_model:check_model",
+    "check-rewards": "console.check_rewards:check_rewards",
     "launch": "console.launch_options:launch",
     "torchrun": "console.launch_options:torchrun",
     "status": "console.status:status",

@@ -32,7 +32,8 @@ FROM_HERE = {
 }
 """Options whose values are names that this computer knows."""
 OF_WORDS = {"NODE": "nodes", "RUN": "runs"}
-FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script")
+OF_FILES = ("FILE …", "REWARDS [DATASET]")
+FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards")
 SOME_FILES = '$(compgen -f -- "$here")'
 SAFE = re.compile(r"[\w.-]+")
 
@@ -71,7 +72,7 @@ def bash() -> Iterator[str]:
 def _bash_alone(verb: Verb) -> str:
     if verb.rest in OF_WORDS:
         return asked(OF_WORDS[verb.rest])
-    return SOME_FILES if verb.rest == "FILE …" else " ".join(forms_of(verb))
+    return SOME_FILES if verb.rest in OF_FILES else " ".join(forms_of(verb))
 
 
 def _bash_words(option: Option) -> str:
@@ -103,7 +104,9 @@ def zsh() -> Iterator[str]:
 def _zsh_alone(verb: Verb) -> list[str]:
     if verb.rest in OF_WORDS:
         return [f"*:{verb.rest}:{{_motley_known {OF_WORDS[verb.rest]}}}"]
-    return {"FORM": [f"*:FORM:({' '.join(forms_of(verb))})"], "FILE …": ["*:FILE:_files"]}.get(verb.rest, [])
+    if verb.rest in OF_FILES:
+        return ["*:FILE:_files"]
+    return [f"*:FORM:({' '.join(forms_of(verb))})"] if verb.rest == "FORM" else []
 
 
 def _zsh_option(option: Option) -> str:
@@ -128,7 +131,7 @@ def fish() -> Iterator[str]:
         if verb.rest in OF_WORDS or verb.rest == "FORM":
             alone = " ".join(forms_of(verb)) or _fish_asked(OF_WORDS[verb.rest])
             yield f"complete -c motley -n {when} -a '{alone}'"
-        elif verb.rest == "FILE …":
+        elif verb.rest in OF_FILES:
             yield f"complete -c motley -n {when} -F"
         for option in verb.options:
             words = " ".join(words_of(option))

@@ -43,7 +43,7 @@ def screen(form: str = "./motley") -> list[str]:
         verbs = [(name, verb) for name, verb in VERBS.items() if verb.group == group]
         lines += [f"{title if not n else '':<9}{name:<16}{verb.help}" for n, (name, verb) in enumerate(verbs)]
     shown = [f"./motley {name} {VERBS[name].example}" for name in EXAMPLES]
-    lines += ["", *(f"{'Example':<9}{line}" for line in shown)]
+    lines += [f"{'Example':<9}{line}" for line in shown]
     more = "for developers: make help-dev" if form == "make" else "tab key: ./motley completion"
     return [*lines, f"{'Docs':<9}README.md, docs/getting-started.md · {more}", f"{'Version':<9}{version()}"]
 

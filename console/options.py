@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -63,7 +64,15 @@ class Verb:
     page: str = ""
 
 
-STANDS_FOR = {"NODE": "limit", "RUN": "run", "QUESTION": "question", "FORM": "to", "MODEL": "model"}
+STANDS_FOR = {
+    "NODE": "limit",
+    "RUN": "run",
+    "QUESTION": "question",
+    "FORM": "to",
+    "MODEL": "model",
+    "REWARDS": "rewards",
+    "DATASET": "dataset",
+}
 """What a word without a name is for the verb's function."""
 SEVERAL = ("NODE", "QUESTION")
 INSTEAD = {
@@ -73,19 +82,24 @@ INSTEAD = {
 
 
 class Words(argparse.Action):
-    """Words that stand alone, instead of the option that they are the same as."""
+    """Words that stand alone, instead of the options that they are the same as; all of them are one option's where it
+    takes several."""
 
-    def __init__(self, *, same: Option, **kind: Any) -> None:
-        super().__init__(nargs="*", default=argparse.SUPPRESS, help=f"the same as {same.flags[0]}", **kind)
+    def __init__(self, *, same: Sequence[Option], **kind: Any) -> None:
+        flags = " and ".join(option.flags[0] for option in same)
+        super().__init__(nargs="*", default=argparse.SUPPRESS, help=f"the same as {flags}", **kind)
         self.same = same
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, words: Any, _: str | None = None) -> None:
-        if self.same.choices and words[0] not in self.same.choices:
-            parser.error(f"{words[0]!r} is none of {', '.join(self.same.choices)}")
-        if words[1:] and self.metavar not in SEVERAL:
-            parser.error(f"unrecognized arguments: {' '.join(words[1:])}")
-        before = [getattr(namespace, self.dest, "")] if self.metavar in SEVERAL else []
-        setattr(namespace, self.dest, " ".join(filter(None, [*before, *words])))
+        if self.metavar in SEVERAL:
+            setattr(namespace, self.dest, " ".join(filter(None, [getattr(namespace, self.dest, ""), *words])))
+            return
+        for option, word in zip(self.same, words, strict=False):
+            if option.choices and word not in option.choices:
+                parser.error(f"{word!r} is none of {', '.join(option.choices)}")
+            setattr(namespace, option.goes_as or option.name, word)
+        if more := words[len(self.same) :]:
+            parser.error(f"unrecognized arguments: {' '.join(more)}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -118,9 +132,10 @@ def parser_of(verb: Verb, called: str) -> Parser:
     if verb.rest == "FILE …":
         made.add_argument("words", nargs=argparse.REMAINDER, metavar=verb.rest, help="your script, and its arguments")
     elif verb.rest:
-        dest = STANDS_FOR[verb.rest]
-        same = next(option for option in verb.options if (option.goes_as or option.name) == dest)
-        made.add_argument(dest, metavar=verb.rest, action=Words, same=same)
+        dests = [STANDS_FOR[word.strip("[]")] for word in verb.rest.split()]
+        by_dest = {option.goes_as or option.name: option for option in verb.options}
+        same = [by_dest[dest] for dest in dests]
+        made.add_argument(dests[0], metavar=verb.rest, action=Words, same=same)
     return made
 
 

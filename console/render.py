@@ -16,6 +16,7 @@ from train.errors import BadInput
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
+from train.plan.settings.rewards import file_of, with_file
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
@@ -165,6 +166,8 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
+    if file_of(settings.get("rewards", "")):
+        settings["rewards"] = with_file(settings["rewards"], f"{settings['dataset']}/rewards.py")  # so do they
     first: Settings = {name: settings.pop(name) for name in ("run", "model", "dataset") if name in settings}
     return {**first, "home": home, **settings}
 

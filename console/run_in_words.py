@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.words import clock, first, progress_bar
-from train.runlog.events import metric_words, sample_line
+from train.runlog.events import held_out_words, sample_line
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
@@ -94,10 +94,7 @@ class RunView:
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
-                metrics = metric_words(event.get("metrics", {}))  # of older runs none
-                return [
-                    f"held-out loss {event['loss']:.4f}{metrics} after step {step}{' (best so far)' * event['best']}"
-                ]
+                return [f"{held_out_words(event)} after step {step}{' (best so far)' * event['best']}"]
             case "early_stop":
                 return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
             case "samples":

@@ -65,9 +65,10 @@ ASKED = (
     ),
     Option("resume", "continue this run", "RUN"),
     Option(
-        "recipe", "fine-tune, train a new language model, classify images, or a file of your own", "NAME",
-        ("sft", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
+        "recipe", "fine-tune, train by rewards, train a new model, classify images, or a file of your own", "NAME",
+        ("sft", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
     ),
+    Option("rewards", "with --recipe grpo: what scores an answer", "./rewards.py,exact"),
     Option("at", "start at this time; everything is prepared now", "22:00"),
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
@@ -142,6 +143,19 @@ VERBS = {
         rest="MODEL",
         example="qwen3-4b",
         page="docs/training.md#models",
+    ),
+    "check-rewards": Verb(
+        "train",
+        "try the rewards of recipe=grpo on rows of a file",
+        (
+            Option("rewards", "./rewards.py, exact, number, … with commas between them; runs its functions", "REWARDS"),
+            Option("dataset", "a file of prompts", "FILE", usual="three made-up rows"),
+            Option("rows", "how many rows to try", "N", usual="4"),
+            JSON,
+        ),
+        rest="REWARDS [DATASET]",
+        example="./rewards.py,exact sums.jsonl",
+        page="docs/rewards.md",
     ),
     "launch": Verb(
         "train",

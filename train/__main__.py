@@ -35,6 +35,7 @@ COMMANDS = {
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "check-model": ("train.measure.check_model", "whether a model trains exactly, shown on a miniature of it"),
+    "check-rewards": ("train.measure.check_rewards", "the rewards of recipe=grpo, tried on some rows"),
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
     "trace": ("train.runlog.merge_traces", "the recorded steps of all processes as one picture"),
     "ask": ("train.results.ask", "your questions to what a run has made, before and after"),

@@ -37,9 +37,9 @@ def test_the_page_describes_every_event_and_every_field():
         name: set(fields) for name, fields in events.SCHEMA.items()
     }
     page = (cluster.ROOT / "docs/inside/events.md").read_text()
-    assert re.findall(r"^\| `(\w+)`", page.split("Each of `nodes`")[1].split("\n## ")[0], re.M) == list(
-        events.NODE_KEYS
-    )
+    parts = [page.split(f"{mark}")[1] for mark in ("Each of `nodes`", "a step also has `rollout`")]
+    of_nodes, of_rollout = (re.findall(r"^\| `(\w+)`", part.split("\n\n", 2)[1], re.M) for part in parts)
+    assert (of_nodes, of_rollout) == (list(events.NODE_KEYS), list(events.ROLLOUT_KEYS))
 
 
 def test_a_real_run_writes_what_the_schema_says(run):

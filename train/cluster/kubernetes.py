@@ -31,6 +31,7 @@ from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
 from train.plan.settings import own_recipe
 from train.plan.settings.config import read_yaml
+from train.plan.settings.rewards import file_of, with_file
 from train.runlog import paths
 from train.runlog.tail import read
 
@@ -163,6 +164,8 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Mapping[str, Any], e
     settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
+    if file_of(settings.get("rewards", "")):
+        settings["rewards"] = with_file(settings["rewards"], f"{rows}/rewards.py")  # so did they
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
     if messages := env.get("MOTLEY_MESSAGES"):
         write_atomic(place / paths.NOTIFY, messages.encode(), mode=0o600)

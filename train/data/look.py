@@ -6,24 +6,28 @@ many share a row, shows only on the head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from train.data import prompt_records
 from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
 from train.data.text_files import Texts, held_out
 from train.errors import BadInput
-from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.config import GrpoConfig, PretrainConfig, RunConfig, SftConfig
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
+from train.plan.settings.rewards import parse, require_columns
 
 LOOK_BYTES = 32 << 20
 """What is read of a large file: a person waits."""
+Sides = Callable[[float, Asked], list[tuple[str, bool] | BadRecord]]
 LATER = "steps: known once the rows are made"
 
 
@@ -55,7 +59,9 @@ def look(request: Request) -> dict[str, Any]:
         return {}
     try:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
-        if files and isinstance(config, SftConfig):
+        if files and isinstance(config, GrpoConfig):
+            found = of_prompts(config, files)
+        elif files and isinstance(config, SftConfig):
             found = of_examples(config, files)
         elif files and isinstance(config, PretrainConfig) and small:
             found = of_texts(config, files)
@@ -68,12 +74,13 @@ def look(request: Request) -> dict[str, Any]:
     return asdict(found) | {"words": found.words}
 
 
-def of_examples(config: SftConfig, files: list[Path]) -> Look:
+def of_examples(config: SftConfig, files: list[Path], sides: Sides | None = None, name: str = "auto") -> Look:
+    """`sides`: of what is no example; `name`: of its format."""
     require_bytes(files)
-    reader = Reader(files, lambda _: None, format_name="auto", max_bad=config.max_bad)
+    reader = Reader(files, lambda _: None, format_name=name, max_bad=config.max_bad)
     counts = {"train": 0, "eval": 0}
     conversations, whole = True, True
-    for found, (split, is_chat) in reader.made(partial(sides, config.eval_fraction)):
+    for found, (split, is_chat) in reader.made(partial(sides or example_sides, config.eval_fraction)):
         counts[split] += 1
         conversations &= is_chat
         if found.seen > LOOK_BYTES:
@@ -92,7 +99,14 @@ def of_examples(config: SftConfig, files: list[Path]) -> Look:
     )
 
 
-def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
+def of_prompts(config: GrpoConfig, files: list[Path]) -> Look:
+    found = of_examples(config, files, prompt_records.sides, prompt_records.FORMAT_NAME)
+    if config.rewards:
+        require_columns(parse(config.rewards, Path()), prompt_records.columns_of(files[0]), f"file: {files[0]}")
+    return found
+
+
+def example_sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """Whether it is held out and whether it is a conversation, for each record."""
     return [
         (split_of(one, eval_fraction), bool(one.messages)) if isinstance(one, Example) else one
@@ -123,5 +137,7 @@ def steps(config: RunConfig, trained: int, *, known: bool) -> str:
     if not known:
         return LATER
     if not config.length_is_set and most == LEAST_STEPS:
+        return f"{most} steps"
+    if isinstance(config, GrpoConfig):
         return f"{most} steps"
     return f"{most} steps at most, as short examples share a row"

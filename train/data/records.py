@@ -112,6 +112,10 @@ class Reader:
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")
 
+    def skip(self, found: Found, problem: BadRecord) -> None:
+        """A record that was read, and cannot be used for another reason."""
+        self._bad(found.where, str(problem))
+
     def _bad(self, where: str, reason: str) -> None:
         self.tally.bad += 1
         if self.tally.bad <= SHOWN_BAD:

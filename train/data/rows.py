@@ -131,7 +131,7 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
         raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
-    arrays = {name: _mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
+    arrays = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
     if len(arrays["targets"]) != facts["rows"] or len(arrays["tokens"]) != facts["tokens"]:
         raise BadInput(
             f"the prepared dataset is cut short: {len(arrays['targets'])} of {facts['rows']} rows are there",
@@ -212,7 +212,7 @@ def split_hash(row_length: int, file_hashes: Any) -> str:
     return hashlib.sha256(" ".join([str(FORMAT), str(row_length), *file_hashes]).encode()).hexdigest()
 
 
-def _mapped(path: Path, dtype: str) -> NDArray[Any]:
+def mapped(path: Path, dtype: str) -> NDArray[Any]:
     if not path.is_file():
         raise BadInput("a file of the prepared dataset is missing", f"file: {path}", "prepare the dataset again")
     if path.stat().st_size == 0:  # an empty file cannot be mapped

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import time
 import zlib
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -38,8 +38,11 @@ from train.parallel.strategy import StepTiming, Strategy
 from train.plan.launch import decided
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import Recipe
+from train.recipes import Recipe, answering
 from train.runlog.trace import UPDATE
+
+if TYPE_CHECKING:
+    from train.recipes.rollout import Rollout
 
 
 @dataclass(kw_only=True)
@@ -74,12 +77,19 @@ class Run:
     """The name under which the micro-batch is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
+    rollout: Rollout | None = None
+    """The answers that this step trains on, where the recipe makes such; changed by `rows_due`."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
     step: int = 0
     """Finished steps; changed by `update`, and set back by a rollback."""
     milestones: Milestones = field(default_factory=Milestones)
     """What is proven, evaluated and saved; changed by milestones.py."""
+
+    @property
+    def due(self) -> Rows | Rollout:
+        """What the rows of this step are taken from."""
+        return self.rollout or self.rows
 
 
 def train(run: Run) -> None:
@@ -91,9 +101,9 @@ def train(run: Run) -> None:
         world.require_group()
         if profile.begin(run.step + 1):
             since = time.perf_counter()
-        rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
-        slices = spans(split_rows(len(rows), run.balance.shares))
-        targets = [int(run.rows.targets[rows[a:b]].sum()) for a, b in slices]
+        slices = spans(split_rows(config.rows_per_step, run.balance.shares))
+        rows = rows_due(run, slices)
+        targets = [int(run.due.targets[rows[a:b]].sum()) for a, b in slices]
         first, end = slices[run.workers.of(world.rank)]
         rate = set_learning_rate(run)
 
@@ -103,11 +113,13 @@ def train(run: Run) -> None:
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
         fed.first = run.position
         norm = run.trained.gradient_norm()
+        timing = with_answers(timing, run.rollout)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
         ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device)))
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
         event = step_event(ranks, run.workers, run.balance, **facts)
+        event |= {"rollout": run.rollout.told} if run.rollout else {}
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -115,6 +127,16 @@ def train(run: Run) -> None:
         recorded = profile.end(run.step)
         if between_steps(run) or recorded:
             since = time.perf_counter()  # a step's seconds are its own
+
+
+def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
+    """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
+    config = run.config
+    rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
+    if not (recipe := answering(run.recipe)):
+        return rows
+    run.rollout = recipe.rollout(run, rows, slices)
+    return list(range(config.rows_per_step))
 
 
 def set_learning_rate(run: Run) -> float:
@@ -141,6 +163,14 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
         run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
 
 
+def with_answers(timing: StepTiming, rollout: Rollout | None) -> StepTiming:
+    """A machine's speed is that of both halves of a step."""
+    if not rollout:
+        return timing
+    both_s, waited_s = timing.compute_s + rollout.made_s, timing.blocked_s + rollout.waited_s
+    return replace(timing, compute_s=both_s, blocked_s=waited_s)
+
+
 def less_on_card(run: Run) -> str:
     """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
     stream = stream_of(run.module.model)
@@ -154,10 +184,10 @@ def less_on_card(run: Run) -> str:
 
 def feed(run: Run, some: list[int], fed: Fed) -> Batch:
     """A micro-batch on its device, entered in the books."""
-    batch = run.rows.batch(some, run.position + fed.rows)
+    batch = run.due.batch(some, run.position + fed.rows)
     fed.rows += len(some)
     fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
-    fed.tokens += run.rows.token_count(some)
+    fed.tokens += run.due.token_count(some)
     return to_tensors(batch, run.device)
 
 

@@ -15,6 +15,7 @@ from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.plan.speed.row_split import spans, split_rows
+from train.recipes import answering
 from train.recipes.model_card import CARD
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ def evaluate_base(run: Run) -> None:
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
+    if recipe := answering(run.recipe):
+        return recipe.held_out(run)
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
         return None

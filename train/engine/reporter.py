@@ -6,7 +6,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.settings.config import RunConfig
-from train.runlog.events import EventLog, ProgressLine, metric_words, sample_line
+from train.runlog.events import EventLog, ProgressLine, held_out_words, sample_line
 
 
 class Reporter:
@@ -30,10 +30,13 @@ class Reporter:
         self.progress.show(event)
         for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):
             self._plot(f"train/{name}", event[name], event["step"])
+        if "rollout" in event:
+            self._plot("train/reward", event["rollout"]["reward"], event["step"])
 
     def held_out(self, step: int, loss: float, targets: int, metrics: dict[str, float], *, best: bool) -> None:
         self.write("eval", step=step, loss=loss, targets=targets, best=best, metrics=metrics)
-        self.say(f"held-out loss {loss:.4f}{metric_words(metrics)} at step {step}{' (best)' if best else ''}")
+        words = held_out_words({"loss": loss, "metrics": metrics})
+        self.say(f"{words} at step {step}{' (best)' if best else ''}")
         for name, value in {"loss": loss, **metrics}.items():
             self._plot(f"held_out/{name}", value, step)
 

@@ -93,6 +93,7 @@ def in_a_group(
     from train.engine.setup import set_up
     from train.parallel.process_group import join
     from train.parallel.worker_orders import LeftGroupError
+    from train.recipes import answering
     from train.runlog.events import person
 
     started, world = time.perf_counter(), None
@@ -127,6 +128,8 @@ def in_a_group(
     finally:
         if leaver and not stay:
             leaver.run = None
+        if not stay and (recipe := answering(run.recipe)):
+            recipe.close()
     return run, receipt
 
 
@@ -161,6 +164,7 @@ def leave_group(run: Run, world: World | None) -> LeftError:
 
 
 def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any]:
+    from train.runlog.events import held_out_words
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
@@ -181,7 +185,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any
     run.reporter.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
     run.reporter.close()
     loss = f" · loss {losses[-1]:.4f}" if losses else ""
-    held_out = f" · best held-out loss {run.milestones.best['loss']:.4f}" if run.milestones.best else ""
+    held_out = f" · best {held_out_words(run.milestones.best)}" if run.milestones.best else ""
     run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
     if as_json:
         print(json.dumps(receipt))

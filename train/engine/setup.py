@@ -57,7 +57,7 @@ def set_up(
 ) -> Run:
     """`kept`: of this process's last group, whose rows, model and optimizer it keeps. All ranks exchange the same.
     `waits`: alone, for a group that it will be in; nothing begins."""
-    recipe = recipe or recipes.of(config)
+    recipe = recipe or (kept.recipe if kept else recipes.of(config))
     base = recipe.start(config, partial(say, out))
     settled = settle(config, recipe, world, base)
     config, decisions, devices, known = settled.config, settled.decisions, settled.devices, settled.known

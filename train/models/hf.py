@@ -68,7 +68,7 @@ def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -
     targets = batch["labels"][:, 1:]
     kept = targets != -100
     states, targets = states[:, :-1][kept], targets[kept]
-    loss_of = partial(_chunk_loss, _without_backbone(whole, whole.get_decoder()))
+    loss_of = partial(_chunk_loss, head_of(whole))
     if len(targets) <= LOSS_CHUNK_TOKENS:
         return loss_of(states, targets)
     chunks = zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True)
@@ -78,10 +78,10 @@ def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -
     return torch.stack(found).sum()
 
 
-def _without_backbone(whole: Any, backbone: nn.Module) -> Any:
+def head_of(whole: Any) -> Any:
     """The model as it computes scores from the backbone's states, with all that a family does to them: gemma2 caps
     them, granite divides them. Its weights are the same ones. A wrapper's backbone is below another module."""
-    head = copy.copy(whole)
+    head, backbone = copy.copy(whole), whole.get_decoder()
     around = next(part for part in whole._modules.values() if backbone in part.modules())
     head._modules = {name: Given() if part is around else part for name, part in whole._modules.items()}
     return head

@@ -11,12 +11,18 @@ identity(…)           what decides the loss curve of what the run begins from
 samples(run)          lines of an evaluation, for who watches: what the model was given, what it wrote or took that for
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
+
+A recipe whose model makes the rows of a step itself (grpo) has three more:
+
+rollout(run, …)       the rows of the next step, made and scored by all nodes
+held_out(run)         in place of the loss on rows that are held out
+close()               ends what it has started beside the run
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -29,7 +35,8 @@ if TYPE_CHECKING:
     from train.models.weights import Named
     from train.plan.model.catalogue import AnyFacts
     from train.plan.placement.fit import Decisions
-    from train.plan.settings.config import OwnConfig, RunConfig
+    from train.plan.settings.config import GrpoConfig, OwnConfig, RunConfig
+    from train.recipes.rollout import Rollout
 
 Say = Callable[[str], None]
 
@@ -50,9 +57,23 @@ class Recipe(Protocol):
     def card(self, run: Run) -> str: ...
 
 
+class Answering(Protocol):
+    def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout: ...
+    def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
+    def close(self) -> None: ...
+
+
+def answering(recipe: Recipe) -> Answering | None:
+    return cast(Answering, recipe) if hasattr(recipe, "rollout") else None
+
+
 def of(config: RunConfig) -> Recipe:
     if own_recipe.is_file(config.recipe):
         from train.recipes.own import OwnRecipe
 
         return cast(Recipe, OwnRecipe(cast("OwnConfig", config)))
+    if config.recipe == "grpo":
+        from train.recipes.grpo import GrpoRecipe
+
+        return cast(Recipe, GrpoRecipe(cast("GrpoConfig", config)))
     return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}"))

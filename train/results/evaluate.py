@@ -55,6 +55,11 @@ def main(args: argparse.Namespace) -> int:
             from train.results import pictures
 
             return pictures.evaluate(run, args.rows, as_json=args.json)
+        if run.recipe == "grpo":
+            raise BadInput(
+                f"{run.run} was trained by rewards: its held-out reward is measured while it trains",
+                fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
+            )
         if not run.base:
             return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)

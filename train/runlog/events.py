@@ -41,6 +41,14 @@ SCHEMA: dict[str, tuple[str, ...]] = {
 }
 
 
+SOMETIMES: dict[str, tuple[str, ...]] = {"step": ("rollout",)}
+"""What an event has in some runs alone: where the model makes the rows of a step itself."""
+ROLLOUT_KEYS = (
+    *("reward", "spread", "by_function", "answer_tokens", "longest", "cut", "equal_groups", "answers_crc", "kl"),
+    "generate_s",
+)
+
+
 class EventLog:
     """Appends events; a node's one writing process has a file, the others none. What a full disk does not take now is
     kept and written with a later event: a log must not end a run, nor have gaps."""
@@ -54,7 +62,7 @@ class EventLog:
             self.file = FileIO(str(file), "a")
 
     def write(self, kind: str, **facts: Any) -> None:
-        if facts.keys() != set(SCHEMA[kind]):
+        if facts.keys() - set(SOMETIMES.get(kind, ())) != set(SCHEMA[kind]):
             raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
         if self.file is None:
             return
@@ -77,10 +85,11 @@ def as_json(event: dict[str, Any]) -> str:
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
     rows = sum(node["rows"] for node in event["nodes"].values())
     shares = "  ".join(f"{name} {_share(node)}" for name, node in event["nodes"].items())
+    learns = f"reward {event['rollout']['reward']:.4f}" if "rollout" in event else f"loss {event['loss']:.4f}"
     tokens = "" if event["tokens"] == rows else f"{event['tokens'] / event['step_s']:.0f} tokens/s  "
     hours, rest = divmod(int(eta_s), 3600)
     return (
-        f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  loss {event['loss']:.4f}  "
+        f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  {learns}  "
         f"{rows / event['step_s']:.1f} rows/s  {tokens}{shares}  "
         f"eta {hours}:{rest // 60:02d}:{rest % 60:02d}"
     )
@@ -90,6 +99,14 @@ def _share(node: Mapping[str, Any]) -> str:
     """A stage of a pipe computes the rows of the stage before it."""
     first, end = node.get("layers", (0, 0))
     return layer_words(first, end) if first else f"{node['rows']}"
+
+
+def held_out_words(event: Mapping[str, Any]) -> str:
+    """Of an evaluation: its loss, or the reward where that is what the run is about, and what stands beside it."""
+    metrics = dict(event.get("metrics") or {})  # of older runs none
+    if (reward := metrics.pop("reward", None)) is not None:
+        return f"held-out reward {reward:.4f}{metric_words(metrics)}"
+    return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
 
 
 def metric_words(metrics: Mapping[str, float]) -> str:

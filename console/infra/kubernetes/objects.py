@@ -156,7 +156,7 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
     if data.file:
         words = [f"--dataset={CONFIG}/{Path(data.file).name}" if _is(word, "dataset") else word for word in words]
     if plan.recipe:
-        words = [f"--recipe={CONFIG}/{plan.recipe.name}" if _is(word, "recipe") else word for word in words]
+        words = [word.replace(f"{plan.recipe.place}/", f"{CONFIG}/") for word in words]
     return [*found, words]
 
 

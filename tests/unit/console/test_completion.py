@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console import completion
-from console.completion import OF_WORDS, SCRIPTS
+from console.completion import OF_FILES, OF_WORDS, SCRIPTS
 from console.verbs import VERBS
 
 REPOSITORY = Path(__file__).parents[3]
@@ -28,7 +28,7 @@ def test_each_option_is_one_word_to_zsh() -> None:
         name, found, words = line.strip().removesuffix(" ;;").partition(") _arguments ")
         if found:
             assert len(shlex.split(words)) == len(VERBS[name].options) + (
-                VERBS[name].rest in (*OF_WORDS, "FORM", "FILE …")
+                VERBS[name].rest in (*OF_WORDS, *OF_FILES, "FORM")
             ), line
 
 
@@ -42,6 +42,7 @@ def test_each_option_is_one_word_to_zsh() -> None:
         (["./motley", "export", "g"], ["gguf"]),
         (["./motley", "launch", "--model", "qwen2.5-0"], ["qwen2.5-0.5b"]),
         (["./motley", "launch", "--steps", ""], []),
+        (["./motley", "check-rewards", "LICEN"], ["LICENSE"]),
     ],
 )
 def test_bash_completes(typed: list[str], offered: list[str]) -> None:

@@ -51,7 +51,7 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeFile:
-    """A recipe of one's own, for the head, which hands it on with the rows."""
+    """A recipe of one's own, or a file of rewards, for the head, which hands it on with the rows."""
 
     folder: str
     files: Mapping[str, Mapping[str, Any]]

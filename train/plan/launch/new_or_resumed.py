@@ -17,8 +17,9 @@ from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
 from train.plan.settings.request import MATH, Request, read
+from train.plan.settings.rewards import file_of
 
-PLACES = ("model", "dataset", "recipe", "tokenizer")
+PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards")
 """Settings that may lead to a file of this computer, which is sent to the nodes."""
 
 
@@ -77,7 +78,8 @@ def settings_of_before(name: str, known: Known, given: Settings) -> Settings:
     values, launched = settings_before(known), known.from_here.get("given", {})
     for place in PLACES:
         value = values.get(place)
-        if place not in given and value and value != launched.get(place) and Path(str(value)).expanduser().exists():
+        file = file_of(str(value)) if place == "rewards" and value else str(value or "")
+        if place not in given and file and value != launched.get(place) and Path(file).expanduser().exists():
             raise BadInput(
                 f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
                 "and has a file or folder of that name, which the nodes would get",
@@ -110,7 +112,7 @@ def begun(
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
     found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
-    if known and (changed := conflicts(found, ["recipe"], known)):
+    if known and (changed := conflicts(found, ["recipe", "rewards_hash"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
     return found
 
@@ -129,6 +131,8 @@ def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
                 f"recipe: {now['recipe']} is not the file that the run was launched with: another file is another run"
             )
         before = before | {"recipe": now["recipe"]}  # the same file in another place
+    if "rewards_hash" in names and now.get("rewards_hash") != before.get("rewards_hash"):
+        return "rewards: they are not those that the run was launched with: others make another run"
     for name in dict.fromkeys((*MATH, *request.config.scoped("math"), "model", "dataset")):
         if name in names and name in now and name in before and now[name] not in (before[name], "auto"):
             return f"{name}: the run was launched with {before[name]}, {now[name]} is asked for"

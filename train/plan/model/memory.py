@@ -29,6 +29,8 @@ LOSS_CHUNK_TOKENS = 512
 CPU_HOLES = 1.65
 """What a backward pass keeps on a CPU lies between pieces that came and went: glibc gives these back to nobody (with a
 fixed MALLOC_MMAP_THRESHOLD_ SmolLM2 took 3.8 GiB instead of 5.9, and the pages' return its time)."""
+SCORE_BYTES = 56
+"""Of a token's score while it is drawn: in fp32, ordered, in fp64, its noise and the whole numbers that become it."""
 STREAMED_LAYERS = 2
 """The layers that are there at a time: one is computed with, the next one comes."""
 
@@ -50,6 +52,8 @@ class Setup:
     """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
     device: str = "cuda"
     full: bool = False
+    answers: int = 0
+    """Answers that are made side by side, between two steps; 0: none."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -97,7 +101,7 @@ def memory(facts: AnyFacts, setup: Setup) -> Memory:
         adapter=4 * trained,
         gradients=4 * trained,
         optimizer=setup.optimizer_bytes * trained,
-        activations=activations(facts, setup),
+        activations=max(activations(facts, setup), answering(facts, setup)),
         logits=logits(facts, setup),
         runtime=RUNTIME_BYTES[setup.device],
     )
@@ -137,6 +141,16 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
     if setup.weights == "stream":
         inputs += facts.hidden  # a streamed layer is computed again to its end, others to the last number that is kept
     return of_tokens(inputs, setup) + again(facts, setup)
+
+
+def answering(facts: AnyFacts, setup: Setup) -> int:
+    """What making answers takes, beside nothing that a step keeps, at most: keys and values of all their tokens with
+    those of one layer twice while they grow, one block's parts, and scores with their noise."""
+    if isinstance(facts, PictureFacts) or not setup.answers:
+        return 0
+    made = replace(setup, micro_batch=setup.answers)
+    keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
+    return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:
@@ -217,6 +231,7 @@ def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
 def steps_down(setup: Setup) -> list[dict[str, Any]]:
     """From what costs nothing to what costs most."""
     steps = fewer_rows(setup)
+    steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
     if not setup.checkpointing:
         steps.append({"checkpointing": True})
     if setup.device == "cuda" and not setup.full:

@@ -36,7 +36,7 @@ from train.plan.speed.prediction import MachinesPrediction
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
-FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing", "answers": "answers_at_once"}
 OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
 """Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
 MUON_SENDS = 1.5
@@ -143,6 +143,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         offloads=checkpointing == "unsloth",
         optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
         full=held.full,
+        answers=config.answers_side_by_side,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from train.errors import BadInput
 from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.every_run import Holding, RunConfig
+from train.plan.settings.grpo import GrpoConfig
 from train.plan.settings.images import ImagesConfig
 from train.plan.settings.own_settings import OwnConfig
 from train.plan.settings.pretrain import PretrainConfig
@@ -18,17 +19,22 @@ from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig", "Settings",
-    "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of",
-    "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig",
+    "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config",
+    "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
-RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainConfig, "images": ImagesConfig}
+RECIPES: dict[str, type[RunConfig]] = {
+    "sft": SftConfig,
+    "grpo": GrpoConfig,
+    "pretrain": PretrainConfig,
+    "images": ImagesConfig,
+}
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
 }
 """The settings of all recipes; where two have one of the same name, sft's."""
-BY_PREFERENCES = ("dpo", "grpo", "ppo", "kto", "orpo")
+BY_PREFERENCES = ("dpo", "ppo", "kto", "orpo")
 """What people look for and is not there."""
 
 
@@ -38,7 +44,7 @@ def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
         return own_settings.of_file(name)
     if name.lower() in BY_PREFERENCES:
         instead = "use TRL, Unsloth or axolotl on one PC; why: docs/questions.md#what-is-not-there"
-        raise BadInput(f"recipe: {name}: Motley does not train by preferences or rewards", fix=instead)
+        raise BadInput(f"recipe: {name}: Motley does not train by preferences", fix=instead)
     if name not in RECIPES:
         fix = "or a file of your own: ./mine.py"
         raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)

@@ -64,7 +64,10 @@ class RunConfig:
     """
 
     recipe: str = option(
-        "sft", "math", "sft: fine-tune; pretrain: a new language model; images", ("sft", "pretrain", "images")
+        "sft",
+        "math",
+        "sft: fine-tune; grpo: train by rewards; pretrain: a new language model; images",
+        ("sft", "grpo", "pretrain", "images"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -207,6 +210,16 @@ class RunConfig:
         return self.rows_per_step, "rows"
 
     @property
+    def drawn_per_step(self) -> int:
+        """Rows of the data that a step takes."""
+        return self.rows_per_step
+
+    @property
+    def answers_side_by_side(self) -> int:
+        """Answers that a machine makes at a time while it trains; 0 where it makes none."""
+        return 0
+
+    @property
     def rate_reason(self) -> str:
         """Why the learning rate is what it is, where it follows from a rule."""
         return ""
@@ -222,7 +235,7 @@ class RunConfig:
 
     def steps_over(self, rows: int) -> int:
         """All steps of the run, with so many rows to train on."""
-        steps = self.max_steps or math.ceil((self.epochs or self.usual_epochs) * rows / self.rows_per_step)
+        steps = self.max_steps or math.ceil((self.epochs or self.usual_epochs) * rows / self.drawn_per_step)
         return steps if self.length_is_set else max(steps, LEAST_STEPS)
 
     def warm_up(self, steps: int) -> int:
@@ -232,7 +245,7 @@ class RunConfig:
 
     def length_reasons(self, rows: int) -> list[str]:
         """What of it follows from a rule, for the start of a run."""
-        steps, passes = self.steps_over(rows), self.steps_over(rows) * self.rows_per_step / max(1, rows)
+        steps, passes = self.steps_over(rows), self.steps_over(rows) * self.drawn_per_step / max(1, rows)
         found = []
         if not self.length_is_set and steps == LEAST_STEPS:
             found.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")

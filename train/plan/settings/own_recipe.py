@@ -39,18 +39,25 @@ def is_file(recipe: object) -> bool:
 
 
 def read(name: str) -> OwnFile:
+    path, text, tree = parsed(name, "recipe", PAGE)
+    require_functions(path, tree)
+    require_alone(path, tree, "recipe")
+    return OwnFile(path, hashlib.sha256(text).hexdigest(), settings_in(path, tree))
+
+
+def parsed(name: str, setting: str, page: str) -> tuple[Path, bytes, ast.Module]:
+    """A file of Python that a setting names, as its path, its text and what it says; nothing of it runs."""
     path = Path(name).expanduser().resolve()
     try:
         text = path.read_bytes()
         tree = ast.parse(text)
     except OSError as error:
-        raise BadInput(f"recipe: there is no file {name} ({error.strerror})", fix=f"name a file; {PAGE}") from None
+        raise BadInput(f"{setting}: there is no file {name} ({error.strerror})", fix=f"name a file; {page}") from None
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise BadInput(f"recipe: this is not Python: {error.args[0]}", f"file: {path}{line}", "mend it there") from None
-    require_functions(path, tree)
-    require_alone(path, tree)
-    return OwnFile(path, hashlib.sha256(text).hexdigest(), settings_in(path, tree))
+        what = f"{setting}: this is not Python: {error.args[0]}"
+        raise BadInput(what, f"file: {path}{line}", "mend it there") from None
+    return path, text, tree
 
 
 def require_functions(path: Path, tree: ast.Module) -> None:
@@ -78,7 +85,7 @@ def takes(args: ast.arguments, count: int) -> bool:
     return most - len(args.defaults) <= count and (count <= most or open_ends) and None not in args.kw_defaults
 
 
-def require_alone(path: Path, tree: ast.Module) -> None:
+def require_alone(path: Path, tree: ast.Module, setting: str) -> None:
     """It is the one file that comes to the nodes: nothing that lies beside it is there."""
     for line, module in imported(tree):
         beside = path.parent / module
@@ -86,9 +93,9 @@ def require_alone(path: Path, tree: ast.Module) -> None:
         if not module or (is_beside and module not in sys.stdlib_module_names):
             what = f"it imports {module}, which lies beside it" if module else "it imports what lies beside it"
             raise BadInput(
-                f"recipe: {what}: this one file alone comes to the nodes",
+                f"{setting}: {what}: this one file alone comes to the nodes",
                 f"file: {path}, line {line}",
-                "put what it needs of that into the recipe itself",
+                "put what it needs of that into the file itself",
             )
 
 

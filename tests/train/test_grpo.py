@@ -1,0 +1,232 @@
+"""Training by rewards: whoever makes the answers and trains on them, they and what is learned are those of rewarded.py,
+one process that makes one answer at a time."""
+
+import functools
+import itertools
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train import cluster, rewarded
+from train.engine.batches import to_tensors
+from train.engine.run import train_run
+from train.models import backends
+from train.models.drawing import Draw, answers, gumbel, key
+from train.models.model_files import model_folder
+from train.models.weights import trained_weights
+from train.plan.settings.config import load_config
+from train.recipes.grpo import GrpoRecipe
+from train.recipes.rollout import advantages
+from train.runlog.events import ROLLOUT_KEYS
+
+STEPS, ROWS, GROUP = 6, 8, 4
+TOLERANCE = 2e-5
+OPTIONS = {
+    "recipe": "grpo",
+    "model": "tiny",
+    "max_steps": STEPS,
+    "rows_per_step": ROWS,
+    "group": GROUP,
+    "max_new_tokens": 10,
+    "max_seq_length": 96,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "save_every": 2,
+    "proof_every": 2,
+    "wire": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return rewarded.make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def truth_of(data):
+    return functools.cache(lambda **how: rewarded.train(data, steps=STEPS, **how))
+
+
+@pytest.fixture
+def settings(data) -> dict:
+    return {**OPTIONS, "dataset": data, "rewards": data.parent / "rewards.py"}
+
+
+def alone(settings, home, **more):
+    """A run in this process: its steps, its weights and the rest of its events."""
+    values = {name: str(value) for name, value in {**settings, **more, "home": home}.items()}
+    run, _ = train_run(load_config(values), None)
+    events = cluster.read(run.config.log_folder / "events.jsonl")
+    return cluster.history(events), run.trained.parameters, events
+
+
+def assert_is_truth(steps, truth, weights=None):
+    found, last = truth
+    assert [step["rollout"]["answers_crc"] for step in steps] == [one["answers"] for one in found]
+    for step, one in zip(steps, found, strict=True):
+        assert step["rollout"]["reward"] == pytest.approx(one["reward"], abs=1e-12)
+        assert step["grad_norm"] == pytest.approx(one["norm"], rel=TOLERANCE)
+        assert step["loss"] == pytest.approx(one["loss"], abs=1e-6)
+    if weights is not None:
+        away = sum(float((a - b).square().sum()) for a, b in zip(weights, last, strict=True))
+        assert away < 1e-8 * sum(float(b.square().sum()) for b in last)
+
+
+CLUSTERS = {
+    "5:2:1": (3, {"shares": "5,2,1"}),
+    "a share of zero, micro-batch 1": (3, {"shares": "3,0,1", "micro_batch": 1}),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path):
+    size, options = CLUSTERS[name]
+    run = cluster.train(tmp_path, {**settings, **options}, size)
+    for rank in range(size):
+        assert_is_truth(run.steps(rank), truth_of())
+    adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
+    assert adapters[0] and adapters[1:] == adapters[:-1]
+    last = run.steps()[-1]
+    assert {*last["rollout"], "kl"} == set(ROLLOUT_KEYS)
+    assert list(last["rollout"]["generate_s"]) == list(last["nodes"])
+
+
+def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
+    program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
+    run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
+    assert len({tuple(event["shares"]) for event in run.steps()}) > 2
+    assert_is_truth(run.steps(), truth_of())
+
+
+def test_a_killed_run_goes_on_exactly_with_other_machines(settings, truth_of, tmp_path):
+    run = cluster.Cluster(tmp_path, settings, 3)
+    run.reaches(3)
+    for process in run.processes:
+        process.send_signal(signal.SIGKILL)
+    run.wait()
+    assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
+    run = cluster.train(tmp_path, settings, 2)
+    start = [event for event in run.events() if event["event"] == "start"][-1]
+    assert start["step"] >= 2
+    assert_is_truth(run.steps(), truth_of())
+
+
+VARIANTS = {
+    "dapo": {},
+    "grpo": {"loss": "grpo", "scale_rewards": "batch"},
+    "dr_grpo": {"loss": "dr_grpo", "scale_rewards": "none"},
+    "near the base": {"beta": 0.2, "temperature": 0.7},
+    "the likeliest alone, and what ends": {"top_p": 0.6, "mask_overlong": True},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_each_loss_is_that_of_plain_pytorch(name, settings, truth_of, tmp_path):
+    options = VARIANTS[name]
+    truth = truth_of(**{"scale" if one == "scale_rewards" else one: value for one, value in options.items()})
+    assert len({length for step in truth[0] for length in step["lengths"]}) > 3, "all answers are of one length"
+    steps, weights, _ = alone(settings, tmp_path, **options)
+    assert_is_truth(steps, truth, weights)
+    if "beta" in options:
+        kl = [step["rollout"]["kl"] for step in steps]
+        assert kl == pytest.approx([one["kl"] for one in truth[0]], abs=1e-6)
+        assert kl[-1] > 0.001
+    else:
+        assert "kl" not in steps[0]["rollout"]
+
+
+def test_the_losses_differ(truth_of):
+    """Else the comparisons with them could not tell them apart."""
+    norms = [truth_of(**how)[0][-1]["norm"] for how in ({}, {"loss": "grpo", "scale": "batch"}, {"beta": 0.2})]
+    assert all(abs(a - b) > 100 * TOLERANCE for a, b in itertools.combinations(norms, 2))
+
+
+def test_groups_without_a_difference_teach_nothing(settings, tmp_path):
+    (tmp_path / "same.py").write_text("def same(completions):\n    return [0.1 for _ in completions]\n")
+    steps, weights, events = alone(settings, tmp_path / "home", rewards=tmp_path / "same.py")
+    assert [step["grad_norm"] for step in steps] == [0.0] * STEPS
+    assert [step["rollout"]["equal_groups"] for step in steps] == [1.0] * STEPS
+    spec = backends.ModelSpec(folder=model_folder("tiny"), lora_r=8, lora_alpha=16)
+    first = trained_weights(backends.get("hf").build(spec))
+    assert all(torch.equal(a, b) for a, b in zip(weights, dict(sorted(first.items())).values(), strict=True))
+    warnings = [event["message"] for event in events if event["event"] == "warning"]
+    assert len(warnings) == 1 and "the same reward" in warnings[0]
+
+
+def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "def picky(completions):\n"
+        "    if len(completions) == 2:\n"
+        "        raise ValueError('two is none')\n"
+        "    return [float(len(c)) for c in completions]\n"
+    )
+    run = cluster.Cluster(tmp_path, {**settings, "rewards": tmp_path / "bad.py", "shares": "3,1"}, 2)
+    assert run.wait() == [1, 1]
+    for rank in range(2):
+        assert "the reward picky raised ValueError: two is none (line 3)" in run.said(rank)
+        assert "Traceback" not in run.said(rank)
+    assert "node-1, step 1: the reward picky" in run.said(1)
+    assert not run.steps()
+
+
+def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):
+    *_, events = alone(settings, tmp_path, eval_every=2)
+    found = [event for event in events if event["event"] == "eval"]
+    assert [event["step"] for event in found] == [2, 4, 6]
+    rewards = [event["metrics"]["reward"] for event in found]
+    assert [event["loss"] for event in found] == [-reward for reward in rewards]
+    best = [event for event in found if event["best"]][-1]
+    assert best["metrics"]["reward"] == max(rewards)
+    assert set(found[0]["metrics"]) == {"reward", "vowels", "short"}
+    lines = [event["lines"] for event in events if event["event"] == "samples"][-1]
+    assert lines[0]["given"].startswith("What is ") and lines[0]["wrote"]
+
+
+def test_held_out_answers_are_scored_alike_by_any_cluster(settings, tmp_path):
+    several = cluster.train(tmp_path / "several", {**settings, "max_steps": 1}, 2)
+    one = alone(settings, tmp_path / "one", max_steps=1)[2]
+    evals = [[event for event in events if event["event"] == "eval"] for events in (one, several.events())]
+    assert [(e["loss"], e["metrics"], e["targets"]) for e in evals[0]] == [
+        (e["loss"], e["metrics"], e["targets"]) for e in evals[1]
+    ]
+
+
+def test_noise_is_that_of_whole_numbers():
+    keys = [key(3407, step, row, place) for step, row, place in ((0, 0, 0), (5, 7, 9))]
+    found = gumbel(keys, 100, torch.device("cpu"))
+    truth = torch.stack([rewarded.noise(100, 3407, 0, 0, 0), rewarded.noise(100, 3407, 5, 7, 9)])
+    assert torch.equal(found, truth)
+    many = gumbel([key(1, 2, 3, place) for place in range(200)], 1000, torch.device("cpu"))
+    assert float(many.mean()) == pytest.approx(0.5772, abs=0.01)
+    assert float(many.var()) == pytest.approx(1.6449, abs=0.03)
+
+
+def test_an_answer_does_not_depend_on_those_beside_it(settings, data):
+    config = load_config({name: str(value) for name, value in settings.items()})
+    rows, _ = GrpoRecipe(config).rows(config, print)
+    spec = backends.ModelSpec(folder=model_folder("tiny"), method="base")
+    model = backends.get("hf").build(spec).eval()
+    draw = Draw(seed=1, rollout=3)
+
+    def made(numbers):
+        batch = to_tensors(rows.batch([number % len(rows) for number in numbers]), "cpu")
+        return answers(model, batch, numbers, draw, end_ids=rows.end_ids, most=10)
+
+    together = made(list(range(12)))
+    assert len({tuple(one.tokens) for one in together}) == 12
+    assert len({len(one.tokens) for one in together}) > 3
+    for numbers in ([5], [7, 2], [11, 0, 3]):
+        for number, one in zip(numbers, made(numbers), strict=True):
+            assert one.tokens == together[number].tokens
+            assert one.log_p == pytest.approx(together[number].log_p, abs=1e-4)
+
+
+def test_advantages_compare_within_a_group():
+    assert advantages([1, 1, 5, 5, 2, 2, 2, 2], 4, "none").tolist() == [-2, -2, 2, 2, 0, 0, 0, 0]
+    scaled = advantages([1, 1, 5, 5, 0.1, 0.1, 0.1, 0.1], 4, "group")
+    assert scaled[4:].tolist() == [0, 0, 0, 0]
+    assert scaled[2] == pytest.approx(2 / (2.309401 + 1e-4), rel=1e-6)

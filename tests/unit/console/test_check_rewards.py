@@ -1,0 +1,57 @@
+"""./motley check-rewards: where it runs, and with which words."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import check_rewards
+from console.__main__ import ROOT
+from console.verbs import parser
+from train.errors import BadInput
+
+TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
+
+
+def test_it_runs_where_this_machine_trains(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "env/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(check_rewards, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
+    assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows="3", as_json=True) == 1
+    words = "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
+    assert capfd.readouterr().out == words
+
+
+def test_without_such_an_environment_it_runs_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check_rewards, "ENVIRONMENTS", (tmp_path / "none",))
+    assert check_rewards.check_rewards(**TRIED) == 0
+    assert "its own" in capfd.readouterr().out
+    with pytest.raises(BadInput, match=r"name the rewards\n.*check-rewards ./rewards.py"):
+        check_rewards.check_rewards(**TRIED | {"rewards": ""})
+
+
+def test_rewards_and_data_set_stand_behind_it() -> None:
+    args = parser("check-rewards").parse_args(["./r.py,exact", "--rows", "2", "sums.jsonl"])
+    assert (args.rewards, args.dataset, args.rows) == ("./r.py,exact", "sums.jsonl", "2")
+    args = parser("check-rewards").parse_args(["exact"])
+    assert (args.rewards, args.dataset, args.rows) == ("exact", "", "")
+    with pytest.raises(SystemExit):
+        parser("check-rewards").parse_args(["exact", "a", "b"])
+
+
+def test_a_file_among_them_lies_where_it_was_called(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("def f(completions): return [float(len(c)) for c in completions]\n")
+    (tmp_path / "p.jsonl").write_text('{"prompt": "a", "answer": "bcd"}\n')
+    command = [sys.executable, "-m", "console", "check-rewards", "exact,2@./r.py:f", "p.jsonl"]
+    env = {"MOTLEY_CALLED_IN": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split() == ["1", "its", "own", "1", "3", "7", "bcd"]

@@ -1,0 +1,258 @@
+"""The rewards in their process: what they give, and what becomes of a run where they do not do what a reward does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.errors import BadInput
+from train.rewards.judge import Judge, RewardFailed, Scored
+
+ROOT = Path(__file__).parents[4]
+Make = Callable[..., Judge]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Iterator[Make]:
+    """Makes a judge of a file's text; `said` has what goes to the log."""
+    made: list[Judge] = []
+
+    def make(text: str, rewards: str = "./r.py", *, seconds: float = 20, on_error: Any = "stop", **more: Any) -> Judge:
+        (tmp_path / "r.py").write_text(text)
+        said: list[str] = []
+        one = Judge(rewards, seconds, on_error, tmp_path, say=said.append, **more)
+        one.said = said  # type: ignore[attr-defined]
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def score(judge: Judge, completions: list[Any], **columns: list[Any]) -> Scored:
+    return judge.score(["?"] * len(completions), completions, columns)
+
+
+def pid(judge: Judge) -> int:
+    assert judge.process
+    return judge.process.process.pid
+
+
+def alive(number: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+TWO = """
+def brevity(completions, **columns): return [1 / len(c) for c in completions]
+def levels(prompts, completions, level): return [len(p) + x for p, x in zip(prompts, level)]
+"""
+
+
+def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge: Make) -> None:
+    both = judge(TWO, "2@./r.py:brevity,0.5@./r.py:levels,exact")
+    found = score(both, ["ab", "abcd"], level=[3, 5], answer=["ab", "x"], prompt=["dropped", "too"])
+    assert found.by_function == {"brevity": [0.5, 0.25], "levels": [4, 6], "exact": [1, 0]}
+    assert found.total == [2 * 0.5 + 0.5 * 4 + 1, 2 * 0.25 + 0.5 * 6]
+    assert score(both, [], level=[], answer=[]) == Scored([], {"brevity": [], "levels": [], "exact": []})
+
+
+def test_a_chat_gives_messages_as_in_trl(judge: Make) -> None:
+    text = """
+def f(prompts, completions):
+    return [p[-1]["content"] == c[0]["content"] and c[0]["role"] == "assistant" for p, c in zip(prompts, completions)]
+"""
+    prompt = [{"role": "system", "content": "b"}, {"role": "user", "content": "a"}]
+    same, other = ([{"role": "assistant", "content": word}] for word in "ab")
+    found = judge(text, "./r.py,exact").score([prompt, prompt], [same, other], {"answer": ["a", "a"]})
+    assert found.by_function == {"f": [1, 0], "exact": [1, 0]}
+
+
+def test_none_does_not_apply_and_counts_for_nothing(judge: Make) -> None:
+    some = judge("def f(completions): return [None, 2]\ndef g(completions): return [None, True]")
+    found = score(some, ["a", "b"])
+    assert found == Scored([0, 3], {"f": [None, 2], "g": [None, 1]})
+
+
+def test_it_is_one_process_and_each_call_gets_lists_of_its_own(judge: Make) -> None:
+    text = """
+import os
+def f(completions): completions.clear(); return [os.getpid()]
+def g(completions): return map(len, completions)
+"""
+    one = judge(text)
+    assert [score(one, ["abc"]).by_function for _ in range(2)] == [{"f": [pid(one)], "g": [3]}] * 2
+    assert pid(one) != os.getpid()
+
+
+FORGED = """
+import os
+def f(completions):
+    for end in range(3, 99):
+        try: os.write(end, b"[1]\\n")
+        except OSError: pass
+    return [1, 1]
+"""
+WRONG = [
+    ("def f(completions):\n  x = 1\n  raise KeyError('level')", r"f raised KeyError: 'level' \(line 3\)\nfile: .*r.py"),
+    ("def f(completions):\n  exit()", r"f raised SystemExit: None \(line 2\)"),
+    ("def f(completions): return [1]", r"f gave 1 values for 2 answers"),
+    ("def f(completions): return 1.0", r"f gave 1.0 instead of a list of numbers"),
+    ("def f(completions): return 'ab'", r"f gave 'ab' instead of a list"),
+    ("def f(completions): pass", r"f gave None instead of a list"),
+    ("def f(completions, level): return level", r"f takes level, and the data has no such column"),
+    ("import os\ndef f(completions): os._exit(3)", r"f ended its process \(exit code 3\)"),
+    ("import ctypes\ndef f(completions): ctypes.string_at(0)", r"f was ended by SIGSEGV"),
+    ("import time\ndef f(completions): time.sleep(60)", r"f had not answered after 1 seconds"),
+    ("def f(completions):\n  while True: pass", r"f had not answered after 1 seconds"),
+    ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
+    (FORGED, r"f wrote into what its process answers with"),
+]
+
+
+def limit(message: str) -> float:
+    return 1 if "had not answered" in message else 60
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_what_went_wrong_ends_the_run_with_a_sentence(text: str, message: str, judge: Make) -> None:
+    one = judge(text, "exact,./r.py", seconds=limit(message), memory_bytes=6 * 10**8)
+    with pytest.raises(RewardFailed, match=rf"^the reward {message}") as failed:
+        score(one, ["a", "b"], answer=["a", "a"])
+    assert str(failed.value).endswith("or set reward_errors=zero: such answers are worth 0 then")
+    assert "./motley check-rewards 'exact,./r.py'" in str(failed.value)
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_or_gives_such_answers_0_and_goes_on(text: str, message: str, judge: Make) -> None:
+    one = judge(text, "exact,./r.py", seconds=limit(message), on_error="zero", memory_bytes=6 * 10**8)
+    expected = Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
+    assert [score(one, ["a", "b"], answer=["a", "a"]) for _ in range(2)] == [expected] * 2
+    assert len(one.said) == 1 and one.said[0].endswith("; 0 is given for such answers")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "'1'", "1j", "[1]"])
+def test_a_value_that_is_no_number_is_the_fault_of_that_answer_alone(value: str, judge: Make) -> None:
+    text = f"def f(completions): return [1, {value}]"
+    with pytest.raises(RewardFailed, match=r"the reward f gave .*, which is no number"):
+        score(judge(text), ["a", "b"])
+    assert score(judge(text, on_error="zero"), ["a", "b"]).by_function == {"f": [1, 0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "import none_such\ndef f(completions): ...",
+            r"ModuleNotFoundError: No module named 'none_such' \(line 1\)\nfile: ",
+        ),
+        ("def f(completions): ...\nexit(3)", r"could not be read: SystemExit: 3 \(line 2\)"),
+        ("import os\ndef f(completions): ...\nos._exit(4)", r"ended its process \(exit code 4\) while it read them"),
+        ("def f(completions): ...\ndel f", r"could not be read: AttributeError: .* no attribute 'f'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_starts_nothing(text: str, message: str, judge: Make) -> None:
+    for on_error in ("stop", "zero"):
+        with pytest.raises(BadInput, match=message):
+            judge(text, on_error=on_error)
+
+
+def test_a_file_may_be_named_as_a_library_is(tmp_path: Path) -> None:
+    (tmp_path / "random.py").write_text("import random\ndef f(completions): return [random.Random(1).random() < 1]\n")
+    with Judge("random.py", 20, "stop", tmp_path) as judge:
+        assert judge.score(["a"], ["a"], {}).total == [1]
+
+
+def test_one_that_died_between_two_calls_is_named(judge: Make) -> None:
+    one = judge("def f(completions): return [1]", on_error="zero")
+    os.kill(pid(one), signal.SIGKILL)
+    assert score(one, ["a"]).total == [0] and score(one, ["a"]).total == [1]
+    said = one.said  # type: ignore[attr-defined]
+    assert said == ["the reward f was ended by SIGKILL, most often for lack of memory; 0 is given for such answers"]
+
+
+def test_a_file_that_is_not_there_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="rewards: there is no file"):
+        Judge("./none.py", 5, "stop", tmp_path)
+
+
+def test_prints_go_to_the_log_and_not_without_end(judge: Make) -> None:
+    text = """
+import sys
+print("read")
+def f(completions):
+    print("one\\ntwo")
+    sys.stderr.write("three\\n")
+    print("x" * 90 * 10**6)
+    return [1]
+"""
+    one = judge(text)
+    assert score(one, ["a"]).total == [1]
+    said = one.said  # type: ignore[attr-defined]
+    assert said[0] == "read" and sorted(said[1:4]) == ["one", "three", "two"]
+    assert sum(map(len, said)) < 30_000 and "are not shown" in said[-1]
+
+
+def test_large_requests_pass(judge: Make) -> None:
+    long = ["x" * 10**6 for _ in range(8)]
+    assert score(judge("def f(completions): return [len(c) for c in completions]"), long).total == [10**6] * 8
+
+
+def test_sets_have_one_order_on_every_machine(judge: Make) -> None:
+    text = "def f(completions): return [hash('a') % 1000]"
+    assert len({score(judge(text), ["a"]).total[0] for _ in range(3)}) == 1
+
+
+def test_nothing_is_left_after_close(judge: Make) -> None:
+    one = judge("def f(completions): return [1]")
+    number, before = pid(one), len([*Path("/proc/self/fd").iterdir()])
+    assert alive(number)
+    one.close()
+    assert not alive(number) and len([*Path("/proc/self/fd").iterdir()]) == before - 3
+    assert score(one, ["a"]).total == [1]
+
+
+ORPHAN = """
+import sys
+from pathlib import Path
+from train.rewards.judge import Judge
+judge = Judge("./r.py", 60, "stop", Path(sys.argv[1]))
+print(judge.process.process.pid, flush=True)
+judge.score(["a"], ["a"], {})
+"""
+
+
+def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("def f(completions):\n  while True: pass\n")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout
+    number = int(parent.stdout.readline())
+    time.sleep(0.2)
+    assert alive(number)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    until = time.monotonic() + 10
+    while alive(number) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not alive(number)
+
+
+def test_torch_is_not_needed() -> None:
+    without = "sys.modules['torch'] = sys.modules['numpy'] = sys.modules['yaml'] = None"
+    program = f"import sys; {without}; import train.rewards.judge, train.rewards.child"
+    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

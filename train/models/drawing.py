@@ -1,0 +1,109 @@
+"""Answers of a model, drawn so that they do not depend on who draws them.
+
+The likeliest token under scores with Gumbel noise *is* a token drawn by their probabilities. The noise is a function of
+seed, rollout, row, place and token alone, in whole numbers until its last step: the same on any device, in any batch.
+So a row has one answer, whichever machine makes it and whichever rows are made beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from train.models.hf import head_of, whole_of
+
+STEP, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
+"""SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How tokens are drawn; `rollout` None: the likeliest one is taken."""
+
+    seed: int
+    rollout: int | None
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    tokens: list[int]
+    """Up to the mark that ends it, and with it."""
+    log_p: list[float]
+    """Of each token, under the scores divided by the temperature."""
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def answers(
+    model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int
+) -> list[Answer]:
+    """One for each prompt, which are padded on the left; `rows`: their numbers within the rollout."""
+    whole, mask, ids = whole_of(model), prompts["attention_mask"], prompts["input_ids"]
+    backbone, head, past = whole.get_decoder(), head_of(whole), None
+    ends = torch.tensor(list(end_ids), device=ids.device)
+    live = list(range(len(rows)))
+    found = [Answer(tokens=[], log_p=[]) for _ in rows]
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    for place in range(most):
+        seen = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": past}
+        out = backbone(**seen, use_cache=True)
+        scores = head(inputs_embeds=out[0][:, -1:], use_cache=False).logits[:, 0].float() / draw.temperature
+        past = out.past_key_values
+        chosen = choose(scores, draw, [rows[at] for at in live], place)
+        log_p = scores.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist()
+        for at, token, value in zip(live, chosen.tolist(), log_p, strict=True):
+            found[at].tokens.append(token)
+            found[at].log_p.append(value)
+        goes_on = ~torch.isin(chosen, ends)
+        if not goes_on.any():
+            break
+        ids, positions = chosen[:, None], positions[:, -1:] + 1
+        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        if not goes_on.all():  # what has ended costs nothing any more
+            kept = goes_on.nonzero()[:, 0]
+            past.batch_select_indices(kept)
+            ids, positions, mask = ids[kept], positions[kept], mask[kept]
+            live = [live[at] for at in kept.tolist()]
+    return found
+
+
+def choose(scores: Tensor, draw: Draw, rows: Sequence[int], place: int) -> Tensor:
+    if draw.rollout is None:
+        return scores.argmax(-1)
+    keys = [key(draw.seed, draw.rollout, row, place) for row in rows]
+    scores = likeliest(scores, draw.top_p).double()
+    return (scores + gumbel(keys, scores.shape[-1], scores.device)).argmax(-1)
+
+
+def likeliest(scores: Tensor, top_p: float) -> Tensor:
+    """Without the tokens beyond those that have this probability together."""
+    if top_p >= 1:
+        return scores
+    ordered, order = scores.sort(dim=-1, descending=True)
+    before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
+    return scores.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
+
+
+def key(*counters: int) -> int:
+    words = " ".join(map(str, counters)).encode()
+    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), signed=True)
+
+
+def gumbel(keys: Sequence[int], count: int, device: torch.device) -> Tensor:
+    """Noise for each of `count` tokens, a line for each key."""
+    mixed = torch.arange(1, count + 1, device=device) * STEP + torch.tensor(list(keys), device=device)[:, None]
+    mixed = (mixed ^ shifted(mixed, 30)) * FIRST
+    mixed = (mixed ^ shifted(mixed, 27)) * SECOND
+    mixed = mixed ^ shifted(mixed, 31)
+    uniform = (shifted(mixed, 11).double() + 0.5) * 2.0**-53
+    return -torch.log(-torch.log(uniform))
+
+
+def shifted(numbers: Tensor, by: int) -> Tensor:
+    """To the right, as numbers without a sign."""
+    return (numbers >> by) & ((1 << (64 - by)) - 1)
