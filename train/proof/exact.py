@@ -33,8 +33,9 @@ from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
 from train.proof.count import count
 
-TOLERANCE = 1e-5
-"""The relative difference that still counts as exact: what is exact is within 2e-6, what leaks beyond 6e-4."""
+TOLERANCE = 5e-5
+"""The relative difference that still counts as exact: what is exact is within 1.1e-5 (a recurrence in fp32, such as
+qwen3_5's), what leaks beyond 6e-4."""
 LENGTHS = (17, 9, 23, 11, 14, 6, 19, 12)
 SHARES = (5, 2, 1)
 TEXT_PART = "it would be saved without its part for pictures or sounds"

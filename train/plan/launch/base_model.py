@@ -10,8 +10,10 @@ from train.errors import BadInput
 from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device, LaunchFacts
 from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import Counts
 from train.plan.model.memory import parameters
 from train.plan.model.sources import BaseModel
+from train.plan.model.verdict import Verdict
 from train.plan.placement.forms import all_gpus
 from train.plan.settings.request import Request
 
@@ -43,8 +45,8 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
     if config_json:
         sizes = facts.verdict.shape if facts.verdict else {}  # a family may have other words for them
         shape = request.config.facts_of({**sizes, **config_json}, model.folder or str(model.hub))
-        if facts.verdict and isinstance(shape, Facts):
-            shape = replace(shape, counts=facts.verdict.counts)
+        if isinstance(shape, Facts):
+            shape = replace(shape, counts=counts(facts.verdict, request.model.facts))
     elif in_4bit and isinstance(shape, Facts):
         shape = replace(shape, on_disk="4bit")
     assert shape
@@ -54,6 +56,13 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
     reason = model.reason + (f", {model.hub_4bit} is its copy in 4 bit" if in_4bit else "")
     model = replace(model, comes_from=comes_from, reason=reason)
     return BaseFacts(model=model, shape=shape, size=size or 2 * parameters(shape), lacking=lacking, load_in=load_in)
+
+
+def counts(verdict: Verdict | None, listed: AnyFacts | None) -> Counts | None:
+    """As the head has counted the model, else as the catalogue has it."""
+    if verdict and verdict.counts:
+        return verdict.counts
+    return listed.counts if isinstance(listed, Facts) else None
 
 
 def form_of_the_hubs_copy(request: Request, devices: Sequence[Device]) -> str:

@@ -84,7 +84,8 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
     """`home`: where models that were fetched here lie."""
     entry_name, entry = _entry("models", name)
     if entry:
-        facts = Facts(**{key: entry[key] for key in Facts.__slots__ if key in entry})
+        shape = {key: entry[key] for key in Facts.__slots__ if key in entry}
+        facts = Facts(**shape | {"counts": Counts.from_json(entry["counts"]) if "counts" in entry else None})
         copy = (home or home_dir()) / BASE_MODELS / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
