@@ -31,7 +31,8 @@ def build(spec: ModelSpec) -> nn.Module:
     logging.disable_progress_bar()
     dropped = dropout.in_words(dropout.switched_off(config_of(spec.folder)))
     model = _base(spec)
-    experts.in_fp32(model)
+    if spec.weights != "stream":  # else its layers do already
+        experts.in_fp32(model)
     model.config.use_cache = False
     if spec.weights == "stream":
         model.enable_input_require_grads()  # each layer is a checkpoint of its own

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.errors import BadInput
-from train.models import four_bit
+from train.models import experts, four_bit
 from train.models.backends import ModelSpec
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
@@ -72,6 +72,7 @@ def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tup
     own = {name: options[name] for name in ("dtype", "attn_implementation")}
     with torch.device("meta"):
         whole = build._from_config(config, **own)
+    experts.in_fp32(whole)
     layers = whole.get_decoder().layers
     prefix = next(name for name, module in whole.named_modules() if module is layers)
     rest = copy.deepcopy(config)

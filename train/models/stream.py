@@ -236,7 +236,13 @@ class StreamedLayer:
 
     def _put(self, weights: Any) -> None:
         for name, (module, kind) in self.owners.items():
-            module._parameters[kind] = weights[name]
+            module._parameters[kind] = as_parameter(weights[name])
+
+
+def as_parameter(weight: Tensor) -> nn.Parameter:
+    """PEFT adapts experts through torch's parametrizations, which take parameters alone, and count as a change of all
+    that shares the memory."""
+    return weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight.data, requires_grad=False)
 
 
 def stream_of(model: Any) -> Stream | None:

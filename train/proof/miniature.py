@@ -120,6 +120,8 @@ def shrink_heads(made: Any, config: Any) -> None:
     """The model's kind stays: as many heads for keys as for queries, fewer, or one."""
     if keys := value(config, "num_key_value_heads"):
         made.num_key_value_heads = HEADS if keys == value(config, "num_attention_heads") else min(2, keys)
+    if (turned := value(config, "qk_rope_head_dim")) and turned == value(config, "head_dim"):
+        made.head_dim = made.qk_rope_head_dim
 
 
 def shrink_positions(made: Any) -> None:
