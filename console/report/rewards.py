@@ -8,6 +8,7 @@ from console.report.history import History
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"
+COLOURS = 6
 Chart = tuple[str, str, str, str]
 
 
@@ -52,6 +53,24 @@ def length_chart(history: History, marks: list[charts.Mark]) -> Chart:
     lines = [Line(name="tokens of an answer", points=charts.smoothed(points), colour=REWARD)]
     text = "How long the answers are. Where they only grow or only shrink, look at some: a reward may ask for it."
     return "answers", "Answers", text, charts.line_chart("answers", lines, axes, marks)
+
+
+def function_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    """A line for each function, without its weight."""
+    names = dict.fromkeys(name for step in history.steps for name in step["rollout"]["by_function"])
+    lines = [
+        Line(
+            name=name,
+            points=charts.smoothed([(float(s["step"]), s["rollout"]["by_function"].get(name)) for s in history.steps]),
+            colour=f"var(--n{at % COLOURS + 1})",
+        )
+        for at, name in enumerate(names)
+    ]
+    axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
+    text = (
+        "What each function gives, without its weight. One that jumps up while another falls is a sign: read answers."
+    )
+    return "functions", "Functions", text, charts.line_chart("functions", lines, axes, marks)
 
 
 def outcome(history: History) -> tuple[str, str, str]:

@@ -46,10 +46,15 @@ def further_charts(history: History) -> list[dict[str, str]]:
     tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
     return [
         chart("throughput", "Throughput", "Tokens a second, by the machine that trained them.", tokens),
-        *([chart(*rewards.length_chart(history, step_marks(history)))] if rewards.is_rewarded(history) else []),
+        *answer_charts(history),
         *share_charts(history),
         *card_charts(history, clock, marks),
     ]
+
+
+def answer_charts(history: History) -> list[dict[str, str]]:
+    made = (rewards.function_chart, rewards.length_chart) if rewards.is_rewarded(history) else ()
+    return [chart(*make(history, step_marks(history))) for make in made]
 
 
 def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:

@@ -43,7 +43,7 @@ def test_the_reward_stands_where_a_loss_would(rewarded: Path) -> None:
     assert "<h2>Reward</h2>" in page and "<h2>Loss</h2>" not in page
     assert "held-out reward" in page and "0.250 → 0.750" in page and "held-out loss" not in page
     assert "exact 0.600; answers of 42 tokens, 25 % cut off; 50 % of the groups without a difference" in page
-    assert "How long the answers are." in page
+    assert "How long the answers are." in page and "What each function gives, without its weight." in page
 
 
 def test_without_held_out_prompts_the_training_reward_is_told(rewarded: Path) -> None:
