@@ -40,8 +40,8 @@ from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
+from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
-from train.recipes import sft
 from train.recipes.rollout import Facts, Made, Rollout, crc_of
 from train.rewards.judge import Judge
 
@@ -117,7 +117,10 @@ class GrpoRecipe:
         sft.export(run, folder)
 
     def card(self, run: Run) -> str:
-        return sft.card(run)
+        config, made = cast(GrpoConfig, run.config), run.milestones
+        before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
+        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": before, "after": after}
+        return model_card.card(config, model_card.origin_of(config), measure="held-out reward", **facts)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
