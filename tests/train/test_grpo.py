@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.train import cluster, rewarded
-from train.engine.batches import to_tensors
 from train.engine.run import train_run
 from train.models import backends
+from train.models.backends import to_tensors
 from train.models.drawing import Draw, answers, gumbel, key
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
