@@ -19,9 +19,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from train.data.rows import open_rows, read_index
-from train.engine.batches import loss_over, rows_of_step, to_tensors
+from train.engine.batches import loss_over, rows_of_step
 from train.models import hf
-from train.models.backends import LossModule
+from train.models.backends import LossModule, to_tensors
 
 PEAK, LEAST, WARM_UP = 1e-3, 1e-4, 100
 

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from train.data.rows import PackedRows, open_rows
-from train.engine.batches import loss_over, rows_of_step, to_tensors
+from train.engine.batches import loss_over, rows_of_step
 from train.engine.optimizer import learning_rate
 from train.models import backends
+from train.models.backends import to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.speed.row_split import spans

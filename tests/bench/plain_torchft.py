@@ -26,8 +26,7 @@ from torchft.checkpointing.pg_transport import PGTransport
 from torchft.coordination import LighthouseServer
 
 from train.data.rows import open_rows
-from train.engine.batches import to_tensors
-from train.models.backends import LossModule, ModelSpec, get
+from train.models.backends import LossModule, ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
 
 LIGHTHOUSE_PORT = 29510

@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d
 
 from train import __main__
 from train.cluster import agent, notifier
-from train.engine import batches, checkpoint, loop, milestones, profiler, setup, shutdown, staging
+from train.engine import checkpoint, loop, milestones, profiler, setup, shutdown, staging
 from train.errors import BadInput
 from train.models.backends import LossModule
 from train.models.stream import stream_of
@@ -314,7 +314,7 @@ def nan_loss(at_call: int) -> None:
 
 def fails(at_step: int) -> None:
     """An ordinary bug on one rank."""
-    feed = batches.to_tensors
+    feed = loop.to_tensors
 
     def failing(batch, device):
         failing.calls += 1

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.train import cluster, rewarded
-from train.engine.batches import to_tensors
 from train.engine.run import train_run
 from train.models import backends
+from train.models.backends import to_tensors
 from train.models.drawing import Draw, answers, gumbel, key
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
@@ -183,6 +183,8 @@ def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_p
     assert best["metrics"]["reward"] == max(rewards)
     assert set(found[0]["metrics"]) == {"reward", "vowels", "short"}
     lines = [event["lines"] for event in events if event["event"] == "samples"][-1]
+    card = (tmp_path / "results/run/adapter/README.md").read_text()
+    assert "held-out reward" in card and f"→ {rewards[-1]:.3f}" in card and "loss" not in card
     assert lines[0]["given"].startswith("What is ") and lines[0]["wrote"]
 
 

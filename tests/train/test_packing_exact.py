@@ -10,11 +10,10 @@ from transformers import AutoModelForCausalLM
 from tests.train import cluster, families, reference
 from tests.train.bases import FORMS
 from train.data.rows import open_rows
-from train.engine.batches import to_tensors
 from train.engine.micro_batch_search import chunks
 from train.errors import BadInput
 from train.models import dropout
-from train.models.backends import ModelSpec, get
+from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
 
 

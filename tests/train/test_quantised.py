@@ -13,9 +13,8 @@ from tests.train import cluster, reference
 from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.test_decide import LLAMA, TINY, card
 from train.data.rows import open_rows
-from train.engine.batches import to_tensors
 from train.errors import BadInput
-from train.models.backends import ModelSpec, get
+from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
 from train.plan.launch import auto_settings
 from train.plan.placement import forms

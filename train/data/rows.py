@@ -127,6 +127,8 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     """The rows of a prepared dataset; the split `eval` has length 0 where nothing was held out."""
     folder = Path(folder)
     index = read_index(folder)
+    if index.get("kind") == "prompts":
+        raise BadInput("these rows are prompts without answers", f"folder: {folder}", "train them with recipe=grpo")
     if "token_bytes" not in index:
         raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
     facts = index["splits"][split]

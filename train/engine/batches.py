@@ -10,19 +10,19 @@ transformers builds a block-diagonal mask (shown in tests/train/test_packing_exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from train.engine.micro_batch_search import chunks
+from train.models.backends import to_tensors
 
 if TYPE_CHECKING:
     from train.data.rows import Rows
-    from train.models.backends import Batch, LossModule
+    from train.models.backends import LossModule
 
 
 @lru_cache(maxsize=2)  # a step touches at most the epoch that ends and the one that begins, as long as R <= rows
@@ -38,10 +38,6 @@ def rows_of_step(step: int, *, rows: int, rows_per_step: int, seed: int) -> list
     """The rows of step `step`, counted from 0."""
     first = step * rows_per_step
     return [row_at(position, rows=rows, seed=seed) for position in range(first, first + rows_per_step)]
-
-
-def to_tensors(batch: Mapping[str, NDArray[Any]], device: str) -> Batch:
-    return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in batch.items()}
 
 
 def loss_over(

@@ -20,7 +20,7 @@ import torch
 from torch.profiler import record_function
 
 from train.data.rows import Rows
-from train.engine.batches import rows_of_step, to_tensors
+from train.engine.batches import rows_of_step
 from train.engine.early_stop import is_over
 from train.engine.micro_batch_search import chunks, step_down
 from train.engine.milestones import Milestones, between_steps, make_up, saves_after
@@ -28,7 +28,7 @@ from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, step_event
-from train.models.backends import Batch, LossModule
+from train.models.backends import Batch, LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World

@@ -9,7 +9,7 @@ LossModule is all that training sees of a model.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -17,9 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
+
+
+def to_tensors(batch: Mapping[str, NDArray[Any]], device: str) -> Batch:
+    return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in batch.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,11 +26,9 @@ import torch
 
 from train.data.chat import Chat, load_chat
 from train.data.prompts import PromptRows, open_prompts, prepare
-from train.engine.batches import to_tensors
-from train.engine.micro_batch_search import chunks
 from train.errors import BadInput, PeerFailed
 from train.models import policy
-from train.models.backends import Batch, LossModule
+from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw, answers
 from train.models.model_files import model_folder
 from train.models.weights import Named
@@ -40,8 +38,8 @@ from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
+from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
-from train.recipes import sft
 from train.recipes.rollout import Facts, Made, Rollout, crc_of
 from train.rewards.judge import Judge
 
@@ -117,7 +115,10 @@ class GrpoRecipe:
         sft.export(run, folder)
 
     def card(self, run: Run) -> str:
-        return sft.card(run)
+        config, made = cast(GrpoConfig, run.config), run.milestones
+        before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
+        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": before, "after": after}
+        return model_card.card(config, model_card.origin_of(config), measure="held-out reward", **facts)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +241,7 @@ class GrpoRecipe:
     def in_parts(self, run: Run, asked: Asked) -> list[Answer]:
         found: list[Answer] = []
         how: dict[str, Any] = {"end_ids": asked.rows.end_ids, "most": self.config.max_new_tokens}
-        for part in chunks(list(range(len(asked.prompts))), self.at_once):
+        for part in parts(len(asked.prompts), self.at_once):
             prompts = to_tensors(asked.rows.batch([asked.prompts[at] for at in part]), run.device)
             found += answers(run.module.model, prompts, [asked.numbers[at] for at in part], asked.draw, **how)
         return found
@@ -265,7 +266,7 @@ class GrpoRecipe:
     def ask_base(self, run: Run, made: list[Made]) -> None:
         """What the base, without the adapter, would have said to each token."""
         model: Any = run.module.model
-        for some in chunks(list(range(len(made))), run.micro_batch):
+        for some in parts(len(made), run.micro_batch):
             part = [made[at] for at in some]
             shape = (len(part), max(len(one.prompt) + len(one.answer.tokens) for one in part))
             batch = to_tensors(made_rows.filled(part, shape, 0), run.device)
@@ -303,6 +304,10 @@ class GrpoRecipe:
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
+
+
+def parts(count: int, size: int) -> list[range]:
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def as_answered(prompt: Any, text: str) -> Any:

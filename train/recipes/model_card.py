@@ -67,7 +67,16 @@ def name_base(folder: Path, origin: Origin) -> None:
         file.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
 
-def card(config: SftConfig, origin: Origin, *, rows: int, steps: int, before: float | None, after: float | None) -> str:
+def card(
+    config: SftConfig,
+    origin: Origin,
+    *,
+    rows: int,
+    steps: int,
+    before: float | None,
+    after: float | None,
+    measure: str = "held-out loss",
+) -> str:
     full = config.method == "full"
     what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
     data, hub_data = about_data(origin.dataset)
@@ -79,7 +88,7 @@ def card(config: SftConfig, origin: Origin, *, rows: int, steps: int, before: fl
     if not full:
         settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
-    facts |= {name: str(value) for name, value in settings.items()} | {"held-out loss": held_out(before, after)}
+    facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after)}
     use = loading(config.run, origin, full=full, wrapper=is_wrapper(Path(config.model)))
     return page(config.run, header(origin, hub_data, full=full), what, facts, use)
 

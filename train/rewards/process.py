@@ -28,6 +28,8 @@ TO_START = ("LD_LIBRARY_PATH",)
 MOST_PRINTED = 20_000
 """Bytes of what one call prints; the rest is dropped, so that no disk fills."""
 CHUNK = 65536
+LAST_CHUNKS = 32
+"""What a pipe may hold at the end, and more."""
 
 
 class Lost(Exception):
@@ -70,7 +72,7 @@ class Process:
                 if not events:
                     raise Lost(f"had not answered after {seconds:g} seconds")
                 for event in (key.fd for key, _ in events):
-                    if event == self.output and not self.show():
+                    if event == self.output and not self.show(1):
                         ready.unregister(self.output)
                     elif event == self.asks:
                         waiting = self.write(waiting)
@@ -98,9 +100,9 @@ class Process:
             raise Lost("wrote into what its process answers with")
         return some
 
-    def show(self) -> bool:
-        """Hands on what is printed by now; False when nothing more can come."""
-        while True:
+    def show(self, chunks: int = LAST_CHUNKS) -> bool:
+        """Hands on what is printed by now, but not without end; False when nothing more can come."""
+        for _ in range(chunks):
             try:
                 some = os.read(self.output, CHUNK)
             except BlockingIOError:
@@ -115,6 +117,7 @@ class Process:
                 self.say(f"… and more than {MOST_PRINTED} bytes, which are not shown")
             if not some:
                 return False
+        return True
 
     def how_it_ended(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -204,6 +204,14 @@ def f(completions):
     assert sum(map(len, said)) < 30_000 and "are not shown" in said[-1]
 
 
+def test_one_that_prints_without_end_is_ended_in_time(judge: Make) -> None:
+    one = judge("import os\ndef f(completions):\n  while True: os.write(1, b'x' * 10**6)", seconds=1)
+    began = time.monotonic()
+    with pytest.raises(RewardFailed, match="the reward f had not answered after 1 seconds"):
+        score(one, ["a"])
+    assert time.monotonic() - began < 30
+
+
 def test_large_requests_pass(judge: Make) -> None:
     long = ["x" * 10**6 for _ in range(8)]
     assert score(judge("def f(completions): return [len(c) for c in completions]"), long).total == [10**6] * 8

@@ -1,0 +1,92 @@
+"""Prompts on disk: what becomes of records, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.train import cluster
+from train.data.chat import load_chat
+from train.data.prompts import open_prompts, prepare
+from train.data.rows import open_rows
+from train.errors import BadInput
+from train.plan.model.catalogue import resolve_model
+from train.plan.settings.config import GrpoConfig
+
+RECORDS = [
+    {"prompt": "What is 1 + 1?", "answer": "2", "level": 3},
+    {"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "And 2 + 2?"}], "answer": "4"},
+    {"question": "What is 3 + 3?", "answer": "6"},
+    {"messages": [{"role": "user", "content": "4 + 4?"}, {"role": "assistant", "content": "8"}]},
+    {"instruction": "What is 5 + 5?", "output": "10"},
+]
+
+
+def made(folder: Path, records=RECORDS, **settings) -> Path:
+    (folder / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    values = {"dataset": str(folder / "data.jsonl"), "eval_fraction": 0.0, "rewards": "exact"} | settings
+    return prepare(GrpoConfig(**values), print, out=str(folder / "rows"))
+
+
+def test_each_form_of_a_question_is_a_prompt_with_its_columns(tmp_path):
+    rows = open_prompts(made(tmp_path), "train", 128)
+    rows.verify()
+    records = [rows.record(index) for index in range(len(rows))]
+    assert [record["columns"].get("answer") for record in records] == ["2", "4", "6", "8", "10"]
+    assert records[0] == {"prompt": "What is 1 + 1?", "columns": {"answer": "2", "level": 3}}
+    assert [type(record["prompt"]) for record in records] == [str, list, str, str, str]
+    chat = load_chat(resolve_model("tiny"))
+    texts = [chat.tokenizer.decode(rows.prompt(index)) for index in range(2)]
+    assert texts[0] == "<s>user\nWhat is 1 + 1?</s><s>assistant\n"
+    assert texts[1] == "<s>system\nBe brief.</s><s>user\nAnd 2 + 2?</s><s>assistant\n"
+    assert rows.end_ids == (chat.tokenizer.eos_token_id,)
+    assert rows.row_length == max(len(rows.prompt(index)) for index in range(5)) + 128
+
+
+def test_a_batch_ends_where_the_answers_begin(tmp_path):
+    rows = open_prompts(made(tmp_path), "train", 8)
+    batch = rows.batch([1, 0])
+    assert batch["input_ids"][:, -1].tolist() == [rows.prompt(1)[-1], rows.prompt(0)[-1]]
+    assert batch["attention_mask"].sum(axis=1).tolist() == [len(rows.prompt(1)), len(rows.prompt(0))]
+    assert rows.token_count([1, 0]) == int(batch["attention_mask"].sum())
+    assert not rows.targets.any() and rows.targets.dtype == np.int32
+
+
+def test_the_same_question_is_on_one_side(tmp_path):
+    records = [{"prompt": f"What is {n % 40} + 1?", "answer": str(n)} for n in range(200)]
+    folder = made(tmp_path, records, eval_fraction=0.3)
+    asked = [{open_prompts(folder, split, 8).record(i)["prompt"] for i in range(len(open_prompts(folder, split, 8)))}
+             for split in ("train", "eval")]  # fmt: skip
+    assert asked[0] and asked[1] and not asked[0] & asked[1]
+
+
+def test_a_prompt_without_room_is_left_out_and_named(tmp_path):
+    records = [*RECORDS, {"prompt": "why " * 200, "answer": "?"}]
+    folder = made(tmp_path, records, max_seq_length=160, max_new_tokens=64, max_bad=2)
+    index = json.loads((folder / "index.json").read_text())
+    assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
+    assert "raise max_seq_length" in index["records"]["first_bad"][0]
+
+
+def test_a_column_that_a_reward_needs_must_be_there(tmp_path):
+    with pytest.raises(BadInput, match="exact compares with the column answer"):
+        made(tmp_path, [{"prompt": "What is 1?"}] * 3)
+
+
+def test_a_file_of_rewards_lies_beside_the_rows(tmp_path):
+    (tmp_path / "mine.py").write_text("def short(completions):\n    return [0.0 for _ in completions]\n")
+    folder = made(tmp_path, rewards=str(tmp_path / "mine.py"))
+    assert (folder / "rewards.py").read_text() == (tmp_path / "mine.py").read_text()
+
+
+def test_rows_of_another_kind_are_refused(tmp_path):
+    prompts = made(tmp_path)
+    with pytest.raises(BadInput, match="these rows are prompts without answers"):
+        open_rows(prompts)
+    (tmp_path / "text").mkdir()
+    with pytest.raises(BadInput, match="these rows are no prompts"):
+        open_prompts(cluster.make_rows(tmp_path / "text", 4, 1), "train", 8)
+    (prompts / "train" / "tokens.bin").write_bytes(b"\1\2" * 40)
+    with pytest.raises(BadInput, match="the prepared prompts are damaged"):
+        open_prompts(prompts, "train", 8).verify()
