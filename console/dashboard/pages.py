@@ -17,6 +17,7 @@ from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.page import change, environment, live_view, model_and_data, view
 from console.report.request import settings
+from console.report.rewards import reward_of
 from console.report.series import colour, loss_of
 from console.run_in_words import gpu_gb, rates
 from console.words import wh_or_kwh
@@ -223,6 +224,9 @@ def losses(feed: Feed) -> str:
     if not feed.evals:
         return ""
     first, last = feed.evals[0], feed.evals[-1]
+    if reward_of(last) is not None:
+        words = [f"{reward_of(event):.3f} (step {event['step']})" for event in (first, last)]
+        return f"held-out reward {' → '.join(dict.fromkeys(words))}"
     words = [f"{change(loss_of(event), loss_of(event))} (step {event['step']})" for event in (first, last)]
     return f"held-out loss {' → '.join(dict.fromkeys(words))}"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from console.report import charts
+from console.report import charts, rewards
 from console.report.charts import Axes, Line, Mark, Point
 from console.report.history import History
 from console.report.news import numbered
@@ -31,6 +31,8 @@ def colour(number: int) -> str:
 
 
 def first_charts(history: History) -> list[dict[str, str]]:
+    if rewards.is_rewarded(history):
+        return [chart(*rewards.reward_chart(history, step_marks(history)))]
     return [loss_chart(history)] if history.steps else []
 
 
@@ -44,9 +46,15 @@ def further_charts(history: History) -> list[dict[str, str]]:
     tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
     return [
         chart("throughput", "Throughput", "Tokens a second, by the machine that trained them.", tokens),
+        *answer_charts(history),
         *share_charts(history),
         *card_charts(history, clock, marks),
     ]
+
+
+def answer_charts(history: History) -> list[dict[str, str]]:
+    made = (rewards.function_chart, rewards.length_chart) if rewards.is_rewarded(history) else ()
+    return [chart(*make(history, step_marks(history))) for make in made]
 
 
 def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import Any
 from train.data import prompt_records
 from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
-from train.data.prompt_records import sides as prompt_sides
 from train.data.records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
 from train.data.text_files import Texts, held_out
@@ -24,6 +23,7 @@ from train.errors import BadInput
 from train.plan.settings.config import GrpoConfig, PretrainConfig, RunConfig, SftConfig
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
+from train.plan.settings.rewards import parse, require_columns
 
 LOOK_BYTES = 32 << 20
 """What is read of a large file: a person waits."""
@@ -60,7 +60,7 @@ def look(request: Request) -> dict[str, Any]:
     try:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
         if files and isinstance(config, GrpoConfig):
-            found = of_examples(config, files, prompt_sides, prompt_records.FORMAT_NAME)
+            found = of_prompts(config, files)
         elif files and isinstance(config, SftConfig):
             found = of_examples(config, files)
         elif files and isinstance(config, PretrainConfig) and small:
@@ -97,6 +97,13 @@ def of_examples(config: SftConfig, files: list[Path], sides: Sides | None = None
         steps=steps(config, counts["train"], known=conversations and whole),
         whole=whole,
     )
+
+
+def of_prompts(config: GrpoConfig, files: list[Path]) -> Look:
+    found = of_examples(config, files, prompt_records.sides, prompt_records.FORMAT_NAME)
+    if config.rewards:
+        require_columns(parse(config.rewards, Path()), prompt_records.columns_of(files[0]), f"file: {files[0]}")
+    return found
 
 
 def example_sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:

@@ -8,10 +8,12 @@ A question of another kind of data set is a prompt as well, and its answer a col
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from train.data.formats import BadRecord, Message, as_text, convert, detect
 from train.data.records import Asked, Found
+from train.data.sources import Source
 from train.data.split import draw
 
 FORMAT_NAME = "prompts"
@@ -80,3 +82,14 @@ def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadReco
     """On which side each record is; as in look.py."""
     prompts = [prompt_of(found) for found in asked[1]]
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
+
+
+def columns_of(file: Path) -> list[str]:
+    """The columns of the first prompt."""
+    for record in Source(file):
+        try:
+            if record.value is not None:
+                return sorted(read(record.value).columns)
+        except BadRecord:
+            continue
+    return []

@@ -37,6 +37,7 @@ from train.files import file_hash
 from train.plan.model import weight_files
 from train.plan.model.catalogue import resolve_dataset, resolve_model
 from train.plan.settings.config import GrpoConfig
+from train.plan.settings.rewards import parse, require_columns
 
 KIND, REWARDS = "prompts", "rewards.py"
 FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")
@@ -157,7 +158,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, data_format
 
 def write(folder: Path, config: GrpoConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
-    longest = 1
+    longest, columns = 1, set[str]()
     for found, prompt in reader.made(lambda asked: [prompt_of(one) for one in asked[1]]):
         tokens = prompt_tokens(chat, prompt)
         if isinstance(tokens, BadRecord):
@@ -167,10 +168,13 @@ def write(folder: Path, config: GrpoConfig, reader: Reader, chat: Chat, facts: d
             reader.skip(found, BadRecord(f"{longer}: raise max_seq_length"))
         else:
             longest = max(longest, len(tokens))
+            columns.update(prompt.columns)
             writers[prompt.split(config.eval_fraction)].add(tokens, prompt)
     splits = {split: writer.close() for split, writer in writers.items()}
     if not splits["train"]["rows"]:
         reader.require_some(held_out=splits["eval"]["rows"])
+    if config.rewards:
+        require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {reader.sources[0].path}")
     index = {
         "format": FORMAT,
         "kind": KIND,

@@ -16,7 +16,7 @@ from console import launch_request
 from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
-from train.plan.settings.config import ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -93,6 +93,19 @@ BAD = {
     "tokens_per_step": ("1000", "nearest that are: tokens_per_step=512 or tokens_per_step=1024"),
     "tie_embeddings": ("perhaps", "tie_embeddings: 'perhaps' is not true or false"),
     "beta2": ("1", "beta2: 1.0 is not between 0 and 1"),
+    "rewards": ("exakt", "rewards: there is no 'exakt'; did you mean exact?"),
+    "reward_errors": ("zer", "did you mean 'zero'?"),
+    "reward_timeout_s": ("0", "reward_timeout_s must be above 0"),
+    "group": ("5", "rows_per_step: 32 answers are no whole number of groups of 5"),
+    "max_new_tokens": ("600", "max_seq_length: 512 tokens leave a prompt 0 beside an answer of max_new_tokens=600"),
+    "temperature": ("0", "temperature and reward_timeout_s must be above 0"),
+    "top_p": ("1.5", "top_p above 0 and at most 1"),
+    "loss": ("drgrpo", "did you mean 'dr_grpo'?"),
+    "scale_rewards": ("groups", "did you mean 'group'?"),
+    "beta": ("-1", "beta: -1.0 is below 0"),
+    "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
+    "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
+    "engine": ("vllm", "engine: 'vllm' is none of transformers"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -116,6 +129,9 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
+    of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
+    if of_grpo or values.get("recipe") == "grpo":
+        return BASE | {"recipe": "grpo", "rewards": "length:9"}
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():

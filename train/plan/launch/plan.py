@@ -88,8 +88,8 @@ def prepare_words(plan: Plan) -> list[str]:
     own = f"{recipe.place}/{recipe.name}" if recipe else ""
     words += [f"--recipe={own}"] if own and own_recipe.is_file(plan.settings["recipe"]) else []
     words += config.prepare_words(model)
-    if isinstance(config, GrpoConfig) and own:
-        words += [f"--rewards={with_file(config.rewards, own)}"]
+    if isinstance(config, GrpoConfig):
+        words += [f"--rewards={with_file(config.rewards, own) if own else config.rewards}"]
     words += [f"--patience={config.patience}"] if config.patience else []
     return words + ([f"--passed-over={data.passed_over}"] if data.passed_over else [])  # it is not brought to the head
 

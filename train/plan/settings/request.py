@@ -14,6 +14,8 @@ from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, l
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""
+FOUND = ("rewards_hash",)
+"""What is found out of other settings: nobody gives it."""
 HELP = {name: spec.metadata["help"] for name, spec in SETTINGS.items()}
 MATH = sorted(
     {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
@@ -96,7 +98,7 @@ def read(
 
 
 def settings() -> list[str]:
-    return [name for name in HELP if name not in HERE_ONLY]
+    return [name for name in HELP if name not in (*HERE_ONLY, *FOUND)]
 
 
 def needed(name: str, given: Mapping[str, Any]) -> bool:

@@ -1,0 +1,87 @@
+"""A run that is trained by rewards, in its report: the reward in place of the loss, which says nothing there."""
+
+from __future__ import annotations
+
+from console.report import charts
+from console.report.charts import Axes, Line, Point
+from console.report.history import History
+from train.runlog.state import Event
+
+REWARD, HELD_OUT = "var(--ink)", "var(--held)"
+COLOURS = 6
+Chart = tuple[str, str, str, str]
+
+
+def is_rewarded(history: History) -> bool:
+    return any("rollout" in step for step in history.steps)
+
+
+def reward_of(event: Event) -> float | None:
+    """Of a step, or of an evaluation."""
+    found = event.get("rollout") or event.get("metrics") or {}
+    return found.get("reward")
+
+
+def reward_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    """Its key, title, words and picture."""
+    steps: list[Point] = [(float(step["step"]), reward_of(step)) for step in history.steps]
+    evals: list[Point] = [(float(event["step"]), reward_of(event)) for event in history.evals]
+    lines = [Line(name="held-out", points=evals, colour=HELD_OUT, dots=True)]
+    if len(steps) < charts.SMOOTHED_FROM:
+        lines.insert(0, Line(name="training", points=steps, colour=REWARD))
+    else:
+        lines.insert(0, Line(name="training, smoothed", points=charts.smoothed(steps), colour=REWARD))
+        lines.insert(0, Line(name="training, each step", points=steps, colour=REWARD, faint=True))
+    axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
+    text = f"Higher is better. {spoken(history.steps[-1])}"
+    return "reward", "Reward", text, charts.line_chart("reward", lines, axes, marks)
+
+
+def spoken(step: Event) -> str:
+    """The last step's answers, in words."""
+    found = step["rollout"]
+    functions = ", ".join(f"{name} {value:.3f}" for name, value in found["by_function"].items())
+    answers = f"answers of {found['answer_tokens']:.0f} tokens, {100 * found['cut']:.0f} % cut off"
+    return (
+        f"At the end: {functions}; {answers}; {100 * found['equal_groups']:.0f} % of the groups without a difference."
+    )
+
+
+def length_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    points: list[Point] = [(float(step["step"]), step["rollout"]["answer_tokens"]) for step in history.steps]
+    axes = Axes(x_name="step", y_name="tokens", whole="x")
+    lines = [Line(name="tokens of an answer", points=charts.smoothed(points), colour=REWARD)]
+    text = "How long the answers are. Where they only grow or only shrink, look at some: a reward may ask for it."
+    return "answers", "Answers", text, charts.line_chart("answers", lines, axes, marks)
+
+
+def function_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    """A line for each function, without its weight."""
+    names = dict.fromkeys(name for step in history.steps for name in step["rollout"]["by_function"])
+    lines = [
+        Line(
+            name=name,
+            points=charts.smoothed([(float(s["step"]), s["rollout"]["by_function"].get(name)) for s in history.steps]),
+            colour=f"var(--n{at % COLOURS + 1})",
+        )
+        for at, name in enumerate(names)
+    ]
+    axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
+    text = (
+        "What each function gives, without its weight. One that jumps up while another falls is a sign: read answers."
+    )
+    return "functions", "Functions", text, charts.line_chart("functions", lines, axes, marks)
+
+
+def outcome(history: History) -> tuple[str, str, str]:
+    """What the reward became: title, figures, and what they are of."""
+    events = [event for event in history.evals if reward_of(event) is not None]
+    few = max(1, min(5, len(history.steps) // 4))
+    if not events:
+        parts = (history.steps[:few], history.steps[-few:])
+        found = [sum(step["rollout"]["reward"] for step in part) / len(part) for part in parts]
+        return "training reward", " → ".join(f"{value:.3f}" for value in found), "no held-out prompts were asked"
+    first, last = events[0], events[-1]
+    values = dict.fromkeys(f"{event['metrics']['reward']:.3f}" for event in (first, last))
+    steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
+    return "held-out reward", " → ".join(values), f"{steps}; higher is better"

@@ -1,0 +1,130 @@
+"""recipe=grpo as a launch sees it: its settings, what travels to the nodes, and how much memory answers take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.infra.kubernetes.objects import CONFIG, steps
+from tests.support.plans import files_of, handed_on
+from tests.unit.train.plan.test_own_recipe import decided, ran
+from tests.unit.train.plan.test_plan import look
+from train.errors import BadInput
+from train.files import file_hash
+from train.plan.launch.launch_plan import RecipeFile
+from train.plan.model.catalogue import Facts
+from train.plan.model.memory import Setup, answering, changes_that_fit, memory
+from train.plan.settings import request
+from train.plan.settings.config import GrpoConfig, load_config
+
+REWARDS = "def short(completions):\n    return [1 / (1 + len(c)) for c in completions]\n"
+FACTS = Facts(
+    family="llama", hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, intermediate=8192, vocab=128256,
+    tied=True, positions=8192,
+)  # fmt: skip
+
+
+@pytest.fixture
+def rewards(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(REWARDS)
+    (tmp_path / "sums.jsonl").write_text(
+        '{"prompt": "1 + 1?", "answer": "2"}\n' * 3 + '{"prompt": "2?", "answer": "2"}\n'
+    )
+    return tmp_path / "mine.py"
+
+
+def asked(file: Path, **more: object) -> dict[str, object]:
+    return {
+        "recipe": "grpo", "model": "tiny", "dataset": str(file.parent / "sums.jsonl"),
+        "rewards": f"2@{file},exact",
+    } | more  # fmt: skip
+
+
+def test_the_settings_fit_together() -> None:
+    config = load_config({"recipe": "grpo", "rows_per_step": 24, "group": 4, "epochs": 2})
+    assert isinstance(config, GrpoConfig)
+    assert (config.drawn_per_step, config.learning_rate, config.prompt_tokens) == (6, 1e-4, 384)
+    assert config.steps_over(100) == 34, "six prompts a step, twice through a hundred"
+    assert config.row_words == "6 prompts × 4 answers of up to 128 tokens"
+    assert load_config({"recipe": "grpo", "method": "full"}).learning_rate == 2e-6
+    assert replace(config).rewards_hash == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"pack": True}, "pack: True does not go with recipe=grpo: a prompt is a row of its own"),
+        ({"weights": "stream"}, "weights: stream does not go with recipe=grpo: each token of an answer needs"),
+        ({"pipes": "a+b"}, "pipes: a\\+b does not go with recipe=grpo"),
+        ({"sync": "local"}, "sync: local does not go with recipe=grpo"),
+        ({"backend": "unsloth"}, "backend: unsloth does not go with recipe=grpo"),
+        ({"rows_per_step": 30}, "30 answers are no whole number of groups of 8\nrows_per_step=32"),
+        ({"max_new_tokens": 510}, "leave a prompt 2 beside an answer of max_new_tokens=510"),
+        ({"beta": 0.1, "method": "full"}, "beta: with method=full the base is what is trained"),
+        ({"group": 1, "rows_per_step": 8}, "group: 1 is below 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        load_config({"recipe": "grpo", **values})
+
+
+def test_a_launch_must_name_rewards(rewards: Path) -> None:
+    values = asked(rewards)
+    del values["rewards"]
+    with pytest.raises(BadInput, match="rewards: a value is missing"):
+        request.read(values, required="model,dataset,rewards")
+
+
+def test_rewards_travel_with_the_rows(rewards: Path) -> None:
+    found = decided(asked(rewards), look(), look())
+    data = handed_on(found, "sums-1")
+    sha256 = file_hash(rewards)
+    place = f"/home/user/ai-cluster/data/raw/rewards-{sha256[:12]}"
+    files = {"mine.py": {"size": len(REWARDS), "sha256": sha256}}
+    assert data.recipe == RecipeFile(folder=str(rewards.parent), files=files, place=place)
+    assert f"--rewards=2@{place}/mine.py,exact" in data.prepare and "--recipe=grpo" in data.prepare
+    assert "--max-new-tokens=128" in data.prepare
+    settings = yaml.safe_load(files_of(data, "b")["config/training_config.yaml"])
+    assert settings["rewards"] == "2@/home/user/ai-cluster/data/processed/sums-1/rewards.py,exact"
+    there = load_config(settings | {"rewards": f"2@{rewards},exact"})
+    assert isinstance(there, GrpoConfig) and there.rewards_hash == settings["rewards_hash"]
+    rewards.write_text(REWARDS.replace("1 /", "2 /"))
+    with pytest.raises(BadInput, match="the rewards are not those that the run was launched with"):
+        load_config(settings | {"rewards": f"2@{rewards},exact"})
+
+
+def test_a_pod_finds_them_beside_its_settings(rewards: Path) -> None:
+    words = steps(handed_on(decided(asked(rewards), look())))[-1]
+    assert f"--rewards=2@{CONFIG}/mine.py,exact" in words and "--recipe=grpo" in words
+
+
+def test_rewards_of_ours_need_no_file(rewards: Path) -> None:
+    data = handed_on(decided(asked(rewards, rewards="exact,0.5@length:9"), look()))
+    assert data.recipe is None and "--rewards=exact,0.5@length:9" in data.prepare
+    settings = yaml.safe_load(files_of(data, "a")["config/training_config.yaml"])
+    assert settings["rewards"] == "exact,0.5@length:9"
+
+
+def test_other_rewards_are_another_run(rewards: Path) -> None:
+    there = ran(decided(asked(rewards, run="qa"), look()))
+    from_here = {"qa": there["runs"]["qa"]["launched"]}
+    assert decided({"resume": "qa"}, there, launched=from_here).request.step == 12
+    with pytest.raises(BadInput, match="rewards: they are not those that the run was launched with"):
+        decided({"resume": "qa", "recipe": "grpo", "rewards": "exact"}, there, launched=from_here)
+    rewards.write_text(REWARDS + "# changed\n")
+    with pytest.raises(BadInput, match="rewards: they are not those that the run was launched with"):
+        decided({"resume": "qa"}, there, launched=from_here)
+
+
+def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
+    setup = Setup(load_in="16bit", row_length=2048, answers=32)
+    cache = 32 * 2048 * 2 * 17 * 8 * 64 * 2
+    assert cache < answering(FACTS, setup) < 10 * cache
+    assert memory(FACTS, setup).total > memory(FACTS, replace(setup, answers=0)).total
+    assert answering(FACTS, replace(setup, answers=0)) == 0
+    least = memory(FACTS, replace(setup, answers=8)).total
+    assert changes_that_fit(FACTS, setup, int(least / 0.9)) == {"answers": 8}
