@@ -200,7 +200,7 @@ def f(completions):
     one = judge(text)
     assert score(one, ["a"]).total == [1]
     said = one.said  # type: ignore[attr-defined]
-    assert said[0] == "read" and sorted(said[1:4]) == ["one", "three", "two"]
+    assert said[:4] == ["read", "one", "two", "three"]
     assert sum(map(len, said)) < 30_000 and "are not shown" in said[-1]
 
 
@@ -210,6 +210,13 @@ def test_one_that_prints_without_end_is_ended_in_time(judge: Make) -> None:
     with pytest.raises(RewardFailed, match="the reward f had not answered after 1 seconds"):
         score(one, ["a"])
     assert time.monotonic() - began < 30
+
+
+def test_what_it_printed_before_it_hung_is_shown(judge: Make) -> None:
+    one = judge("def f(completions):\n  print('here')\n  while True: pass", seconds=1)
+    with pytest.raises(RewardFailed, match="had not answered"):
+        score(one, ["a"])
+    assert one.said == ["here"]  # type: ignore[attr-defined]
 
 
 def test_large_requests_pass(judge: Make) -> None:
