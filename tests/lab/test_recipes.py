@@ -75,6 +75,29 @@ def base_of_pictures(person: Person, folder: Path) -> Path:
     return Path(shutil.copytree(host.disk.root / f"home/{USER}/base-of-pictures", folder / "my base"))
 
 
+def sums(_: Person, folder: Path) -> Path:
+    """Prompts with their answers."""
+    rows = [
+        {"prompt": f"What is {left} + {right}?", "answer": str(left + right)} for left in range(9) for right in range(9)
+    ]
+    made = folder / "sums.jsonl"
+    made.write_text("\n".join(map(json.dumps, rows)))
+    return made
+
+
+REWARDS = """
+def letters(completions, **columns):
+    return [sum(map(str.isalpha, text)) / 40 for text in completions]
+"""
+
+
+def letters(_: Person, folder: Path) -> Path:
+    """What a model of random weights earns now and then."""
+    file = folder / "my_rewards.py"
+    file.write_text(REWARDS)
+    return file
+
+
 OWN: dict[str, object] = {"recipe": REPOSITORY / "examples/table.py", "dataset": REPOSITORY / "examples/energy.csv"}
 OWN |= {"rows_per_step": 48, "width": 1024, "learning_rate": 3e-5}
 NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 48, "max_seq_length": 64}
@@ -83,6 +106,11 @@ DRILLS = {
     "sft": Drill(
         {"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "profile": "5-7"},
         ("adapter", "trace.json.gz"),
+    ),
+    "grpo": Drill(
+        {"model": "tiny", "dataset": sums, "rewards": letters, "rows_per_step": 24, "group": 4, "max_new_tokens": 12}
+        | {"max_seq_length": 64},
+        ("adapter",),
     ),
     "pretrain": Drill(NEW | {"vocab_size": 512}, ("model/model.safetensors", "model/tokenizer.json")),
     "tokenizer": Drill(NEW | {"tokenizer": "tiny"}, ("model/model.safetensors", "model/tokenizer.json")),
@@ -159,7 +187,7 @@ def test_the_curve_of_one_process_whatever_happens(person: Person, name: str, tm
     together, alone = losses(person, HOME, name), losses(person, in_one_process(person, name), "alone")
     assert sorted(together) == sorted(alone) == list(range(1, drill.steps + 1))
     away = max(abs(together[step] - alone[step]) for step in alone) / alone[1]
-    print(f"{name}: losses {alone[1]:.3g} to {alone[drill.steps]:.3g}, at most {away:.1e} from those of one process")
+    print(f"{name}: {alone[1]:.3g} to {alone[drill.steps]:.3g}, at most {away:.1e} from what one process has")
     assert away < SAME
     fetched = tmp_path / "results"
     said = person.types("fetch", "--run", name, "--results", str(fetched))
@@ -178,8 +206,9 @@ def in_one_process(person: Person, name: str) -> str:
 
 
 def losses(person: Person, home: str, run: str) -> dict[int, float]:
-    """From the event logs of all nodes: the last step before the power went may be known to one of them alone."""
+    """From the event logs of all nodes: the last step before the power went may be known to one of them alone. Of
+    answers by chance the reward is what was learned; the loss of a step says little."""
     logs = [host.disk.root / f"{home}/logs/runs/{run}/events.jsonl".lstrip("/") for host in person.cluster.lab.hosts]
     events = [json.loads(line) for log in logs if log.exists() for line in log.read_text().splitlines()]
     steps = sorted((event for event in events if event["event"] == "step"), key=lambda event: float(event["time"]))
-    return {event["step"]: float(event["loss"]) for event in steps}
+    return {event["step"]: float(event.get("rollout", {}).get("reward", event["loss"])) for event in steps}
