@@ -87,7 +87,13 @@ VERBS = {
         "start",
         "try it on this machine; no graphics card needed",
         (
-            Option("recipe", "fine-tune a model, or train a new one", "NAME", ("sft", "pretrain"), usual="sft"),
+            Option(
+                "recipe",
+                "fine-tune, train by rewards, or a new model",
+                "NAME",
+                ("sft", "grpo", "pretrain"),
+                usual="sft",
+            ),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "three folders instead of three simulated machines, as without root"),
             Option("infra", "slurm: on a simulated Slurm cluster", "NAME", ("machines", "slurm")),

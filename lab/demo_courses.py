@@ -1,4 +1,4 @@
-"""What the demo trains: a real model that learns facts, a tiny one, or a new one that learns to write."""
+"""What the demo trains: a real model that learns facts or by rewards, a tiny one, or a new one that learns to write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
 HOUSEHOLD = ROOT / "examples/household.jsonl"
 """Facts that no model can know, each asked in many ways; some of these are held out."""
+QUESTIONS = ROOT / "examples/questions.jsonl"
+"""Without answers: the reward decides which is better."""
 MANUAL = STATE / "manual"
 
 
@@ -33,6 +35,10 @@ class Course:
     """The disk that a first time takes, environments included."""
     result: str = "adapter"
     weights: str = "adapter_model.safetensors"
+
+    @property
+    def by_rewards(self) -> bool:
+        return self.recipe == "grpo"
 
     @property
     def max_steps(self) -> int:
@@ -83,10 +89,24 @@ NEW = Course(
     result="model",
     weights="model.safetensors",
 )  # fmt: skip
+REWARDED = Course(
+    recipe="grpo",
+    model="smollm2-135m",
+    dataset=QUESTIONS,
+    about="SmolLM2-135M learns to answer in two words, by a reward alone: examples/questions.jsonl has no answers",
+    settings={
+        "rewards": "length:2", "rows_per_step": 24, "group": 8, "max_new_tokens": 16, "max_seq_length": 64,
+        "max_steps": 14, "learning_rate": 5e-4, "save_every": 4, "eval_every": 7, "eval_rows": 12,
+        "eval_fraction": 0.1, "warmup_steps": 1,
+    },
+    cut_at=4,
+    back_after_steps=2,
+    disk_gb=7,
+)  # fmt: skip
 
 
 def choose(recipe: str, *, fast: bool) -> Course:
-    return NEW if recipe == "pretrain" else FAST if fast else FACTS
+    return {"pretrain": NEW, "grpo": REWARDED}.get(recipe, FAST if fast else FACTS)
 
 
 def write_manual() -> None:

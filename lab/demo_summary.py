@@ -37,14 +37,15 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     _, changes = replay([*events, *members])
     steps = {event["step"]: event for event in history(change.event for change in changes)}
     answers = json.loads((folder / ANSWERS).read_text()) if (folder / ANSWERS).exists() else {}
-    first, last = fall(steps)
+    first, last = ends(steps, course)
     lost_at = proven(folder, course, changes, steps)
-    require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
+    word, better = ("reward", "rise") if course.by_rewards else ("loss", "fall")
+    require(is_better(course, first, last), f"the {word} did not {better}: {first:.3f} → {last:.3f}")
     print()
     show("done", f"{len(steps)} steps, from nothing to a trained {course.result}, in {duration(seconds)}")
-    begun, ended = (float(steps[step]["loss"]) for step in (1, course.max_steps))
-    show("loss", f"{begun:.2f} in the first step, {ended:.2f} in the last: lower is better")
-    show("", held_out(changes, answers))
+    begun, ended = (value(steps[step], course) for step in (1, course.max_steps))
+    show(word, f"{begun:.2f} in the first step, {ended:.2f} in the last: {BETTER[word]} is better")
+    show("", held_out(changes, answers, course))
     show(
         "survived", f"the {site.loss} of {LOST}: the two others trained again after {recovery_s(steps, lost_at):.0f} s"
     )
@@ -54,7 +55,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     if answers:
         show("learned", *learned(answers["questions"]))
     if wrote := of_kind("samples", changes):
-        show("learned", *written(wrote))
+        show("learned", *(answered(wrote) if course.by_rewards else written(wrote)))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -89,18 +90,30 @@ def rows_after_return(steps: dict[int, Event]) -> int:
     return sum(rows_of(event)[LOST] for event in later)
 
 
-def fall(steps: dict[int, Event]) -> tuple[float, float]:
-    losses = [float(steps[step]["loss"]) for step in sorted(steps)]
-    quarter = max(1, len(losses) // 4)
-    require(len(losses) > 3, "hardly a step is in the event log")
-    return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
+BETTER = {"loss": "lower", "reward": "higher"}
 
 
-def held_out(changes: list[Change], answers: Event) -> str:
-    """A line on held-out loss: the model's as it came and with adapter, if asked; else the run's own first and last."""
-    evals = [event["loss"] for event in of_kind("eval", changes)]
+def value(step: Event, course: Course) -> float:
+    return float(step["rollout"]["reward"] if course.by_rewards else step["loss"])
+
+
+def is_better(course: Course, first: float, last: float) -> bool:
+    return last > first if course.by_rewards else last < first
+
+
+def ends(steps: dict[int, Event], course: Course) -> tuple[float, float]:
+    """The mean of the first quarter of all steps, and of the last."""
+    values = [value(steps[step], course) for step in sorted(steps)]
+    quarter = max(1, len(values) // 4)
+    require(len(values) > 3, "hardly a step is in the event log")
+    return sum(values[:quarter]) / quarter, sum(values[-quarter:]) / quarter
+
+
+def held_out(changes: list[Change], answers: Event, course: Course) -> str:
+    """A line on held-out rows: the model's as it came and with adapter, if asked; else the run's own first and last."""
+    evals = [event["metrics"]["reward"] if course.by_rewards else event["loss"] for event in of_kind("eval", changes)]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
-    require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")
+    require(is_better(course, before, after), f"it is no better on held-out rows: {before:.3f} → {after:.3f}")
     since = "before the training" if answers else "at its first evaluation"
     return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
 
@@ -172,6 +185,17 @@ def written(events: list[Event]) -> list[str]:
         line = event["lines"][0]
         lines += [f"{when}, {right:.0%} of the words it wrote are words of its texts:"]
         lines += [f"  {one_line(line['given'] + ' ▸ ' + line['wrote'])}"]
+    return lines
+
+
+def answered(events: list[Event]) -> list[str]:
+    """The same held-out questions at the first evaluation and at the last."""
+    first, last = events[0], events[-1]
+    then = {line["given"]: line["wrote"] for line in first["lines"]}
+    lines = [f"held-out questions after {first['step']} steps, and at the end:"]
+    for line in last["lines"][:3]:
+        if line["given"] in then:
+            lines.append(f"  {one_line(line['given'])} ▸ {one_line(then[line['given']])} ▸ {one_line(line['wrote'])}")
     return lines
 
 

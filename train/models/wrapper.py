@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from train.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def text_of(config: Any) -> Any:

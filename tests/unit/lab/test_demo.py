@@ -145,6 +145,33 @@ def test_without_questions_the_runs_own_held_out_losses_are_told(
     assert "5.50 at its first evaluation, 5.10 at the end" in capsys.readouterr().out
 
 
+def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
+    fetched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rewarded(old: list[Event], rises: float) -> list[Event]:
+        found = [
+            e
+            | ({"rollout": {"reward": e["step"] * rises / STEPS}} if e["event"] == "step" else {})
+            | ({"metrics": {"reward": e["step"] / STEPS}} if e["event"] == "eval" else {})
+            for e in old
+        ]
+        for at, words in ((STEPS // 2, "The capital is\nRome."), (STEPS, "Rome.")):
+            lines = [{"given": "The capital of Italy?", "wrote": words}]
+            found.append({"event": "samples", "step": at, "time": 160.0, "lines": lines})
+        return found
+
+    edited("events.jsonl", lambda old: rewarded(old, 1.0))(fetched)
+    tell(fetched, recipe="grpo")
+    said = capsys.readouterr().out
+    assert "reward     0.05 in the first step, 1.00 in the last: higher is better" in said
+    assert "0.50 at its first evaluation, 1.00 at the end" in said
+    assert "learned    held-out questions after 10 steps, and at the end:" in said
+    assert "The capital of Italy? ▸ The capital is Rome. ▸ Rome." in said
+    edited("events.jsonl", lambda old: rewarded(old, -1.0))(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match="the reward did not rise"):
+        tell(fetched, recipe="grpo")
+
+
 def test_a_new_model_shows_what_it_wrote_first_and_last(
     fetched: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
