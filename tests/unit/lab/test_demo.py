@@ -224,7 +224,7 @@ def idle_at_the_end(events: list[Event]) -> list[Event]:
     ("broken", "said"),
     [
         (edited("events.jsonl", lambda old: [e | {"loss": 7.0} for e in old]), "the loss did not fall"),
-        (edited("events.jsonl", lambda old: [*old[:-1], old[-1] | {"loss": 6.0}]), "on held-out rows did not fall"),
+        (edited("events.jsonl", lambda old: [*old[:-1], old[-1] | {"loss": 6.0}]), "is no better on held-out rows"),
         (
             edited("events.jsonl", lambda old: [e for e in old if e.get("step") != 7]),
             "of 20 steps, 19 are in the event log",
