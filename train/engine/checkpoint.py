@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
-from train.models.weights import Trained, optimizer_state, set_optimizer_state, trained_weights, write_weights
+from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights, write_weights
 
 OUTER = "outer.safetensors"
 WEIGHTS = ("adapter_model.safetensors", "model.safetensors")
