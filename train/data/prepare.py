@@ -1,7 +1,7 @@
 """`python -m train prepare`: a data set becomes packed rows, once.
 
     python -m train prepare --dataset stdlib-qa --model smollm2-135m
-    python -m train prepare --dataset my.jsonl --model llama2-7b --max-seq-length 2048 --out data/processed/mine
+    python -m train prepare --dataset my.jsonl --model qwen3-4b --max-seq-length 2048 --out data/processed/mine
 
 The same data, model and settings give the same bytes; a folder that is already there is used again. Formats and what is
 trained on are described in docs/datasets.md.

@@ -1,6 +1,6 @@
 """`python -m train calibrate`: how fast this machine computes, with the model and the rows that are meant.
 
-    python -m train calibrate --model llama2-7b --max-seq-length 512
+    python -m train calibrate --model qwen3-4b --max-seq-length 512
     python -m train calibrate --model llama2-13b --pipes a+b --part 0-22
 
 Whole steps of one and of several micro-batches, random rows of full length, this process alone; no data is needed. What

@@ -1,10 +1,10 @@
 """`python -m train fetch`: a base model or a data set as plain files below the home, fetched or built once.
 
-    python -m train fetch --model llama2-7b                  # → models/base/llama2-7b
-    python -m train fetch --model llama2-7b --look           # its size and config.json alone: nothing large is fetched
+    python -m train fetch --model qwen3-4b                  # → models/base/qwen3-4b
+    python -m train fetch --model qwen3-4b --look           # its size and config.json alone: nothing large is fetched
     python -m train fetch --dataset alpaca                   # → data/raw/alpaca
-    python -m train fetch --model llama2-7b --list           # its files with the hub's hashes, as one line of JSON
-    python -m train fetch --model llama2-7b --listed         # exactly these: that list comes on standard input
+    python -m train fetch --model qwen3-4b --list           # its files with the hub's hashes, as one line of JSON
+    python -m train fetch --model qwen3-4b --listed         # exactly these: that list comes on standard input
 
 Files of the hub are compared with the hub's own hashes, a broken download continues where it stopped, also in another
 process, and a folder takes its name only when all of it is there. Embedded models are built here instead.

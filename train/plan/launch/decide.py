@@ -37,6 +37,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     nodes = nodes_of(facts, request.config.device)
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     mbit, link_why = link(nodes, facts.proof_mbit)
+    refuse(cannot_stream(request.config, facts.verdict, [node.name for node in nodes if node.weights == "stream"]))
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     base = base_model(request, facts, devices)
     fitted = fit_base(request.config, base, devices, mbit)
@@ -82,6 +83,18 @@ def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: fl
     config, why_cut = with_pipes(config.held(load_in=base.load_in), devices, base.shape)
     decisions = choose(config, devices, base.shape)
     return fit(config, decisions, devices, model=base.model.name, facts=base.shape, mbit=mbit, why_cut=why_cut)
+
+
+def cannot_stream(config: RunConfig, verdict: Verdict | None, names: list[str]) -> list[str]:
+    """`names`: the nodes of which the inventory says that they stream, in every run."""
+    try:
+        streamed = config.held(weights="stream") if names else config
+        if names and verdict:
+            streamed.proven(verdict)
+    except BadInput as why:
+        what = f"motley_weights: stream on {', '.join(names)} does not go with this run"
+        return [f"{what}: {str(why).splitlines()[0]}\nfix: write motley_weights: gpu there, in the inventory"]
+    return []
 
 
 def no_numbers(verdict: Verdict | None, precision: str) -> list[str]:

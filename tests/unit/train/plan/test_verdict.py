@@ -28,7 +28,9 @@ from train.plan.settings.config import load_config
 LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other (6.0e-04 off)", whole="a convolution")
 
 
-def planned(found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, **settings: Any) -> Plan:
+def planned(
+    found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, streams: str = "", **settings: Any
+) -> Plan:
     names = "abc"[: len(looks) or 1]
     versions = VERSIONS | ({"cuda": "13.0"} if looks else {})
     facts = LaunchFacts(
@@ -36,6 +38,7 @@ def planned(found: Verdict | None, *looks: Any, config: dict[str, Any] | None = 
         nodes=node_facts(names, looks or (look(),)),
         versions=dict.fromkeys(names, versions),
         verdict=found,
+        weights=dict.fromkeys(streams, "stream"),
         files=lambda _: (config or SHAPE, 2_000_000_000),
     )
     return decide(request.read({"model": "me/small", "dataset": "you/data", **settings}), facts)
@@ -71,6 +74,25 @@ def test_what_was_shown_to_be_wrong_is_refused_where_it_is_asked_for(settings: d
     found = Verdict(family="lfm2", refused="" if settings else "no", held="no", whole="no", bf16="no", fp16="no")
     with pytest.raises(BadInput, match=said):
         planned(found, **settings)
+
+
+@pytest.mark.parametrize(
+    ("held", "settings", "said"),
+    [
+        ("another loss", {}, "weights: stream does not go with this model: another loss"),
+        ("", {"method": "full"}, "weights: stream is for a frozen base, and method=full trains it"),
+        ("", {"load_in": "8bit"}, "weights: stream does not know 8 bit"),
+    ],
+)
+def test_a_node_that_streams_by_its_inventory_what_cannot_be_streamed_is_refused_in_the_plan(
+    held: str, settings: dict[str, Any], said: str
+) -> None:
+    found = Verdict(family="llama", held=held)
+    with pytest.raises(BadInput, match=f"motley_weights: stream on a does not go with this run: {said}\nfix: write"):
+        planned(found, streams="a", **settings)
+    assert planned(Verdict(family="llama"), streams="a").fit.nodes[0].place.weights == "stream"
+    if held:
+        assert planned(found).fit.nodes[0].place.weights == "gpu"
 
 
 def test_a_model_that_gives_no_numbers_in_fp16_is_refused_on_cards_without_bf16() -> None:
