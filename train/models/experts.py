@@ -4,6 +4,7 @@ such a weight by its name.
     fused       these weights
     parameters  all that an adapter must name so, experts and more
     uncovered   which of them have no adapter
+    are_apart_in_files  whether the hub's files hold one by one what is one weight here
     in_fp32     routers choose in fp32, whatever the run's precision
 """
 
@@ -63,6 +64,15 @@ def uncovered(model: nn.Module) -> list[str]:
     return [
         name for name in fused(model) if (id(model.get_submodule(name.rpartition(".")[0])), leaf(name)) not in covered
     ]
+
+
+def are_apart_in_files(model: Any) -> bool:
+    """Whether transformers puts this family's experts together when it loads them."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter
+
+    known = get_model_conversion_mapping(model, add_legacy=False)
+    return bool(fused(model)) and any(isinstance(each, WeightConverter) for each in known)
 
 
 def in_fp32(model: nn.Module) -> None:

@@ -91,6 +91,11 @@ def _without_backbone(whole: Any, backbone: nn.Module) -> Any:
 class Given(nn.Module):  # type: ignore[misc]
     """In a backbone's place: its states are what comes in."""
 
+    @property
+    def decoder(self) -> Given:
+        """Where a family's head asks what is below its model (opt)."""
+        return self
+
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
         return States(inputs_embeds)
 

@@ -89,9 +89,12 @@ def test_a_family_with_other_words_for_its_sizes_gets_them_from_the_verdict() ->
     assert plan.fit.facts and plan.fit.trained_weights > 0
 
 
-def test_mixtures_are_refused_with_the_reason() -> None:
-    with pytest.raises(BadInput, match="mixture of experts"):
-        planned(None, config=SHAPE | {"model_type": "new", "num_experts": 128})
+def test_a_mixture_is_planned_once_it_is_proven() -> None:
+    told = SHAPE | {"model_type": "new", "num_experts": 128}
+    with pytest.raises(BadInput, match="a mixture of experts: what it takes is known when it is proven"):
+        planned(None, config=told)
+    plan = planned(Verdict(family="new", shape={"intermediate_per_token": 6144}), config=told)
+    assert isinstance(plan.fit.facts, Facts) and plan.fit.facts.intermediate == 6144
 
 
 def test_a_wrapper_is_planned_by_its_text() -> None:
