@@ -173,6 +173,8 @@ def alike(found: tuple[float, Gradients], wanted: tuple[float, Gradients], other
 
 
 def adapters(model: nn.Module, _: ModelSpec) -> None:
+    if routers := experts.routers_with_adapter(model):
+        raise NotExactError(f"its router would get an adapter: {routers[0]}")
     without = [*hf.without_adapter(model), *experts.uncovered(model)]
     if without:
         raise NotExactError(f"{len(without)} of its weights get no adapter: {without[0]}")
