@@ -99,9 +99,10 @@ def prefix_in(files: MappedFiles, layer: nn.Module, usual: str) -> str:
 
 
 def quietly(load: Any, *args: Any, **options: Any) -> Any:
-    """transformers would list every weight of the layers as unexpected."""
+    """transformers would list every weight of layers or towers as unexpected, and draw its progress."""
     from transformers.utils import logging
 
+    logging.disable_progress_bar()
     before = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)
     try:
