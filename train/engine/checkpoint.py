@@ -25,10 +25,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
-from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights
+from train.models.weights import (
+    ADAPTER,
+    WEIGHTS,
+    Named,
+    Trained,
+    optimizer_state,
+    set_optimizer_state,
+    trained_weights,
+    write_weights,
+)
 
 OUTER = "outer.safetensors"
-WEIGHTS = ("adapter_model.safetensors", "model.safetensors")
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
 
@@ -42,26 +50,6 @@ class Saved:
     @property
     def step(self) -> int:
         return int(self.state["step"])
-
-
-def weights_file(model: nn.Module) -> str:
-    return WEIGHTS[0] if hasattr(model, "peft_config") else WEIGHTS[1]
-
-
-def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
-    """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
-    disabled, as for an evaluation of the base, the model has no weights that are trained."""
-    tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
-    save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
-    config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
-    if hasattr(config, "save_pretrained"):  # a model of your own need not have one
-        config.save_pretrained(folder)
-    if (file := folder / "adapter_config.json").exists():
-        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
-        for name in ("target_modules", "target_parameters"):
-            targets = facts.get(name)
-            facts[name] = sorted(targets) if isinstance(targets, list) else targets
-        file.write_text(json.dumps(facts, indent=2, sort_keys=True))
 
 
 def write(
@@ -140,7 +128,7 @@ def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def load_weights(saved: Saved, named: Named) -> None:
-    weights = load_file(next(file for name in WEIGHTS if (file := saved.folder / name).exists()))
+    weights = load_file(next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists()))
     if weights.keys() != named.keys():
         raise ValueError(f"{saved.folder} holds other weights than this model trains")
     with torch.no_grad():
@@ -155,6 +143,6 @@ def outer(saved: Saved) -> dict[str, Tensor]:
 
 
 def copy_weights(checkpoint: Path, folder: Path) -> None:
-    for name in (*WEIGHTS, "adapter_config.json", "config.json"):
+    for name in (ADAPTER, WEIGHTS, "adapter_config.json", "config.json"):
         if (checkpoint / name).exists():
             shutil.copy2(checkpoint / name, folder / name)

@@ -14,6 +14,7 @@ from train.engine import checkpoint, consistency, early_stop, staging
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
+from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes.model_card import CARD
 
@@ -210,7 +211,7 @@ def write_result(run: Run) -> Path:
     them."""
     target, made = run.config.result_folder / run.config.RESULT, run.milestones
     with whole_folder(target) as draft:
-        checkpoint.write_weights(draft, run.module.model, run.trained.named)
+        write_weights(draft, run.module.model, run.trained.named)
         run.recipe.export(run, draft)
         add_card(run, draft)
     folder = run.config.checkpoint_folder() / f"step-{made.best['step'] if made.best else 0}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-WEIGHTS = "model.safetensors"
+ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
 Named = dict[str, nn.Parameter]
 
 
@@ -75,6 +76,22 @@ class Trained:
 def trained_weights(model: nn.Module) -> Named:
     """What is trained, under the names that PEFT gives it on disk."""
     return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
+    """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
+    disabled, as for an evaluation of the base, the model has no weights that are trained."""
+    tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
+    save_file(tensors, folder / (ADAPTER if hasattr(model, "peft_config") else WEIGHTS), metadata={"format": "pt"})
+    config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
+    if hasattr(config, "save_pretrained"):  # a model of your own need not have one
+        config.save_pretrained(folder)
+    if (file := folder / "adapter_config.json").exists():
+        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
+        for name in ("target_modules", "target_parameters"):
+            targets = facts.get(name)
+            facts[name] = sorted(targets) if isinstance(targets, list) else targets
+        file.write_text(json.dumps(facts, indent=2, sort_keys=True))
 
 
 def write_whole(folder: Path, model: nn.Module, named: Named) -> None:

@@ -23,12 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.engine.checkpoint import write_weights
 from train.errors import BadInput
 from train.models import experts, hf, wrapper
 from train.models.backends import Batch, ModelSpec, autocast
 from train.models.streamed import quietly
-from train.models.weights import trained_weights
+from train.models.weights import trained_weights, write_weights
 from train.plan.model.catalogue import EXPERTS, PER_TOKEN
 from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
