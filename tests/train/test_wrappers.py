@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForImageTextToText, Gemma3Config
+from transformers import AutoModelForImageTextToText, Gemma3Config, Mistral3Config
 
 from tests.train import cluster, reference
 from tests.train.families import SIZES
@@ -144,6 +144,25 @@ def test_the_merged_wrapper_has_its_towers(adapter, base, tmp_path):
     kept, now = ({n: w for n, w in held.items() if "vision" in n} for held in towers)
     assert kept.keys() == now.keys() != set() and all(torch.equal(kept[name], now[name]) for name in kept)
     assert (tmp_path / "m/preprocessor_config.json").is_file()
+
+
+def test_its_layers_are_streamed_from_files_with_the_names_that_they_had_first(tmp_path):
+    sizes = SIZES | {"model_type": "mistral", "sliding_window": None}
+    config = Mistral3Config(
+        text_config=sizes, vision_config=TOWER | {"model_type": "pixtral"}, tie_word_embeddings=False
+    )
+    AutoModelForImageTextToText.from_config(config).save_pretrained(tmp_path)
+    first = {"model.language_model": "language_model.model", "lm_head": "language_model.lm_head"}
+    file = tmp_path / "model.safetensors"
+    held = {renamed(name, first): weight for name, weight in load_file(file).items()}
+    assert not any(name.startswith("model.language_model.layers") for name in held)
+    save_file(held, file, metadata={"format": "pt"})
+    batch = {"input_ids": TOKENS, "labels": TOKENS, "position_ids": torch.arange(TOKENS.shape[1])[None]}
+    found = [
+        float(hf.loss_sum(hf.build(ModelSpec(folder=str(tmp_path), weights=weights)), batch).detach())
+        for weights in ("gpu", "stream")
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_its_shape_is_that_of_its_text(base):

@@ -25,11 +25,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
-from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights, write_weights
+from train.models.weights import (
+    ADAPTER,
+    WEIGHTS,
+    Named,
+    Trained,
+    optimizer_state,
+    set_optimizer_state,
+    trained_weights,
+    write_weights,
+)
 
 OUTER = "outer.safetensors"
-WEIGHTS = ("adapter_model.safetensors", "model.safetensors")
-"""The names that write_weights gives."""
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
 
@@ -121,7 +128,7 @@ def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def load_weights(saved: Saved, named: Named) -> None:
-    weights = load_file(next(file for name in WEIGHTS if (file := saved.folder / name).exists()))
+    weights = load_file(next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists()))
     if weights.keys() != named.keys():
         raise ValueError(f"{saved.folder} holds other weights than this model trains")
     with torch.no_grad():
@@ -136,6 +143,6 @@ def outer(saved: Saved) -> dict[str, Tensor]:
 
 
 def copy_weights(checkpoint: Path, folder: Path) -> None:
-    for name in (*WEIGHTS, "adapter_config.json", "config.json"):
+    for name in (ADAPTER, WEIGHTS, "adapter_config.json", "config.json"):
         if (checkpoint / name).exists():
             shutil.copy2(checkpoint / name, folder / name)

@@ -15,7 +15,8 @@ import torch
 
 from train.errors import BadInput
 from train.models.hf import DTYPES
-from train.models.wrapper import text_of
+from train.models.load_streamed import quietly
+from train.models.wrapper import class_of, text_of
 from train.parallel.process_group import World
 from train.parallel.row_takers import Workers, alone
 from train.plan.machines.nodes import Device
@@ -113,17 +114,17 @@ def _measure(
 
 def layer_speed(model: Any, precision: str, device: str, length: int) -> float:
     """Rows per second through one layer of the model, forward and backward, with random weights."""
-    from transformers import AutoModelForCausalLM
-
-    one = copy.deepcopy(text_of(model))
-    one.num_hidden_layers, one.vocab_size, one.pad_token_id = 1, 8, None
-    if getattr(one, "layer_types", None):
-        one.layer_types = one.layer_types[:1]
+    one = copy.deepcopy(model)
+    text = text_of(one)
+    text.num_hidden_layers, text.vocab_size, text.pad_token_id = 1, 8, None
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:1]
     if hasattr(one, "quantization_config"):
         del one.quantization_config
+    made = quietly(class_of(one).from_pretrained, None, config=one, state_dict={}, dtype=DTYPES[precision])
+    layer = made.get_decoder().requires_grad_(False).to(device)
     with torch.device(device):
-        layer = AutoModelForCausalLM.from_config(one, dtype=DTYPES[precision]).get_decoder().requires_grad_(False)
-        hidden = torch.zeros(1, length, one.hidden_size, dtype=DTYPES[precision], requires_grad=True)
+        hidden = torch.zeros(1, length, text.hidden_size, dtype=DTYPES[precision], requires_grad=True)
     best_s = float("inf")
     for _ in range(TIMED):
         start = time.perf_counter()

@@ -4,6 +4,8 @@ such a weight by its name.
     fused       these weights
     parameters  all that an adapter must name so, experts and more
     uncovered   which of them have no adapter
+    are_apart_in_files  whether the hub's files hold one by one what is one weight here
+    routers_with_adapter  which nothing can train
     in_fp32     routers choose in fp32, whatever the run's precision
 """
 
@@ -65,10 +67,32 @@ def uncovered(model: nn.Module) -> list[str]:
     ]
 
 
+def routers_with_adapter(model: nn.Module) -> list[str]:
+    """Those that are linear layers themselves; what they return is no layer's output."""
+    return [
+        name.removesuffix(".base_layer")
+        for name, module in model.named_modules()
+        if name.endswith(".base_layer") and is_router(module)
+    ]
+
+
+def is_router(module: nn.Module) -> bool:
+    return type(module).__name__.endswith("Router")
+
+
+def are_apart_in_files(model: Any) -> bool:
+    """Whether transformers puts this family's experts together when it loads them."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter
+
+    known = get_model_conversion_mapping(model, add_legacy=False)
+    return bool(fused(model)) and any(isinstance(each, WeightConverter) for each in known)
+
+
 def in_fp32(model: nn.Module) -> None:
     """A score that is rounded to bf16 may choose another expert, and on another machine yet another."""
     for module in model.modules():
-        if type(module).__name__.endswith("Router"):
+        if is_router(module):
             module.float()
             module.forward = RouterInFp32(module.forward)
 

@@ -26,9 +26,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def build(spec: ModelSpec) -> nn.Module:
     import peft
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
     dropped = dropout.in_words(dropout.switched_off(config_of(spec.folder)))
     model = _base(spec)
     if spec.weights != "stream":  # else its layers do already
@@ -90,6 +88,11 @@ def head_of(whole: Any) -> Any:
 
 class Given(nn.Module):  # type: ignore[misc]
     """In a backbone's place: its states are what comes in."""
+
+    @property
+    def decoder(self) -> Given:
+        """Where a family's head asks what is below its model (opt)."""
+        return self
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
         return States(inputs_embeds)

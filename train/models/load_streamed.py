@@ -39,7 +39,7 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> An
         raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")
     files = MappedFiles(spec.folder)
     model, layers, prefix = without_layers(spec, config, options)
-    source = LayerFiles(files, prefix)
+    source = LayerFiles(files, prefix_in(files, layers[0], prefix))
     quantise = form == "4bit" and not any(four_bit.QUANT_STATE in name for name in files.files)
     stream = Stream(source, spec.device)
     for index, layer in enumerate(layers):
@@ -90,10 +90,19 @@ def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tup
     return model, list(layers), prefix
 
 
+def prefix_in(files: MappedFiles, layer: nn.Module, usual: str) -> str:
+    """A wrapper's files may have other names before its layers than its class has; transformers knows them all."""
+    wanted = {name for name, _ in layer.named_parameters()}
+    known = {name.partition(".layers.0.")[0] + ".layers" for name in files.files if ".layers.0." in name}
+    fitting = [prefix for prefix in sorted(known) if wanted <= files.below(f"{prefix}.0.").keys()]
+    return usual if usual in fitting or not fitting else fitting[0]
+
+
 def quietly(load: Any, *args: Any, **options: Any) -> Any:
-    """transformers would list every weight of the layers as unexpected."""
+    """transformers would list every weight of layers or towers as unexpected, and draw its progress."""
     from transformers.utils import logging
 
+    logging.disable_progress_bar()
     before = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)
     try:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-WEIGHTS = "model.safetensors"
+ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
 Named = dict[str, nn.Parameter]
 
 
@@ -78,6 +78,22 @@ def trained_weights(model: nn.Module) -> Named:
     return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
 
 
+def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
+    """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
+    disabled, as for an evaluation of the base, the model has no weights that are trained."""
+    tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
+    save_file(tensors, folder / (ADAPTER if hasattr(model, "peft_config") else WEIGHTS), metadata={"format": "pt"})
+    config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
+    if hasattr(config, "save_pretrained"):  # a model of your own need not have one
+        config.save_pretrained(folder)
+    if (file := folder / "adapter_config.json").exists():
+        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
+        for name in ("target_modules", "target_parameters"):
+            targets = facts.get(name)
+            facts[name] = sorted(targets) if isinstance(targets, list) else targets
+        file.write_text(json.dumps(facts, indent=2, sort_keys=True))
+
+
 def write_whole(folder: Path, model: nn.Module, named: Named) -> None:
     """All tensors of a model whose trained ones are in the folder: its buffers and what is frozen as well."""
     saved = load_file(folder / WEIGHTS)
@@ -107,23 +123,3 @@ def set_optimizer_state(
         moves = isinstance(value, Tensor) and value.dim()  # AdamW keeps its step counter, a scalar, on the host
         place = getattr(optimizer, "state_device", parameter.device)
         optimizer.state[parameter][kind] = value.to(place) if moves else value
-
-
-def weights_file(model: nn.Module) -> str:
-    return "adapter_model.safetensors" if hasattr(model, "peft_config") else WEIGHTS
-
-
-def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
-    """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
-    disabled, as for an evaluation of the base, the model has no weights that are trained."""
-    tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
-    save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
-    config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
-    if hasattr(config, "save_pretrained"):  # a model of your own need not have one
-        config.save_pretrained(folder)
-    if (file := folder / "adapter_config.json").exists():
-        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
-        for name in ("target_modules", "target_parameters"):
-            targets = facts.get(name)
-            facts[name] = sorted(targets) if isinstance(targets, list) else targets
-        file.write_text(json.dumps(facts, indent=2, sort_keys=True))

@@ -28,6 +28,7 @@ from train.models import experts, hf, wrapper
 from train.models.backends import Batch, ModelSpec, autocast
 from train.models.load_streamed import quietly
 from train.models.weights import trained_weights, write_weights
+from train.plan.model.catalogue import EXPERTS, PER_TOKEN
 from train.plan.model.verdict import Verdict
 from train.proof import cut, miniature
 from train.proof.count import count
@@ -39,6 +40,7 @@ LENGTHS = (17, 9, 23, 11, 14, 6, 19, 12)
 SHARES = (5, 2, 1)
 TEXT_PART = "it would be saved without its part for pictures or sounds"
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+WIDTHS = ("moe_intermediate_size", "intermediate_size", "shared_expert_intermediate_size", "n_shared_experts")
 Gradients = dict[str, Tensor]
 
 
@@ -99,8 +101,18 @@ def shape_of(config: Any) -> dict[str, int]:
     found = {name: miniature.value(config, name) for name in names}
     if not found["intermediate_size"]:
         found["intermediate_size"] = miniature.value(config, "ffn_dim") or 4 * config.hidden_size
-    found["tie_word_embeddings"] = tied
+    found |= {"tie_word_embeddings": tied, PER_TOKEN: per_token(config)}
     return {name: int(size) for name, size in found.items() if isinstance(size, int)}
+
+
+def per_token(config: Any) -> int | None:
+    """The width of all experts that a token goes to; None where there are none."""
+    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, "num_experts_per_tok")}
+    if max(said[name] for name in EXPERTS) <= 1:
+        return None
+    one = said["moe_intermediate_size"] or said["intermediate_size"]
+    shared = said["shared_expert_intermediate_size"] or one * said["n_shared_experts"]
+    return int(one * said["num_experts_per_tok"] + shared)
 
 
 # -- what is computed ------------------------------------------------------------------------------------------------
@@ -164,6 +176,8 @@ def alike(found: tuple[float, Gradients], wanted: tuple[float, Gradients], other
 
 
 def adapters(model: nn.Module, _: ModelSpec) -> None:
+    if routers := experts.routers_with_adapter(model):
+        raise NotExactError(f"its router would get an adapter: {routers[0]}")
     without = [*hf.without_adapter(model), *experts.uncovered(model)]
     if without:
         raise NotExactError(f"{len(without)} of its weights get no adapter: {without[0]}")
@@ -237,6 +251,8 @@ def scores(model: nn.Module) -> Tensor:
 
 
 def streamed(model: nn.Module, spec: ModelSpec) -> None:
+    if experts.are_apart_in_files(hf.whole_of(model)):
+        raise NotExactError("its files hold each expert apart, and are not read layer by layer")
     batches = [batch_of(LENGTHS)]
     other = with_adapter(replace(spec, weights="stream"))
     alike(computed(other, batches), computed(model, batches), "streamed layers compute something else")

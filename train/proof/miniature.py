@@ -42,9 +42,6 @@ SCALE = 0.15
 
 
 def write(config: Any, folder: Path) -> None:
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         made = small(config)

@@ -135,6 +135,8 @@ SHAPE = (
 )
 
 
+PER_TOKEN = "intermediate_per_token"  # noqa: S105
+"""How wide all experts are together that a token goes to: the proof tells it of a mixture."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
@@ -142,11 +144,11 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
     """The facts in a model's own config.json."""
     is_wrapper, config = "text_config" in config, text_config(config)
     family = config.get("model_type", "?")
-    if any((config.get(name) or 0) > 1 for name in EXPERTS):
+    if PER_TOKEN not in config and any((config.get(name) or 0) > 1 for name in EXPERTS):
         raise BadInput(
-            f"a '{family}' model is a mixture of experts, which get no adapter",
+            f"a '{family}' model is a mixture of experts: what it takes is known when it is proven",
             f"model: {where}",
-            "choose a dense model, such as qwen3-4b",
+            "./motley check-model NAME proves it here; a launch does so on the head",
         )
     if lacking := [name for name in SHAPE if not isinstance(config.get(name), int) or config[name] < 1]:
         raise BadInput(
@@ -162,7 +164,7 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim") or hidden // heads,
-        intermediate=config["intermediate_size"],
+        intermediate=config.get(PER_TOKEN) or config["intermediate_size"],
         vocab=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family == "gemma2"),
         positions=positions(config),

@@ -125,9 +125,12 @@ def test_a_plan_counts_the_weights_as_the_model_itself_was_counted() -> None:
         planned(Verdict(family="new", counts=counts), lora_targets="q_proj,c_attn")
 
 
-def test_mixtures_are_refused_with_the_reason() -> None:
-    with pytest.raises(BadInput, match="mixture of experts"):
-        planned(None, config=SHAPE | {"model_type": "new", "num_experts": 128})
+def test_a_mixture_is_planned_once_it_is_proven() -> None:
+    told = SHAPE | {"model_type": "new", "num_experts": 128}
+    with pytest.raises(BadInput, match="a mixture of experts: what it takes is known when it is proven"):
+        planned(None, config=told)
+    plan = planned(Verdict(family="new", shape={"intermediate_per_token": 6144}), config=told)
+    assert isinstance(plan.fit.facts, Facts) and plan.fit.facts.intermediate == 6144
 
 
 def test_a_wrapper_is_planned_by_its_text() -> None:
