@@ -131,6 +131,7 @@ WRONG = [
     ("def f(completions):\n  while True: pass", r"f had not answered after 1 seconds"),
     ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
     (FLOOD, r"f wrote into what its process answers with"),
+    (FORGED.replace("[1]", '{"values": ["a", 1.0]}').replace('b"', "b'").replace('\\n"', "\\n'"), r"f wrote into"),
     (FORGED, r"f wrote into what its process answers with"),
 ]
 
