@@ -47,7 +47,6 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
             else:
                 function, path = functions[request["function"]]
                 answer = values_of(function, path, request)
-            sys.stdout.flush()
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 

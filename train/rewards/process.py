@@ -46,7 +46,7 @@ class Process:
         )
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-s", "-P", "-X", "utf8", "-c", program],
+                [sys.executable, "-u", "-s", "-P", "-X", "utf8", "-c", program],
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, pass_fds=(asked, answered), cwd="/",
                 env={name: os.environ[name] for name in TO_START if name in os.environ} | {"PYTHONHASHSEED": "0"},
                 start_new_session=True,
