@@ -147,7 +147,7 @@ class Judge:
         if found.get("missing"):
             raise BadInput(
                 f"this machine cannot keep the functions of a file from the network: {found['missing']}",
-                fix=f"allow seccomp (in a container its --security-opt), or take only {', '.join(BUILT_IN)}",
+                fix=f"allow seccomp (in a container by its security options), or take only {', '.join(BUILT_IN)}",
             )
         if (
             not found.get("hidden")

@@ -68,6 +68,11 @@ def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge:
     assert score(both, [], level=[], answer=[]) == Scored([], {"brevity": [], "levels": [], "exact": []})
 
 
+def test_the_prompt_is_no_column_as_in_trl(judge: Make) -> None:
+    one = judge("def f(completions, **columns): return ['prompt' in columns, sorted(columns) == ['level', 'prompts']]")
+    assert score(one, ["a", "b"], level=[1, 1], prompt=["?", "?"], completion=["", ""]).total == [0, 1]
+
+
 def test_a_chat_gives_messages_as_in_trl(judge: Make) -> None:
     text = """
 def f(prompts, completions):
@@ -104,6 +109,14 @@ def f(completions):
         except OSError: pass
     return [1, 1]
 """
+FLOOD = """
+import os
+def f(completions):
+    while True:
+        for end in range(3, 99):
+            try: os.write(end, b"x" * 9999)
+            except OSError: pass
+"""
 WRONG = [
     ("def f(completions):\n  x = 1\n  raise KeyError('level')", r"f raised KeyError: 'level' \(line 3\)\nfile: .*r.py"),
     ("def f(completions):\n  exit()", r"f raised SystemExit: None \(line 2\)"),
@@ -117,6 +130,8 @@ WRONG = [
     ("import time\ndef f(completions): time.sleep(60)", r"f had not answered after 1 seconds"),
     ("def f(completions):\n  while True: pass", r"f had not answered after 1 seconds"),
     ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
+    (FLOOD, r"f wrote into what its process answers with"),
+    (FORGED.replace("[1]", '{"values": ["a", 1.0]}').replace('b"', "b'").replace('\\n"', "\\n'"), r"f wrote into"),
     (FORGED, r"f wrote into what its process answers with"),
 ]
 
