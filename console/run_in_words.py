@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.words import clock, first, progress_bar
-from train.runlog.events import held_out_words, sample_line
+from train.runlog.events import held_out_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
@@ -137,7 +137,7 @@ class RunView:
     def _end(self) -> Ended:
         if self.state.verdict != "done":
             return Ended(False, tuple(self.cause(self.state.why_ended)))
-        loss = f" · loss {self.state.last['loss']:.4f}" if self.state.last else ""
+        loss = f" · {step_words(self.state.last)}" if self.state.last else ""
         return Ended(True, (f"done · {self.state.step} steps{loss}",), NEXT)
 
     def cause(self, reason: str) -> list[str]:
@@ -253,7 +253,7 @@ def rates(step: Event) -> list[str]:
     step_s = max(1e-6, float(step["step_s"]))
     rows = sum(rows_of(step).values())
     tokens = [f"{step['tokens'] / step_s:.0f} tok/s"] if step["tokens"] != rows else []  # a picture counts as one
-    return [f"loss {step['loss']:.4f}", f"{rows / step_s:.1f} rows/s", *tokens]
+    return [step_words(step), f"{rows / step_s:.1f} rows/s", *tokens]
 
 
 def gpu_gb(step: Event, node: str) -> float:

@@ -85,14 +85,18 @@ def as_json(event: dict[str, Any]) -> str:
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
     rows = sum(node["rows"] for node in event["nodes"].values())
     shares = "  ".join(f"{name} {_share(node)}" for name, node in event["nodes"].items())
-    learns = f"reward {event['rollout']['reward']:.4f}" if "rollout" in event else f"loss {event['loss']:.4f}"
     tokens = "" if event["tokens"] == rows else f"{event['tokens'] / event['step_s']:.0f} tokens/s  "
     hours, rest = divmod(int(eta_s), 3600)
     return (
-        f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  {learns}  "
+        f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  {step_words(event)}  "
         f"{rows / event['step_s']:.1f} rows/s  {tokens}{shares}  "
         f"eta {hours}:{rest // 60:02d}:{rest % 60:02d}"
     )
+
+
+def step_words(event: Mapping[str, Any]) -> str:
+    """Of a step: its loss, or the reward where that is what the run is about."""
+    return f"reward {event['rollout']['reward']:.4f}" if "rollout" in event else f"loss {event['loss']:.4f}"
 
 
 def _share(node: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from console.fetch import disagreeing, fetched_lines, made_in, place_of
 from console.run_commands import stop_lines
-from console.run_in_words import NEXT, RunView
+from console.run_in_words import NEXT, RunView, rates
 from console.status import gathered, run_lines, status_lines
 from console.words import progress_bar
 from train.runlog.state import RunState
@@ -46,6 +46,12 @@ def test_a_node_is_lost_and_comes_back() -> None:
     ]
     assert view.ended and view.ended.ok and view.ended.shown == (f"done · 40 steps · loss 6.8249   {NEXT}",)
     assert view.state.proven == NODES
+
+
+def test_a_run_by_rewards_shows_the_reward_and_no_loss() -> None:
+    step = {"step_s": 2.0, "loss": -0.003, "tokens": 80, "nodes": {"a": {"rows": 8}}}
+    assert rates(step)[0] == "loss -0.0030"
+    assert rates(step | {"rollout": {"reward": 0.25}})[0] == "reward 0.2500"
 
 
 def test_which_nodes_a_job_has_its_agents_say() -> None:
