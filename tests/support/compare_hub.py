@@ -49,7 +49,7 @@ def about_there(entry: dict[str, Any], repository: str) -> list[str]:
 
     with explained(repository, "model"):
         info = HfApi().model_info(repository)
-    card = info.card_data or {}
+    card: Any = info.card_data or {}
     licence = card.get("license_name") if card.get("license") == "other" else card.get("license")
     there = {"gated": bool(info.gated), "licence": licence}
     return [f"{key} {entry[key]}, there {value}" for key, value in there.items() if entry[key] != value]
