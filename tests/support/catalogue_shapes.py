@@ -76,13 +76,14 @@ def counts_of(name: str) -> dict[str, Any]:
     return asdict(count(AutoConfig.for_model(settings.pop("model_type"), **settings, **ids)))
 
 
-def line(found: dict[str, Any]) -> str:
-    numbers = ", ".join(f"{name}: {value}" for name, value in found.items() if name != "adapters")
-    adapters = ", ".join(f"{name}: {value}" for name, value in found["adapters"].items())
-    text = f"{{{numbers}, adapters: {{{adapters}}}}}"
-    return "    counts:\n" + textwrap.fill(text, 116, initial_indent=6 * " ", subsequent_indent=7 * " ")
+def lines(found: dict[str, Any]) -> str:
+    sizes = [f"      {name}: {value}" for name, value in found.items() if name != "adapters"]
+    adapters = ", ".join(f"{name}:~{value}" for name, value in found["adapters"].items())  # no line ends between them
+    start = "      adapters: {"
+    wrapped = textwrap.fill(f"{adapters}}}", 116, initial_indent=start, subsequent_indent=" " * len(start))
+    return "\n".join(["    counts:", *sizes, wrapped.replace("~", " ")])
 
 
 if __name__ == "__main__":
     for name in SHAPES:
-        print(f"  {name}:\n{line(counts_of(name))}")
+        print(f"  {name}:\n{lines(counts_of(name))}")

@@ -53,9 +53,7 @@ def test_what_is_planned_is_what_a_process_holds(name, tmp_path):
         weight.grad = torch.zeros_like(weight)
     optimizer = torch.optim.AdamW(trained)
     optimizer.step()
-    planned = memory(
-        facts_of(hf.config_of(ModelSpec(folder=str(tmp_path)))), Setup(device="cpu", load_in="32bit", lora_r=2)
-    )
+    planned = memory(facts_of(hf.config_of(str(tmp_path))), Setup(device="cpu", load_in="32bit", lora_r=2))
     frozen = [weight for weight in model.parameters() if not weight.requires_grad]
     moments = [one for state in optimizer.state.values() for one in state.values()]
     assert planned.base == pytest.approx(bytes_of([*frozen, *model.buffers()]), rel=OFF)
@@ -69,7 +67,7 @@ def test_what_bitsandbytes_leaves_as_it_is_counts_in_16_bit(name, tmp_path, monk
     """The experts of a mixture are one weight, and no linear layer."""
     monkeypatch.setattr(miniature, "SMALL", miniature.SMALL | WIDE | {"n_embd": 512, "n_inner": 1024})
     model = built(AutoConfig.for_model(name), tmp_path, load_in="4bit", precision="bf16")
-    facts = facts_of(hf.config_of(ModelSpec(folder=str(tmp_path))))
+    facts = facts_of(hf.config_of(str(tmp_path)))
     held = bytes_of(weight for weight in model.parameters() if not weight.requires_grad)
     assert memory(facts, Setup(load_in="4bit")).base == pytest.approx(held, rel=OFF)
     assert (facts.counts.others > facts.counts.linear) == (name == "qwen3_moe")
