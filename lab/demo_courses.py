@@ -11,8 +11,7 @@ ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
 HOUSEHOLD = ROOT / "examples/household.jsonl"
 """Facts that no model can know, each asked in many ways; some of these are held out."""
-QUESTIONS = ROOT / "examples/questions.jsonl"
-"""Without answers: the reward decides which is better."""
+QUESTIONS, BRIEF = ROOT / "examples/questions.jsonl", ROOT / "examples/brief.py"
 MANUAL = STATE / "manual"
 
 
@@ -93,9 +92,9 @@ REWARDED = Course(
     recipe="grpo",
     model="smollm2-135m",
     dataset=QUESTIONS,
-    about="SmolLM2-135M learns to answer in two words, by a reward alone: examples/questions.jsonl has no answers",
+    about="SmolLM2-135M learns to answer in few words: it tries, and examples/brief.py says which answers are better",
     settings={
-        "rewards": "length:2", "rows_per_step": 24, "group": 8, "max_new_tokens": 16, "max_seq_length": 64,
+        "rewards": BRIEF, "rows_per_step": 16, "group": 8, "max_new_tokens": 12, "max_seq_length": 64,
         "max_steps": 14, "learning_rate": 5e-4, "save_every": 4, "eval_every": 7, "eval_rows": 12,
         "eval_fraction": 0.1, "warmup_steps": 1,
     },
