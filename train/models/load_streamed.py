@@ -87,7 +87,17 @@ def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tup
     text_of(model.config).num_hidden_layers = text_of(config).num_hidden_layers
     if types is not None:
         text_of(model.config).layer_types = types
+        turn_for_each_type(model.get_decoder(), text_of(config))
     return model, list(layers), prefix
+
+
+def turn_for_each_type(decoder: Any, config: Any) -> None:
+    """Where layers of different types turn positions by different angles, those follow from the types, and were made
+    for no layer."""
+    for name, module in decoder.named_children():
+        if type(module).__name__.endswith("RotaryEmbedding"):
+            device = next(module.buffers(), torch.zeros(0)).device
+            setattr(decoder, name, type(module)(config).to(device))
 
 
 def prefix_in(files: MappedFiles, layer: nn.Module, usual: str) -> str:

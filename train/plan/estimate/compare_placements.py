@@ -82,8 +82,12 @@ def ways(
     tflops: Mapping[str, float],
 ) -> list[Way]:
     case = Case(config, facts, setup, devices, mbit, tflops)
-    options = [_alike(kind, case) for kind in ("held", "streamed")]
-    return [*options, _cut(case)] if 1 < len(devices) <= facts.layers else options
+    options = [_alike("held", case)]
+    if config.holding.weights != "gpu":
+        options.append(_alike("streamed", case))
+    if config.holding.pipes != "off" and 1 < len(devices) <= facts.layers:
+        options.append(_cut(case))
+    return options
 
 
 def _alike(kind: str, case: Case) -> Way:
@@ -161,7 +165,9 @@ def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -
         table.append([way.name, *cells, f"{way.link_s:.1f}", speed])
     widths = [max(len(row[at]) for row in table) for at in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    notes = [f"streamed: the layers, {source_gb:.1f} GB, come from main memory or from files"]
+    notes = []
+    if any(way.name == "streamed" for way in found):
+        notes.append(f"streamed: the layers, {source_gb:.1f} GB, come from main memory or from files")
     if cut := next((way for way in found if way.bubble), None):
         notes.append(f"cut: each row goes through all machines; they spend {cut.bubble:.0%} of a step waiting")
     return [*lines, *notes]

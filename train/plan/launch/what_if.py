@@ -20,6 +20,7 @@ from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
 from train.plan.model.memory import GIB, USABLE, parameters
 from train.plan.model.sources import BaseModel
+from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.placement.pipeline_placement import bubbles
 from train.plan.placement.streaming import lacks
@@ -57,6 +58,8 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
     )
     about = {name: str(values.get(name, "")) for name in ABOUT_MACHINES}
     config, model, mbit = wanted.config, wanted.model, number("link_mbit", about["link_mbit"] or "1000")
+    if model.limits:
+        config = config.proven(Verdict.from_json({"family": model.name, **model.limits}))
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
     found = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)

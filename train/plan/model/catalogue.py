@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -65,6 +65,8 @@ class Model:
     gated: bool = False
     facts: AnyFacts | None = None
     folder: Path | None = None
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """What it cannot do and why, where that is known without a proof: in verdict.py's words."""
 
     @property
     def local_name(self) -> str:
@@ -89,7 +91,7 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
         copy = (home or home_dir()) / BASE_MODELS / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
-        known = {key: entry[key] for key in ("hub", "hub_4bit", "embedded", "gated") if key in entry}
+        known = {key: entry[key] for key in ("hub", "hub_4bit", "embedded", "gated", "limits") if key in entry}
         return Model(name=entry_name, source="catalogue", reason=reason, facts=facts, folder=here, **known)
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():

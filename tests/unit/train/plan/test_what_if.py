@@ -1,5 +1,7 @@
 """Machines that need not exist: how they are written, and what is asked of them."""
 
+from pathlib import Path
+
 import pytest
 
 from train.errors import BadInput
@@ -41,3 +43,20 @@ def test_what_is_wrong_is_named_in_three_lines(cards: str, values: dict[str, obj
     with pytest.raises(BadInput, match=wrong) as caught:
         what_if(cards, {"model": "tiny"} | values)
     assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_a_model_that_is_not_streamed_is_not_planned_so() -> None:
+    """Known of the catalogue's models before anybody has proven them."""
+    found = what_if("16,8", {"model": "qwen3-30b-a3b"})
+    assert not found.fits and not [line for line in found.lines if "streamed" in line]
+    assert any(line.startswith("cut ") for line in found.lines)
+    neither = what_if("8,8", {"model": "gemma4-e4b"}).lines
+    assert not [line for line in neither if line.startswith(("streamed", "cut"))]
+
+
+def test_a_recipe_that_holds_the_whole_base_is_offered_no_other_way(tmp_path: Path) -> None:
+    (tmp_path / "sums.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n')
+    words = {"recipe": "grpo", "rewards": "exact", "dataset": str(tmp_path / "sums.jsonl")}
+    lines = what_if("8,6", {"model": "qwen3-14b", **words}).lines
+    assert any(line.startswith("held ") for line in lines)
+    assert not [line for line in lines if line.startswith(("streamed", "cut"))]
