@@ -77,11 +77,15 @@ def counts_of(name: str) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> str:
-    sizes = [f"      {name}: {value}" for name, value in found.items() if name != "adapters"]
-    adapters = ", ".join(f"{name}:~{value}" for name, value in found["adapters"].items())  # no line ends between them
-    start = "      adapters: {"
-    wrapped = textwrap.fill(f"{adapters}}}", 116, initial_indent=start, subsequent_indent=" " * len(start))
-    return "\n".join(["    counts:", *sizes, wrapped.replace("~", " ")])
+    sizes = [f"      {name}: {value}" for name, value in found.items() if isinstance(value, int)]
+    by_name = [wrapped(name, value) for name, value in found.items() if isinstance(value, dict) and value]
+    return "\n".join(["    counts:", *sizes, *by_name])
+
+
+def wrapped(name: str, found: dict[str, int]) -> str:
+    start = f"      {name}: {{"
+    pairs = ", ".join(f"{key}:~{value}" for key, value in found.items())  # no line ends between them
+    return textwrap.fill(f"{pairs}}}", 116, initial_indent=start, subsequent_indent=" " * len(start)).replace("~", " ")
 
 
 if __name__ == "__main__":

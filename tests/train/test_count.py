@@ -2,17 +2,19 @@
 
 import copy
 
+import peft
 import pytest
 import torch
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from tests.train.live_bytes import LiveBytes
 from tests.train.proven_families import PACKED, REFUSED, SETTINGS, UNPACKED
 from train.models import four_bit, hf
 from train.models.backends import ModelSpec
 from train.models.weights import trained_weights
 from train.plan.model.catalogue import Facts
 from train.plan.model.counts import Counts, counts_of
-from train.plan.model.memory import Setup, lora_parameters, memory, parameters
+from train.plan.model.memory import Setup, expert_copies, lora_parameters, memory, parameters
 from train.plan.model.verdict import Verdict
 from train.proof import admit, miniature
 from train.proof.count import count
@@ -100,3 +102,20 @@ def test_the_verdict_carries_the_counts_of_the_model_itself_and_not_of_its_minia
     assert found.counts and found.counts.all == 124_439_808, found.refused
     assert set(found.counts.adapters) == {"c_attn", "c_proj", "c_fc"}
     assert not Verdict(family="x", refused="no").counts
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_experts_with_an_adapter_are_held_once_more(checkpointing):
+    """Of one layer where its parts are computed again, else of all layers."""
+    shape = {"hidden_size": 128, "moe_intermediate_size": 256, "num_experts": 32, "num_hidden_layers": 3}
+    config = AutoConfig.for_model("qwen3_moe", **miniature.SMALL | shape | {"num_experts_per_tok": 2})
+    model = AutoModelForCausalLM.from_config(config)
+    model = peft.get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=2)))
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    ids = torch.randint(0, 200, (1, 16))
+    with LiveBytes() as live:
+        model.train()(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+    planned = expert_copies(facts_of(config), Setup(device="cpu", load_in="32bit", checkpointing=checkpointing))
+    assert planned == pytest.approx(live.peak, rel=0.2)

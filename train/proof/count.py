@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from train.models import hf
+from train.models import experts, hf
 from train.models.backends import ModelSpec
 from train.models.wrapper import class_of
 from train.plan.model.counts import Counts
@@ -36,6 +36,7 @@ def count(config: Any) -> Counts:
         output=sum(size for key, size in scores.items() if key not in table),
         rest=sum(size for key, size in sizes(model.parameters()).items() if key not in known),
         largest=max(linear.values(), default=0),
+        experts=experts_of(model),
         adapters=adapters(model),
     )
 
@@ -55,6 +56,13 @@ def sizes(weights: Any) -> dict[int, int]:
 def layers_of(model: Any) -> nn.ModuleList:
     """They have several names, and are the longest list that there is."""
     return max((one for one in model.get_decoder().modules() if isinstance(one, nn.ModuleList)), key=len)
+
+
+def experts_of(model: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path, weight in experts.fused(model).items():
+        found[experts.leaf(path)] = found.get(experts.leaf(path), 0) + weight.numel()
+    return found
 
 
 def adapters(model: Any) -> dict[str, int]:

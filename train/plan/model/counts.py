@@ -28,10 +28,12 @@ class Counts:
     """Weights of the largest linear layer."""
     adapters: Mapping[str, int] = field(hash=False)
     """The weights that an adapter of rank 1 has on all linear layers of a name."""
+    experts: Mapping[str, int] = field(hash=False, default_factory=dict)
+    """Of `others`: the weights of all experts by the name that their adapter goes by."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        return cls(**{spec.name: found[spec.name] for spec in fields(cls)})
+        return cls(**{spec.name: found[spec.name] for spec in fields(cls) if spec.name in found})
 
     @property
     def all(self) -> int:
@@ -46,6 +48,7 @@ class Counts:
             linear=round(self.linear * part),
             others=round(self.others * part),
             adapters={name: round(count * part) for name, count in self.adapters.items()},
+            experts={name: round(count * part) for name, count in self.experts.items()},
         )
 
 
