@@ -42,7 +42,7 @@ def test_three_with_unequal_shares_have_the_curve_of_one(name, rows, tmp_path):
     data, base = rows[name in UNPACKED], tmp_path / "base"
     miniature.write(AutoConfig.for_model(name, **SETTINGS.get(name, {})), base)
     truth = reference.losses(base, data, steps=STEPS, rows_per_step=ROWS_PER_STEP)
-    assert abs(truth[-1] / truth[0] - 1) > 100 * TOLERANCE, "nothing is learned: any curve would do"
+    assert max(truth) / min(truth) - 1 > 100 * TOLERANCE, "all steps are alike: any curve would do"
     run = cluster.train(tmp_path, OPTIONS | {"model": base, "dataset": data}, 3)
     for rank in range(3):
         assert [event["shares"] for event in run.steps(rank)] == [[5, 2, 1]] * STEPS
