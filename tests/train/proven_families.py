@@ -18,6 +18,8 @@ gemma3 gemma4 mistral3 qwen3_vl smolvlm
 """.split()
 UNPACKED = "lfm2 qwen3_5_text granitemoehybrid falcon bloom opt gpt_oss qwen3_next qwen3_5".split()
 REFUSED = {"phimoe": "its router would get an adapter"}
+STREAMED = ("llama", "gemma2", "gemma3", "gemma3_text", "olmo3", "apertus", "qwen3_moe", "qwen2_moe", "deepseek_v3")
+"""Some whose layers are read one by one, though they differ in kind, have more than weights, or experts kept apart."""
 WRAPPERS = ("gemma3", "gemma4", "mistral3", "qwen3_vl", "smolvlm", "qwen3_5")
 MIXTURES = ("qwen3_moe", "mixtral", "deepseek_v3", "olmoe", "qwen2_moe", "glm4_moe", "gpt_oss", "qwen3_next", "phimoe")
 SETTINGS = {

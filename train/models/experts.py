@@ -4,14 +4,16 @@ such a weight by its name.
     fused       these weights
     parameters  all that an adapter must name so, experts and more
     uncovered   which of them have no adapter
-    are_apart_in_files  whether the hub's files hold one by one what is one weight here
+    joined      these weights of a layer, of files that hold expert by expert
     routers_with_adapter  which nothing can train
     in_fp32     routers choose in fp32, whatever the run's precision
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 
 from train.errors import BadInput
 
+APART = re.compile(r".*\.experts\.\d+\.(gate|up|down)_proj\.weight")
 ONCE_EXPERTS = ("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 """PEFT takes these names of layers for experts that each were a layer once: a dense layer of such a name, as a shared
 expert has, is adapted by its weight's name instead."""
@@ -80,13 +83,29 @@ def is_router(module: nn.Module) -> bool:
     return type(module).__name__.endswith("Router")
 
 
-def are_apart_in_files(model: Any) -> bool:
-    """Whether transformers puts this family's experts together when it loads them."""
-    from transformers.conversion_mapping import get_model_conversion_mapping
-    from transformers.core_model_loading import WeightConverter
+def joined(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A layer's weights as transformers has them once it has loaded files that hold expert by expert."""
+    found, apart = dict(weights), defaultdict[str, dict[str, list[Tensor]]](lambda: defaultdict(list))
+    for name in sorted(filter(APART.fullmatch, weights), key=number_of):
+        path, _, kind = name.removesuffix(".weight").rsplit(".", 2)
+        apart[path][kind].append(found.pop(name))
+    for path, kinds in apart.items():
+        found[f"{path}.gate_up_proj"] = side_by_side(kinds["gate_proj"], kinds["up_proj"])
+        found[f"{path}.down_proj"] = torch.stack(kinds["down_proj"])
+    return found
 
-    known = get_model_conversion_mapping(model, add_legacy=False)
-    return bool(fused(model)) and any(isinstance(each, WeightConverter) for each in known)
+
+def number_of(name: str) -> int:
+    return int(name.rsplit(".", 3)[1])
+
+
+def side_by_side(gates: list[Tensor], ups: list[Tensor]) -> Tensor:
+    """Written once, where they stay: a layer's experts may take a gigabyte."""
+    rows, columns = gates[0].shape
+    made = torch.empty(len(gates), 2 * rows, columns, dtype=gates[0].dtype)
+    for place, gate, up in zip(made, gates, ups, strict=True):
+        place[:rows], place[rows:] = gate, up
+    return made
 
 
 def in_fp32(model: nn.Module) -> None:

@@ -25,9 +25,19 @@ Owners = dict[str, tuple[nn.Module, str]]
 class LayerFiles:
     def __init__(self, files: MappedFiles, prefix: str) -> None:
         self.files, self.prefix = files, prefix
+        self.stay: set[str] = set()
+        """What a layer has beside its weights: small, and held all the time."""
 
     def read(self, index: int) -> Weights:
-        return four_bit.from_files(self.files.below(f"{self.prefix}.{index}."))
+        found = four_bit.from_files(experts.joined(self.files.below(f"{self.prefix}.{index}.")))
+        return {name: weight for name, weight in found.items() if name not in self.stay}
+
+    def fill_buffers(self, index: int, layer: nn.Module, device: str) -> None:
+        for name, buffer in list(layer.named_buffers()):
+            if (there := f"{self.prefix}.{index}.{name}") in self.files.files:
+                path, _, kind = name.rpartition(".")
+                layer.get_submodule(path)._buffers[kind] = self.files.tensor(there).to(device, buffer.dtype)
+                self.stay.add(name)
 
     def drop(self, index: int) -> None:
         self.files.drop(f"{self.prefix}.{index}.")
@@ -43,6 +53,7 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> An
     quantise = form == "4bit" and not any(four_bit.QUANT_STATE in name for name in files.files)
     stream = Stream(source, spec.device)
     for index, layer in enumerate(layers):
+        source.fill_buffers(index, layer, spec.device)
         weights = source.read(index)
         dtypes = {name: weight.dtype for name, weight in layer.named_parameters()}
         require_known(dtypes.keys() ^ weights.keys(), spec, config)
@@ -181,7 +192,7 @@ def look_up_in_files(model: Any, files: MappedFiles, device: str) -> None:
     name = next(path for path, module in model.named_modules() if module is embedding) + ".weight"
     if type(embedding) is not nn.Embedding or name not in files.files:
         return
-    table, dtype = files.files[name].tensor(name), embedding.weight.dtype
+    table, dtype = files.tensor(name), embedding.weight.dtype
     empty = torch.zeros(1, dtype=dtype, device=device).expand(table.shape)
     embedding._parameters["weight"] = nn.Parameter(empty, requires_grad=False)
     embedding.forward = lambda ids: F.embedding(ids.cpu(), table).to(device, dtype)

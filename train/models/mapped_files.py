@@ -63,6 +63,9 @@ class MappedFiles:
             self.files[name].advise(name, mmap.MADV_WILLNEED)
         return {name.removeprefix(prefix): self.files[name].tensor(name) for name in names}
 
+    def tensor(self, name: str) -> Tensor:
+        return self.files[name].tensor(name)
+
     def drop(self, prefix: str) -> None:
         for name in self._names(prefix):
             self.files[name].advise(name, mmap.MADV_DONTNEED)

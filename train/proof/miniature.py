@@ -50,6 +50,7 @@ def write(config: Any, folder: Path) -> None:
             for weight in model.parameters():
                 if weight.ndim > 1:
                     weight.normal_(std=SCALE)
+    vars(model).pop("_weight_conversions", None)  # it was not read from files: save it under the names of the hub's
     quietly(model.save_pretrained, folder)
 
 
