@@ -346,7 +346,9 @@ def variables(pod: Object, container: Object, objects: dict[str, Object]) -> dic
         source = one.get("valueFrom", {})
         if "secretKeyRef" in source:
             key = source["secretKeyRef"]
-            found[one["name"]] = objects[f"Secret/{key['name']}"]["stringData"][key["key"]]
+            secret = objects[f"Secret/{key['name']}"]["stringData"]
+            if key["key"] in secret or not key.get("optional"):
+                found[one["name"]] = secret[key["key"]]
         elif "fieldRef" in source:
             found[one["name"]] = pod["status"][source["fieldRef"]["fieldPath"].removeprefix("status.")]
         else:
