@@ -17,7 +17,7 @@ def is_rewarded(history: History) -> bool:
 
 
 def reward_of(event: Event) -> float | None:
-    """Of a step, or of an evaluation."""
+    """The reward of a step, or of an evaluation."""
     found = event.get("rollout") or event.get("metrics") or {}
     return found.get("reward")
 

@@ -30,7 +30,7 @@ class Prompt:
     columns: dict[str, Any] = field(default_factory=dict)
 
     def split(self, eval_fraction: float) -> str:
-        """By what is asked alone: what is asked twice is on one side."""
+        """The side follows from what is asked alone, so what is asked twice is on one side."""
         return "eval" if draw(self.messages) < eval_fraction else "train"
 
 

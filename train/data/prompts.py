@@ -194,7 +194,7 @@ def write(folder: Path, config: GrpoConfig, reader: Reader, chat: Chat, facts: d
 
 
 def prompt_tokens(chat: Chat, prompt: Prompt) -> list[int] | BadRecord:
-    """As the template writes it, up to where the answer begins."""
+    """The prompt as the template writes it, up to where the answer begins."""
     problem = BadRecord("it has no turns")
     for messages in arrangements(chat.template, prompt.messages):
         try:

@@ -35,7 +35,7 @@ class Answer:
     tokens: list[int]
     """Up to the mark that ends it, and with it."""
     log_p: list[float]
-    """Of each token, under the scores divided by the temperature."""
+    """The log-probability of each token, under the scores divided by the temperature."""
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]

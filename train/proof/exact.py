@@ -240,7 +240,7 @@ def saved(model: nn.Module, spec: ModelSpec) -> None:
 
 
 def scores(model: nn.Module) -> Tensor:
-    """As who only asks the model gets them."""
+    """The answers as somebody gets them who only asks the model."""
     batch, trains = batch_of(LENGTHS[:1]), model.training
     model.eval()
     with torch.no_grad():

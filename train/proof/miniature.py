@@ -63,7 +63,7 @@ def value(config: Any, name: str) -> Any:
 
 
 def small(config: Any) -> Any:
-    """Of a wrapper its text part; its towers are not built."""
+    """The config made small; of a wrapper its text part alone, its towers are not built."""
     if not is_wrapper(config):
         return small_text(config)
     made = copy.deepcopy(config)

@@ -59,7 +59,7 @@ class Asked:
     prompts: list[int]
     """The row of each."""
     numbers: list[int]
-    """Of each, within the rollout."""
+    """The number of each within the rollout."""
     draw: Draw
 
 
@@ -108,7 +108,7 @@ class GrpoRecipe:
         return sft.identity(config, start)
 
     def samples(self, run: Run) -> list[dict[str, str]]:
-        """Of the last evaluation."""
+        """The answers of the last evaluation."""
         return self.shown
 
     def export(self, run: Run, folder: Path) -> None:
@@ -130,7 +130,7 @@ class GrpoRecipe:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the rewards."""
+        """The names of the rewards."""
         return [reward.name for reward in parse(self.config.rewards, Path())]
 
     @cached_property
@@ -247,7 +247,7 @@ class GrpoRecipe:
         return found
 
     def score(self, asked: Asked, found: Sequence[Answer]) -> list[tuple[float, list[float]]]:
-        """Of each answer what the rewards are together, and each of them."""
+        """What the rewards of each answer are together, and each of them."""
         if not found:
             return []
         records = [asked.rows.record(index) for index in asked.prompts]
@@ -311,7 +311,7 @@ def parts(count: int, size: int) -> list[range]:
 
 
 def as_answered(prompt: Any, text: str) -> Any:
-    """As TRL gives it to a reward: to turns a turn."""
+    """An answer as TRL gives it to a reward: to turns a turn."""
     return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
 
 

@@ -27,10 +27,10 @@ class Made:
     prompt: list[int]
     answer: Answer
     rewards: list[float]
-    """Of each function; and what they are together."""
+    """What each function gave."""
     total: float
     base_log_p: list[float] = field(default_factory=list)
-    """Of each of its tokens, by the base, where the run is held near it."""
+    """The base's log-probability of each token, where the run is held near it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Rollout:
     """The rows of a step."""
 
     facts: list[Facts]
-    """Of all answers of the step."""
+    """What is known of all answers of the step."""
     targets: NDArray[np.int32]
     """Tokens of each answer that are trained on."""
     advantages: NDArray[np.float64]

@@ -64,7 +64,7 @@ CALLS_IF = {
 NEWER = {"clone3": 435, "openat2": 437}
 """Not there, so that the C library takes clone and openat, whose arguments a filter can see."""
 OPEN = 2
-"""Of x86_64: openat without a folder."""
+"""The number of openat without a folder on x86_64."""
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Which of the two numbers, and what the kernel calls it (linux/audit.h)."""
 Instruction = tuple[int, int, int, int]

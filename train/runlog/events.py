@@ -95,7 +95,7 @@ def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
 
 
 def step_words(event: Mapping[str, Any]) -> str:
-    """Of a step: its loss, or the reward where that is what the run is about."""
+    """The loss of a step, or its reward where that is what the run is about."""
     return f"reward {event['rollout']['reward']:.4f}" if "rollout" in event else f"loss {event['loss']:.4f}"
 
 
@@ -106,7 +106,7 @@ def _share(node: Mapping[str, Any]) -> str:
 
 
 def held_out_words(event: Mapping[str, Any]) -> str:
-    """Of an evaluation: its loss, or the reward where that is what the run is about, and what stands beside it."""
+    """The loss of an evaluation, or its reward where that is what the run is about, and what stands beside it."""
     metrics = dict(event.get("metrics") or {})  # of older runs none
     if (reward := metrics.pop("reward", None)) is not None:
         return f"held-out reward {reward:.4f}{metric_words(metrics)}"

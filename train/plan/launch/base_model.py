@@ -59,7 +59,7 @@ def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) 
 
 
 def counts(verdict: Verdict | None, listed: AnyFacts | None) -> Counts | None:
-    """As the head has counted the model, else as the catalogue has it."""
+    """The model as the head has counted it, else as the catalogue has it."""
     if verdict and verdict.counts:
         return verdict.counts
     return listed.counts if isinstance(listed, Facts) else None

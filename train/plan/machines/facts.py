@@ -32,7 +32,7 @@ class Route:
 
     nic: str = ""
     mbit: float = 0
-    """As its network card says; 0 where it does not, as Wi-Fi."""
+    """The speed that its network card reports; 0 where it reports none, as Wi-Fi."""
     wireless: bool = False
     why: str = ""
     """What is wrong with it."""
@@ -72,7 +72,7 @@ class NodeFacts:
     cores: int
     memory_bytes: int
     free_bytes: float
-    """Of the disk that has its home; infinite where nobody can look."""
+    """The free room of the disk that has its home; infinite where nobody can look."""
     route: Route
     cards: Sequence[Card] = ()
     run_on: str = ""

@@ -29,7 +29,7 @@ class Counts:
     adapters: Mapping[str, int] = field(hash=False)
     """The weights that an adapter of rank 1 has on all linear layers of a name."""
     experts: Mapping[str, int] = field(hash=False, default_factory=dict)
-    """Of `others`: the weights of all experts by the name that their adapter goes by."""
+    """The part of `others` that are experts, by the name that their adapter goes by."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:

@@ -30,7 +30,7 @@ CPU_HOLES = 1.65
 """What a backward pass keeps on a CPU lies between pieces that came and went: glibc gives these back to nobody (with a
 fixed MALLOC_MMAP_THRESHOLD_ SmolLM2 took 3.8 GiB instead of 5.9, and the pages' return its time)."""
 SCORE_BYTES = 56
-"""Of a token's score while it is drawn: in fp32, ordered, in fp64, its noise and the whole numbers that become it."""
+"""What a score takes while a token is drawn: in fp32, ordered, in fp64, its noise and the numbers that become it."""
 STREAMED_LAYERS = 2
 """The layers that are there at a time: one is computed with, the next one comes."""
 

@@ -56,7 +56,7 @@ def parsed(name: str, setting: str, page: str) -> tuple[Path, bytes, ast.Module]
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         what = f"{setting}: this is not Python: {error.args[0]}"
-        raise BadInput(what, f"file: {path}{line}", "mend it there") from None
+        raise BadInput(what, f"file: {path}{line}", "fix it there") from None
     return path, text, tree
 
 
