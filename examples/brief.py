@@ -9,8 +9,9 @@ def right(completions, answer, **columns):
 
 
 def brief(completions, **columns):
-    """1 up to three words, then less with each word more."""
-    return [min(1.0, FEW / max(1, len(text_of(text).split()))) for text in completions]
+    """1 up to three words, then less with each word more; nothing for an empty answer."""
+    counts = [len(text_of(text).split()) for text in completions]
+    return [min(1.0, FEW / count) if count else 0.0 for count in counts]
 
 
 def text_of(completion):

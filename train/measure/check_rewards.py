@@ -80,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
         ]
         print(json.dumps({"ok": True, "rows": rows, "seconds_per_answer": seconds, "notes": notes}))
     else:
-        print("\n".join([*table(tried, scored), "", f"{seconds:.2g} seconds an answer", *notes]))
+        print("\n".join([*table(tried, scored), "", f"{1000 * seconds:.3g} ms an answer", *notes]))
     require_steady(tried, scored, again, alone)
     return 0
 

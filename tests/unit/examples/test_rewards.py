@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_page_shows_what_check_rewards_prints(
     assert found and main(["check-rewards", "--rewards", found[1], "--dataset", found[2]]) == 0
     table, _, below = capsys.readouterr().out.partition("\n\n")
     assert len(table.splitlines()) == 9 and indented(table + "\n") in PAGE
-    assert re.fullmatch(r"\S+ seconds an answer\n", below)
+    assert re.fullmatch(r"\S+ ms an answer\n", below)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,12 @@ def test_what_a_model_finds_is_what_the_page_says(tmp_path: Path) -> None:
         (tmp_path / "r.py").write_text(re.sub("(?m)^    ", "", text))
         with Judge("r.py", 30, "stop", tmp_path) as judge:
             assert judge.score(["?", "?"], [hacked, meant], {}).total == expected
+
+
+def test_what_the_demo_rewards_is_a_right_name_in_few_words_and_not_an_empty_answer() -> None:
+    found = runpy.run_path(str(ROOT / "examples/brief.py"))
+    answers = [
+        [{"role": "assistant", "content": text}] for text in ("Oslo.", "It is Oslo, I am quite sure.", "", "Rome")
+    ]
+    assert found["right"](answers, ["Oslo"] * 4) == [1, 1, 0, 0]
+    assert found["brief"](answers) == [1, 3 / 7, 0, 1]

@@ -44,7 +44,7 @@ def test_each_row_is_tried_with_its_answer_and_with_wrong_ones(capsys: pytest.Ca
         ["1", "empty", "0", "0", "0"],
         ["2", "its", "own", "1", "1", "1.5", "2"],
     ]
-    assert len(lines) == 11 and lines[-1].endswith(" seconds an answer")
+    assert len(lines) == 11 and lines[-1].endswith(" ms an answer")
 
 
 def test_as_data_and_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
