@@ -17,9 +17,7 @@ def door() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def test_a_port_that_stays_taken_is_said_with_who_has_it(
-    door: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_stays_taken_is_said_with_who_has_it(door: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collective_probe, "FREE_WITHIN_S", 0.0)
     with door:
         port = door.getsockname()[1]
