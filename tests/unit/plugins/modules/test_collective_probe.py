@@ -22,7 +22,7 @@ def test_a_port_that_stays_taken_is_said_with_who_has_it(door: socket.socket, mo
     with door:
         port = door.getsockname()[1]
         assert not collective_probe.comes_free(port)
-    said = collective_probe.taken(port, [("0.0.0.0", port, "jupyter"), ("0.0.0.0", 80, "nginx")])  # noqa: S104
+    said = collective_probe.taken(port, [("0.0.0.0", port, "jupyter"), ("0.0.0.0", 80, "nginx")])
     assert said.startswith(f"port {port} is taken there by jupyter, ") and "\nfix: end that program" in said
     assert collective_probe.taken(port, []).startswith(f"port {port} is taken there, ")
 
