@@ -14,10 +14,11 @@ are older than the weights that are trained on them.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -31,10 +32,12 @@ from train.models import policy
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw, answers
 from train.models.model_files import model_folder
+from train.models.vllm import Server, Serving, python_of
 from train.models.weights import Named
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
-from train.plan.placement.fit import Decisions
+from train.plan.model.memory import cache_bytes
+from train.plan.placement.fit import Decisions, setup_for
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
@@ -70,6 +73,8 @@ class GrpoRecipe:
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.has_warned = False
+        self.is_a_run = False
+        self.server: Server | None = None
 
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
@@ -82,6 +87,7 @@ class GrpoRecipe:
         return train, held_out
 
     def start(self, config: GrpoConfig, say: Callable[[str], None]) -> Path:
+        self.is_a_run = True
         return sft.start(config, say)
 
     def start_for_trial(self, config: GrpoConfig) -> Path:
@@ -91,7 +97,11 @@ class GrpoRecipe:
         return sft.shape(config, start)
 
     def build(self, config: GrpoConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
+        if self.is_a_run and config.has_server:
+            self.server = Server(self.serving(config, decisions, start, device))
         built = sft.build(config, decisions, start, device, row_length)
+        if self.server:
+            self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
         loss_sum = partial(policy.loss_sum, temperature=config.temperature, beta=config.beta)
         return LossModule(built.model, loss_sum, built.autocast)
 
@@ -137,8 +147,28 @@ class GrpoRecipe:
     def chat(self) -> Chat:
         return load_chat(resolve_model(model_folder(self.config.model)))
 
+    def serving(self, config: GrpoConfig, decisions: Decisions, base: Path, device: str) -> Serving:
+        facts = self.shape(config, base)
+        assert facts
+        setup = setup_for(config, decisions.gradient_checkpointing)
+        own = replace(setup, device="cpu", load_in="32bit") if device == "cpu" else setup
+        return Serving(
+            python=python_of(config.home_folder),
+            base=str(base),
+            precision=decisions.precision,
+            device=device,
+            lora_r=config.lora_r,
+            row_length=config.max_seq_length,
+            at_once=config.answers_side_by_side,
+            cache_bytes=cache_bytes(facts, own),
+            log=config.log_folder / f"vllm-{os.getpid()}.log",
+        )
+
     def close(self) -> None:
-        """Ends the process of the rewards."""
+        """Ends the process of the rewards, and the server."""
+        if self.server:
+            self.server.close()
+            self.server = None
         if "judge" in vars(self):
             self.judge.close()
             del self.judge
@@ -223,6 +253,8 @@ class GrpoRecipe:
 
     def generate(self, run: Run, asked: Asked) -> list[Answer]:
         """Fewer at a time after an out-of-memory."""
+        if self.server:
+            return self.ask_server(self.server, run, asked)
         run.module.model.eval()
         try:
             while True:
@@ -237,6 +269,12 @@ class GrpoRecipe:
                 run.reporter.warn(run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time")
         finally:
             run.module.model.train()
+
+    def ask_server(self, server: Server, run: Run, asked: Asked) -> list[Answer]:
+        server.take(run.module.model, run.step)
+        prompts = [asked.rows.prompt(index) for index in asked.prompts]
+        how: dict[str, Any] = {"end_ids": asked.rows.end_ids, "most": self.config.max_new_tokens}
+        return server.answers(prompts, asked.numbers, asked.draw, **how)
 
     def in_parts(self, run: Run, asked: Asked) -> list[Answer]:
         found: list[Answer] = []

@@ -19,6 +19,8 @@ from train.plan.model.picture_facts import PictureFacts
 GIB = 1 << 30
 RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
+SERVER_BYTES = {"cuda": int(2 * GIB), "cpu": int(1.2 * GIB)}
+"""CUDA's context, graphs and one batch of a server's; its two Python processes on a CPU (1.1 GiB were seen)."""
 USABLE = 0.92
 """The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
 BYTES_PER_WEIGHT = {"4bit": 0.5 + (1 + 4 / 256) / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
@@ -54,6 +56,8 @@ class Setup:
     full: bool = False
     answers: int = 0
     """Answers that are made side by side, between two steps; 0: none."""
+    has_server: bool = False
+    """Whether a server beside the training makes them (models/vllm.py)."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -103,7 +107,7 @@ def memory(facts: AnyFacts, setup: Setup) -> Memory:
         optimizer=setup.optimizer_bytes * trained,
         activations=max(activations(facts, setup) + expert_copies(facts, setup), answering(facts, setup)),
         logits=logits(facts, setup),
-        runtime=RUNTIME_BYTES[setup.device],
+        runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
     )
 
 
@@ -163,11 +167,25 @@ def last_name(target: str) -> str:
 def answering(facts: AnyFacts, setup: Setup) -> int:
     """What making answers takes, beside nothing that a step keeps, at most: keys and values of all their tokens with
     those of one layer twice while they grow, one block's parts, and scores with their noise."""
-    if isinstance(facts, PictureFacts) or not setup.answers:
+    if isinstance(facts, PictureFacts) or not setup.answers or setup.has_server:
         return 0
     made = replace(setup, micro_batch=setup.answers)
     keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
     return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
+
+
+def server_bytes(facts: AnyFacts, setup: Setup) -> int:
+    """What a server takes that makes the answers: the base once more, what it keeps of tokens, and its runtime."""
+    if isinstance(facts, PictureFacts) or not setup.has_server:
+        return 0
+    return base_bytes(facts, setup) + cache_bytes(facts, setup) + SERVER_BYTES[setup.device]
+
+
+def cache_bytes(facts: Facts, setup: Setup) -> int:
+    """Keys and values of all tokens that are answered side by side; a CPU's server takes them in whole GiB."""
+    keys = 2 * facts.layers * facts.kv_heads * facts.head_dim
+    kept = of_tokens(keys, replace(setup, micro_batch=setup.answers))
+    return kept if setup.device == "cuda" else -(-kept // GIB) * GIB
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:

@@ -220,6 +220,11 @@ class RunConfig:
         return 0
 
     @property
+    def has_server(self) -> bool:
+        """Whether a server beside the training makes the answers, which holds the base once more."""
+        return False
+
+    @property
     def rate_reason(self) -> str:
         """Why the learning rate is what it is, where it follows from a rule."""
         return ""

@@ -16,6 +16,9 @@ from train.plan.settings.sft import SftConfig
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""
 LOSSES = ("dapo", "grpo", "dr_grpo")
+ENGINES = ("transformers", "vllm")
+LARGEST_FOR_VLLM = 512
+"""The largest lora_r that a server of vLLM takes."""
 SHORTEST_PROMPT = 8
 NOT_HERE = {
     "pack": (False, "a prompt is a row of its own"),
@@ -58,7 +61,9 @@ class GrpoConfig(SftConfig):
     beta: float = option(0.0, "math", "how strongly the model is held near its base (KL); 0: not at all")
     mask_overlong: bool = option(False, "math", "do not train on answers that reached max_new_tokens")
     answers_at_once: int = option(32, "node", "answers that a machine makes side by side, at most; memory counts them")
-    engine: str = option("transformers", "agree", "what makes the answers", ("transformers",))
+    engine: str = option(
+        "transformers", "math", "transformers|vllm: what makes the answers, in this process or beside it", ENGINES
+    )
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 1e-4, or 2e-6 where method=full")
     max_seq_length: int = option(512, "agree", "tokens of a prompt and its answer together, at most")
@@ -75,6 +80,8 @@ class GrpoConfig(SftConfig):
                     f"{name}: {getattr(self, name)} does not go with recipe=grpo: {why}", fix=f"leave {name} out"
                 )
         self._fix_rewards()
+        if self.engine == "vllm":
+            self._go_with_vllm()
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
         at_least(self, "group", 2)
@@ -100,6 +107,20 @@ class GrpoConfig(SftConfig):
             raise BadInput(
                 "beta: with method=full the base is what is trained, and nothing is left to compare with", fix=fix
             )
+
+    def _go_with_vllm(self) -> None:
+        """Its server holds the base as it is, so it is held so here, and takes an adapter alone."""
+        fix = "use engine=transformers"
+        if self.method == "full":
+            raise BadInput(
+                "engine: vLLM is given the adapter of each step, and with method=full there is none", fix=fix
+            )
+        if self.load_in not in ("auto", "16bit"):
+            what = f"engine: vLLM answers by the base in 16 bit, and training would be by the one in {self.load_in}"
+            raise BadInput(what, fix=f"use load_in=16bit, or {fix.removeprefix('use ')}")
+        if self.lora_r > LARGEST_FOR_VLLM:
+            raise BadInput(f"lora_r: vLLM takes adapters up to {LARGEST_FOR_VLLM}", fix=f"a smaller one, or {fix}")
+        object.__setattr__(self, "load_in", "16bit")
 
     def _fix_rewards(self) -> None:
         """Names their file by where it is, and all of them by what they are."""
@@ -133,6 +154,10 @@ class GrpoConfig(SftConfig):
     @property
     def answers_side_by_side(self) -> int:
         return min(self.answers_at_once, self.rows_per_step)
+
+    @property
+    def has_server(self) -> bool:
+        return self.engine == "vllm"
 
     @property
     def row_words(self) -> str:
