@@ -275,8 +275,14 @@ class RunConfig:
         """A model of which the tokenizer alone is wanted."""
         return None
 
-    def prepare_words(self, model_folder: str) -> list[str]:
-        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes."""
+    @property
+    def file_to_bring(self) -> tuple[str, Path] | None:
+        """A file of one's own that the head needs beside the data, and what it is: a recipe, or rewards."""
+        return None
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
+        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes; `file`:
+        where it has that of one's own."""
         raise NotImplementedError
 
     def larger_step(self, rows: int) -> Settings:

@@ -187,7 +187,12 @@ class GrpoConfig(SftConfig):
             raise BadInput(f"precision: {self.precision} does not go with this model: {wrong}", fix="leave it out")
         return self
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    @property
+    def file_to_bring(self) -> tuple[str, Path] | None:
+        return ("rewards", self.rewards_file) if self.rewards_file else None
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
-        return [f"--model={model_folder}", *words]
+        rewards = with_file(self.rewards, file) if file else self.rewards
+        return [f"--model={model_folder}", *words, f"--rewards={rewards}"]
