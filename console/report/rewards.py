@@ -8,7 +8,7 @@ from console.report.history import History
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"
-COLOURS = 6
+COLOURS, LATELY = 6, 20
 Chart = tuple[str, str, str, str]
 
 
@@ -33,7 +33,7 @@ def reward_chart(history: History, marks: list[charts.Mark]) -> Chart:
         lines.insert(0, Line(name="training, smoothed", points=charts.smoothed(steps), colour=REWARD))
         lines.insert(0, Line(name="training, each step", points=steps, colour=REWARD, faint=True))
     axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
-    text = f"Higher is better. {spoken(history.steps[-1])}"
+    text = f"Higher is better. {spoken(history.steps[-1])}{clipped_words(history.steps)}"
     return "reward", "Reward", text, charts.line_chart("reward", lines, axes, marks)
 
 
@@ -45,6 +45,15 @@ def spoken(step: Event) -> str:
     return (
         f"At the end: {functions}; {answers}; {100 * found['equal_groups']:.0f} % of the groups without a difference."
     )
+
+
+def clipped_words(steps: list[Event]) -> str:
+    """What the bounds held back lately, where several steps train on the same answers."""
+    shares = [step["rollout"]["clipped"] for step in steps[-LATELY:] if "clipped" in step["rollout"]]
+    if not shares:
+        return ""
+    share = 100 * sum(shares) / len(shares)
+    return f" Of the tokens of the last {len(shares)} steps {share:.1f} % were beyond their bounds (epsilon)."
 
 
 def length_chart(history: History, marks: list[charts.Mark]) -> Chart:

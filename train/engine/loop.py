@@ -78,7 +78,7 @@ class Run:
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
     rollout: Rollout | None = None
-    """The answers that this step trains on, where the recipe makes such; changed by `rows_due`."""
+    """The answers that this step trains on, where the recipe makes such; changed by `rows_due`, and by a resume."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
     step: int = 0
@@ -116,10 +116,11 @@ def train(run: Run) -> None:
         timing = with_answers(timing, run.rollout)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
-        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device)))
+        clipped = run.rollout.clipped_tokens(rows[first:end]) if run.rollout else 0.0
+        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device), clipped))
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
         event = step_event(ranks, run.workers, run.balance, **facts)
-        event |= {"rollout": run.rollout.told} if run.rollout else {}
+        event |= {"rollout": run.rollout.event(sum(rank.clipped for rank in ranks))} if run.rollout else {}
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -131,12 +132,17 @@ def train(run: Run) -> None:
 
 def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
     """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
-    config = run.config
-    rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
     if not (recipe := answering(run.recipe)):
-        return rows
-    run.rollout = recipe.rollout(run, rows, slices)
-    return list(range(config.rows_per_step))
+        return drawn_rows(run)
+    run.rollout = recipe.rollout(run, drawn_rows(run), slices)
+    return list(range(run.config.rows_per_step))
+
+
+def drawn_rows(run: Run) -> list[int]:
+    """The rows of the data for the next step."""
+    config = run.config
+    draw = run.step // config.steps_per_draw
+    return rows_of_step(draw, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
 
 
 def set_learning_rate(run: Run) -> float:

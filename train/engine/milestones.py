@@ -205,8 +205,15 @@ def state_of(run: Run) -> dict[str, Any]:
         "total_steps": run.total_steps,
         "warm_up": run.warm_up,
         "scaler": scaler.state_dict() if scaler else None,
+        **answers_of(run),
         **run.strategy.state(),
     }
+
+
+def answers_of(run: Run) -> dict[str, Any]:
+    """The answers that the next step trains on, where they are made already."""
+    due = run.rollout is not None and run.rollout.number == run.step // run.config.steps_per_draw
+    return {"rollout": run.rollout.state()} if run.rollout and due else {}
 
 
 def write_result(run: Run) -> Path:

@@ -41,17 +41,20 @@ class RankStep:
     """The norm of the whole gradient; of the rank's own, where it takes inner steps."""
     step_s: float
     gpu_gb: float
+    clipped: float
+    """Its tokens whose ratio was beyond its bounds, where the model's own answers are trained on."""
 
     def numbers(self) -> list[float]:
-        facts = (*astuple(self.timing), self.grad_norm, self.step_s, self.gpu_gb, *astuple(self.fed))
+        own = (self.grad_norm, self.step_s, self.gpu_gb, self.clipped)
+        facts = (*astuple(self.timing), *own, *astuple(self.fed))
         return [float(fact) for fact in facts]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> RankStep:
-        *timing, grad_norm, step_s, gpu_gb = numbers[:-5]
+        *timing, grad_norm, step_s, gpu_gb, clipped = numbers[:-5]
         micro_batch, first, rows, rows_crc, tokens = map(int, numbers[-5:])
         fed = Fed(micro_batch=micro_batch, first=first, rows=rows, rows_crc=rows_crc, tokens=tokens)
-        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb)
+        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb, clipped)
 
     def timed(self, timing: StepTiming) -> RankStep:
         return replace(self, timing=timing)

@@ -12,9 +12,10 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
-A recipe whose model makes the rows of a step itself (grpo) has three more:
+A recipe whose model makes the rows of a step itself (grpo) has four more:
 
 rollout(run, …)       the rows of the next step, made and scored by all nodes
+resumed(run, …)       the same, as a run that resumes between making them and the last step on them has kept them
 held_out(run)         in place of the loss on rows that are held out
 close()               ends what it has started beside the run
 """
@@ -59,6 +60,7 @@ class Recipe(Protocol):
 
 class Answering(Protocol):
     def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout: ...
+    def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...
 

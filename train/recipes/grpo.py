@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from train.data.chat import Chat, load_chat
 from train.data.prompts import PromptRows, open_prompts, prepare
-from train.errors import BadInput, PeerFailed
+from train.errors import BadInput
 from train.models import policy
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw, answers
@@ -43,12 +43,12 @@ from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
-from train.recipes.rollout import Facts, Made, Rollout, crc_of
+from train.recipes.exchange import exchange_facts, exchange_rows
+from train.recipes.rollout import Facts, Made, Rollout, Row
 from train.rewards.judge import Judge
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.parallel.process_group import World
 
 SHOWN = 6
 """Held-out prompts whose answers an evaluation shows."""
@@ -102,14 +102,20 @@ class GrpoRecipe:
         built = sft.build(config, decisions, start, device, row_length)
         if self.server:
             self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
-        loss_sum = partial(policy.loss_sum, temperature=config.temperature, beta=config.beta)
+        self.clipped = torch.zeros(config.rows_per_step, device=device)
+        low, high = config.bounds
+        how = policy.Loss(
+            temperature=config.temperature, beta=config.beta, low=low, high=high, whole_answers=config.loss == "gspo"
+        )
+        loss_sum = partial(policy.loss_sum, how=how, clipped=self.clipped)
         return LossModule(built.model, loss_sum, built.autocast)
 
     def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
         batch = sft.full_rows(count, length, vocabulary, device, seed)
         ones = torch.ones(count, device=device)
-        base = {"base_log_p": torch.zeros(count, length, device=device)} if self.config.beta else {}
-        return {**batch, "advantages": ones, "weights": ones, **base}
+        asked_again = {"base_log_p": self.config.beta > 0, "old_log_p": self.config.steps_per_rollout > 1}
+        known = {name: torch.zeros(count, length, device=device) for name, is_there in asked_again.items() if is_there}
+        return {**batch, "advantages": ones, "weights": ones, **known}
 
     def optimized(self, config: GrpoConfig, named: Named) -> list[dict[str, Any]]:
         return sft.optimized(config, named)
@@ -143,6 +149,11 @@ class GrpoRecipe:
         """The names of the rewards."""
         return [reward.name for reward in parse(self.config.rewards, Path())]
 
+    @property
+    def size(self) -> int:
+        """Numbers that are told of an answer."""
+        return made_rows.SIZE + len(self.names)
+
     @cached_property
     def chat(self) -> Chat:
         return load_chat(resolve_model(model_folder(self.config.model)))
@@ -174,35 +185,59 @@ class GrpoRecipe:
             del self.judge
 
     def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout:
-        """The answers of the next step; `prompts`: its rows of the data, each for a group."""
-        config, started = self.config, time.perf_counter()
+        """The answers that the next step trains on; `prompts`: its rows of the data, each for a group."""
+        if self.config.steps_per_rollout > 1:
+            self.clipped.zero_()
+        number = run.step // self.config.steps_per_rollout
+        if run.rollout and run.rollout.number == number:
+            return run.rollout.again()
+        started = time.perf_counter()
         first, end = slices[run.workers.of(run.world.rank)]
-        numbers = list(range(first, end))
+        asked = self.asked(run, prompts, list(range(first, end)))
+        made, problem = self.attempt(run, asked)
+        self.ask_again(run, made)
+        made_s = time.perf_counter() - started
+        own = {} if problem else dict(zip(asked.numbers, made, strict=True))
+        found = self.exchange(run, own, prompts, made_s, problem)
+        self.warn(run, found.told["equal_groups"])
+        return replace(found, made_s=made_s, waited_s=time.perf_counter() - started - made_s)
+
+    def asked(self, run: Run, prompts: list[int], numbers: list[int]) -> Asked:
+        config = self.config
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
         rows = cast(PromptRows, run.rows)
-        asked = Asked(rows, [prompts[number // config.group] for number in numbers], numbers, draw)
-        made, problem = self.attempt(run, asked)
-        if config.beta and made:
-            self.ask_base(run, made)
-        made_s = time.perf_counter() - started
-        own = {} if problem else dict(zip(numbers, made, strict=True))
-        facts, seconds = self.exchange(run.world, own, config.rows_per_step, made_s, problem)
-        targets = made_rows.trained_tokens(config, facts)
-        rewards = [one.reward for one in facts]
-        told = made_rows.told(config, facts, self.names)
-        told["generate_s"] = {name: round(s, 5) for name, s in zip(run.workers.names, seconds, strict=True)}
-        self.warn(run, told["equal_groups"])
-        return Rollout(
-            facts=facts,
-            targets=targets,
-            advantages=made_rows.advantages(rewards, config.group, config.scale_rewards),
-            weights=made_rows.weights(config, targets),
-            own=own,
-            told=told,
-            pad_id=rows.pad_id,
-            made_s=made_s,
-            waited_s=time.perf_counter() - started - made_s,
-        )
+        return Asked(rows, [prompts[number // config.group] for number in numbers], numbers, draw)
+
+    def exchange(
+        self, run: Run, own: dict[int, Made], prompts: list[int], made_s: float, problem: BadInput | None
+    ) -> Rollout:
+        """What came of the answers of all nodes."""
+        config, rows = self.config, cast(PromptRows, run.rows)
+        facts = {at: self.facts_of(one) for at, one in own.items()}
+        sizes = {"count": config.rows_per_step, "size": self.size}
+        known = exchange_facts(run.world, facts, **sizes, seconds=made_s, problem=problem)
+        each = [rows.prompt(prompts[at // config.group]) for at in range(config.rows_per_step)]
+        columns = {"old": config.steps_per_rollout > 1, "base": bool(config.beta)}
+        found = exchange_rows(run.world, {at: one.row for at, one in own.items()}, known, each, **columns)
+        told = made_rows.told(config, known.facts, found, self.names)
+        told["generate_s"] = {name: round(s, 5) for name, s in zip(run.workers.names, known.seconds, strict=True)}
+        return self.whole(run, run.step // config.steps_per_rollout, known.facts, found, told=told)
+
+    def whole(self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any]) -> Rollout:
+        pad_id = cast(PromptRows, run.rows).pad_id
+        found = made_rows.rollout_of(self.config, number, facts, rows, told=told, pad_id=pad_id)
+        return replace(found, clipped=self.clipped if self.config.steps_per_rollout > 1 else None)
+
+    def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout:
+        """What `state` of a rollout was taken of."""
+        rows = cast(PromptRows, run.rows)
+        facts = [Facts.of(numbers) for numbers in state["facts"]]
+        found = [
+            Row(prompt=rows.prompt(prompts[at // self.config.group]), tokens=tokens, old_log_p=old, base_log_p=base)
+            for at, (tokens, old, base) in enumerate(state["rows"])
+        ]
+        told = state["told"] | {"generate_s": dict.fromkeys(run.workers.names, 0.0)}
+        return self.whole(run, state["number"], facts, found, told=told)
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""
@@ -214,7 +249,8 @@ class GrpoRecipe:
         asked = Asked(rows, numbers, numbers, Draw(seed=run.config.seed, rollout=None))
         made, problem = self.attempt(run, asked)
         own = {} if problem else dict(zip(numbers, made, strict=True))
-        facts, _ = self.exchange(run.world, own, count, 0.0, problem)
+        numbers_of = {at: self.facts_of(one) for at, one in own.items()}
+        facts = exchange_facts(run.world, numbers_of, count=count, size=self.size, problem=problem).facts
         self.show(rows, own)
         reward = statistics.fmean(one.reward for one in facts)
         functions = made_rows.by_function(facts, self.names)
@@ -222,7 +258,7 @@ class GrpoRecipe:
 
     def show(self, rows: PromptRows, own: dict[int, Made]) -> None:
         some = list(own)[:SHOWN]
-        texts = self.texts([own[number].answer for number in some])
+        texts = self.texts([own[number].row.tokens for number in some])
         asked = [rows.record(number)["prompt"] for number in some]
         self.shown = [
             {"given": one if isinstance(one, str) else str(one[-1]["content"]), "wrote": text}
@@ -247,7 +283,12 @@ class GrpoRecipe:
         except BadInput as problem:
             return [], problem
         return [
-            Made(prompt=asked.rows.prompt(index), answer=answer, rewards=each, total=total)
+            Made(
+                row=Row(prompt=asked.rows.prompt(index), tokens=answer.tokens),
+                log_p=answer.log_p,
+                rewards=each,
+                total=total,
+            )
             for index, answer, (total, each) in zip(asked.prompts, found, scored, strict=True)
         ], None
 
@@ -291,54 +332,44 @@ class GrpoRecipe:
         records = [asked.rows.record(index) for index in asked.prompts]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
-        prompts = [record["prompt"] for record in records]
-        answered = [as_answered(prompt, text) for prompt, text in zip(prompts, self.texts(found), strict=True)]
+        prompts, texts = [record["prompt"] for record in records], self.texts([answer.tokens for answer in found])
+        answered = [as_answered(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
         scored = self.judge.score(prompts, answered, columns)
         each = [list(map(as_number, scored.by_function[name])) for name in self.names]
         return [(total, [values[at] for values in each]) for at, total in enumerate(scored.total)]
 
-    def texts(self, found: Sequence[Answer]) -> list[str]:
+    def texts(self, found: Sequence[list[int]]) -> list[str]:
         decode = self.chat.tokenizer.decode
-        return [str(decode(answer.tokens, skip_special_tokens=True)) for answer in found]
+        return [str(decode(tokens, skip_special_tokens=True)) for tokens in found]
 
-    def ask_base(self, run: Run, made: list[Made]) -> None:
-        """What the base, without the adapter, would have said to each token."""
-        model: Any = run.module.model
+    def ask_again(self, run: Run, made: list[Made]) -> None:
+        """What the model says to each token with all of the answer before it, and what the base does, without the
+        adapter. Not as it was drawn: token by token, in half precision, it says something else by a little."""
+        if self.config.steps_per_rollout > 1:
+            self.ask(run, made, "old_log_p")
+        if self.config.beta:
+            model: Any = run.module.model
+            with model.disable_adapter():
+                self.ask(run, made, "base_log_p")
+
+    def ask(self, run: Run, made: list[Made], name: str) -> None:
         for some in parts(len(made), run.micro_batch):
-            part = [made[at] for at in some]
-            shape = (len(part), max(len(one.prompt) + len(one.answer.tokens) for one in part))
-            batch = to_tensors(made_rows.filled(part, shape, 0), run.device)
-            with model.disable_adapter(), run.module.autocast():
-                values = policy.log_p_of_labels(model, batch, temperature=self.config.temperature).cpu()
+            part = [made[at].row for at in some]
+            batch = to_tensors(made_rows.filled(part, 0), run.device)
+            with run.module.autocast():
+                values = policy.known_log_p(run.module.model, batch, self.config.temperature).cpu()
             for row, one in enumerate(part):
                 start = len(one.prompt)
-                one.base_log_p = values[row, start : start + len(one.answer.tokens)].tolist()
-
-    def exchange(
-        self, world: World, made: dict[int, Made], count: int, seconds: float, problem: BadInput | None
-    ) -> tuple[list[Facts], list[float]]:
-        """What all nodes know of all answers, in their order, and the seconds of each node."""
-        size = made_rows.SIZE + len(self.names)
-        table = torch.zeros(count, size, dtype=torch.float64)
-        for number, one in made.items():
-            table[number] = torch.tensor(self.facts_of(one).numbers(), dtype=torch.float64)
-        parts = world.numbers([float(problem is not None), seconds, *table.flatten().tolist()])
-        if any(part[0] for part in parts):
-            raise_for_all(world, problem)
-        whole = sum(torch.tensor(part[2:], dtype=torch.float64) for part in parts)
-        lines = cast(torch.Tensor, whole).view(-1, size).tolist()
-        return [Facts.of(line) for line in lines], [part[1] for part in parts]
+                setattr(one, name, values[row, start : start + len(one.tokens)].tolist())
 
     def facts_of(self, made: Made) -> Facts:
-        tokens, mine = made.answer.tokens, torch.tensor(made.answer.log_p, dtype=torch.float64)
-        apart = (
-            policy.divergence(mine, torch.tensor(made.base_log_p, dtype=torch.float64)) if made.base_log_p else mine * 0
-        )
+        tokens, base = made.row.tokens, made.row.base_log_p
+        mine = torch.tensor(made.log_p, dtype=torch.float64)
+        apart = policy.divergence(mine, torch.tensor(base, dtype=torch.float64)) if base else mine * 0
         return Facts(
             reward=made.total,
             tokens=len(tokens),
             cut=len(tokens) == self.config.max_new_tokens and tokens[-1] not in self.end_ids,
-            crc=crc_of(tokens),
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
@@ -356,12 +387,3 @@ def as_answered(prompt: Any, text: str) -> Any:
 def as_number(value: float | None) -> float:
     """None, where a function does not apply, travels as what is no number."""
     return math.nan if value is None else value
-
-
-def raise_for_all(world: World, problem: BadInput | None) -> NoReturn:
-    """Who has the problem says it in its own words; for the others it is a peer's."""
-    told = world.gather([world.node, str(problem).splitlines()[0]] if problem else None)
-    if problem:
-        raise problem
-    node, what = next(one for one in told if one)
-    raise PeerFailed(f"{node}: {what}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 
 from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA
@@ -17,10 +16,9 @@ from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
-from train.plan.settings.config import GrpoConfig, Settings
+from train.plan.settings.config import Settings
 from train.plan.settings.every_run import COMMON_COUNTS
 from train.plan.settings.request import HELP, Request
-from train.plan.settings.rewards import with_file
 from train.plan.speed.prediction import Prediction
 from train.plan.speed.speedup import wire_for
 
@@ -85,23 +83,16 @@ def prepare_words(plan: Plan) -> list[str]:
     if plan.model.folder_name:
         model = f"{plan.nodes[0].facts.home}/{BASE_MODELS}/{plan.model.folder_name}"
     words = ["prepare", "--json", f"--dataset={source}"]
-    own = f"{recipe.place}/{recipe.name}" if recipe else ""
-    words += [f"--recipe={own}"] if own and own_recipe.is_file(plan.settings["recipe"]) else []
-    words += config.prepare_words(model)
-    if isinstance(config, GrpoConfig):
-        words += [f"--rewards={with_file(config.rewards, own) if own else config.rewards}"]
+    words += config.prepare_words(model, f"{recipe.place}/{recipe.name}" if recipe else "")
     words += [f"--patience={config.patience}"] if config.patience else []
     return words + ([f"--passed-over={data.passed_over}"] if data.passed_over else [])  # it is not brought to the head
 
 
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
-    config = plan.request.config
-    kind, path = "recipe", Path(plan.settings["recipe"])
-    if isinstance(config, GrpoConfig) and config.rewards_file:
-        kind, path = "rewards", config.rewards_file
-    elif not own_recipe.is_file(plan.settings["recipe"]):
+    if not (found := plan.request.config.file_to_bring):
         return None
+    kind, path = found
     sha256 = file_hash(path)
     place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{sha256[:12]}"
     files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}

@@ -215,6 +215,11 @@ class RunConfig:
         return self.rows_per_step
 
     @property
+    def steps_per_draw(self) -> int:
+        """Steps that follow one another on the same rows of the data."""
+        return 1
+
+    @property
     def answers_side_by_side(self) -> int:
         """Answers that a machine makes at a time while it trains; 0 where it makes none."""
         return 0
@@ -240,7 +245,8 @@ class RunConfig:
 
     def steps_over(self, rows: int) -> int:
         """All steps of the run, with so many rows to train on."""
-        steps = self.max_steps or math.ceil((self.epochs or self.usual_epochs) * rows / self.drawn_per_step)
+        draws = math.ceil((self.epochs or self.usual_epochs) * rows / self.drawn_per_step)
+        steps = self.max_steps or draws * self.steps_per_draw
         return steps if self.length_is_set else max(steps, LEAST_STEPS)
 
     def warm_up(self, steps: int) -> int:
@@ -250,7 +256,8 @@ class RunConfig:
 
     def length_reasons(self, rows: int) -> list[str]:
         """What of it follows from a rule, for the start of a run."""
-        steps, passes = self.steps_over(rows), self.steps_over(rows) * self.drawn_per_step / max(1, rows)
+        steps = self.steps_over(rows)
+        passes = steps * self.drawn_per_step / self.steps_per_draw / max(1, rows)
         found = []
         if not self.length_is_set and steps == LEAST_STEPS:
             found.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
@@ -273,8 +280,14 @@ class RunConfig:
         """A model of which the tokenizer alone is wanted."""
         return None
 
-    def prepare_words(self, model_folder: str) -> list[str]:
-        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes."""
+    @property
+    def file_to_bring(self) -> tuple[str, Path] | None:
+        """A file of one's own that the head needs beside the data, and what it is: a recipe, or rewards."""
+        return None
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
+        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes; `file`:
+        where it has that of one's own."""
         raise NotImplementedError
 
     def larger_step(self, rows: int) -> Settings:

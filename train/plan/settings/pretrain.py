@@ -148,7 +148,7 @@ class PretrainConfig(RunConfig):
     def tokenizer_model(self, home: Path | None = None) -> Model | None:
         return None if self.has_own_tokenizer else resolve_model(self.tokenizer, home)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "tokenizer", "vocab_size", "max_seq_length", "eval_fraction", "max_bad")
         chosen = {name: getattr(self, name) for name in names if self.has_own_tokenizer or name != "vocab_size"}
         chosen |= {"tokenizer": model_folder} if model_folder else {}

@@ -123,7 +123,7 @@ class SftConfig(RunConfig):
     def data(self) -> Dataset:
         return resolve_dataset(self.dataset)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
         return words if self.pack else [*words, "--no-pack"]

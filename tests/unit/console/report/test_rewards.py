@@ -46,6 +46,14 @@ def test_the_reward_stands_where_a_loss_would(rewarded: Path) -> None:
     assert "How long the answers are." in page and "What each function gives, without its weight." in page
 
 
+def test_what_the_bounds_held_back_is_told_where_there_are_bounds(rewarded: Path) -> None:
+    assert "beyond their bounds" not in write_page(read_history(rewarded), rewarded / "report.html").read_text()
+    log = rewarded / "nodes" / HEAD / "events.jsonl"
+    log.write_text(log.read_text().replace('"answers_crc": 7', '"answers_crc": 7, "clipped": 0.125'))
+    page = write_page(read_history(rewarded), rewarded / "report.html").read_text()
+    assert "Of the tokens of the last 12 steps 12.5 % were beyond their bounds (epsilon)." in page
+
+
 def test_without_held_out_prompts_the_training_reward_is_told(rewarded: Path) -> None:
     log = rewarded / "nodes" / HEAD / "events.jsonl"
     log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if '"eval"' not in line))

@@ -51,6 +51,22 @@ def test_the_settings_fit_together() -> None:
     assert config.row_words == "6 prompts × 4 answers of up to 128 tokens"
     assert load_config({"recipe": "grpo", "method": "full"}).learning_rate == 2e-6
     assert replace(config).rewards_hash == ""
+    again = load_config({"recipe": "grpo", "rows_per_step": 24, "group": 4, "epochs": 2, "steps_per_rollout": 3})
+    assert isinstance(again, GrpoConfig)
+    assert again.steps_over(100) == 102, "34 rollouts, three steps each"
+    assert again.row_words == "6 prompts × 4 answers of up to 128 tokens, for 3 steps"
+
+
+def test_bounds_are_as_wide_as_the_loss_needs() -> None:
+    def bounds(**more: object) -> tuple[float, float]:
+        config = load_config({"recipe": "grpo", "steps_per_rollout": 2, **more})
+        assert isinstance(config, GrpoConfig)
+        return config.bounds
+
+    assert bounds() == (0.2, 0.2)
+    assert bounds(epsilon=0.1) == (0.1, 0.1)
+    assert bounds(epsilon_high=0.28) == (0.2, 0.28)
+    assert bounds(loss="gspo") == (3e-4, 4e-4)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +81,10 @@ def test_the_settings_fit_together() -> None:
         ({"max_new_tokens": 510}, "leave a prompt 2 beside an answer of max_new_tokens=510"),
         ({"beta": 0.1, "method": "full"}, "beta: with method=full the base is what is trained"),
         ({"group": 1, "rows_per_step": 8}, "group: 1 is below 2"),
+        ({"steps_per_rollout": 0}, "steps_per_rollout: 0 is below 1"),
+        ({"epsilon": 0.1}, "epsilon: with one step on the same answers .*\nsteps_per_rollout=2, or leave epsilon out"),
+        ({"epsilon_high": 0.1}, "epsilon_high: with one step on the same answers"),
+        ({"steps_per_rollout": 2, "epsilon": 1.5}, "epsilon: 1.5 bounds nothing"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object], said: str) -> None:
