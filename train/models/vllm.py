@@ -7,10 +7,12 @@ alone may open, and it ends with the process that started it.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,7 +34,8 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 START_S = 900.0
 """From a slow disk, with kernels that are compiled the first time."""
-ENDS_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+ENDS_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+"""By SIGTERM: killed, the server would leave its engine behind, with the card's memory."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - for adapters that are read once
 INSTEAD = "engine=transformers makes the answers in the training process"
 
@@ -131,11 +134,11 @@ class Server:
 
     def close(self) -> None:
         self.process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its engine too, where the server has ended before it
+        self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def started(self) -> None:
