@@ -53,7 +53,7 @@ def further_charts(history: History) -> list[dict[str, str]]:
 
 
 def answer_charts(history: History) -> list[dict[str, str]]:
-    made = (rewards.function_chart, rewards.length_chart) if rewards.is_rewarded(history) else ()
+    made = (rewards.function_chart, rewards.length_chart, rewards.halves_chart) if rewards.is_rewarded(history) else ()
     return [chart(*make(history, step_marks(history))) for make in made]
 
 

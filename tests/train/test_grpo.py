@@ -3,6 +3,7 @@ one process that makes one answer at a time."""
 
 import functools
 import itertools
+import re
 import signal
 from pathlib import Path
 
@@ -114,6 +115,16 @@ def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
     ]
 
 
+def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_path):
+    program = [str(Path(__file__).with_name("broken.py")), "slow_answers=40"]
+    run = cluster.train(tmp_path, settings, 3, program=program)
+    assert_is_truth(run.steps(), truth_of())
+    found = [step["rollout"] for step in run.steps()]
+    assert found[0]["taken_over"] > 0
+    assert {sum(one["made"].values()) for one in found} == {ROWS}
+    assert found[-1]["made"]["node-0"] < ROWS / 3 < found[-1]["made"]["node-1"] + found[-1]["made"]["node-2"]
+
+
 @pytest.mark.parametrize("again", [{}, AGAIN], ids=["one step", "four steps on the same answers"])
 def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth_of, tmp_path):
     settings = {**settings, **again}
@@ -178,19 +189,24 @@ def test_groups_without_a_difference_teach_nothing(settings, tmp_path):
 
 
 def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):
-    (tmp_path / "bad.py").write_text(
-        "def picky(completions):\n"
-        "    if len(completions) == 2:\n"
-        "        raise ValueError('two is none')\n"
-        "    return [float(len(c)) for c in completions]\n"
-    )
-    run = cluster.Cluster(tmp_path, {**settings, "rewards": tmp_path / "bad.py", "shares": "3,1"}, 2)
+    for node in ("good", "bad"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "r.py").write_text(
+            "from pathlib import Path\n"
+            "def picky(completions):\n"
+            "    if Path(__file__).with_name('breaks').exists():\n"
+            "        raise ValueError('it is said so')\n"
+            "    return [float(len(c)) for c in completions]\n"
+        )
+    (tmp_path / "bad" / "breaks").touch()
+    options = {**settings, "rewards": tmp_path / "good/r.py", "shares": "1,1"}
+    run = cluster.Cluster(tmp_path, options, 2, odd_rank_options={1: {"rewards": tmp_path / "bad/r.py"}})
     assert run.wait() == [1, 1]
     for rank in range(2):
-        assert "the reward picky raised ValueError: two is none (line 3)" in run.said(rank)
+        assert "the reward picky raised ValueError: it is said so (line 4)" in run.said(rank)
         assert "Traceback" not in run.said(rank)
-    assert "node-1, step 1: the reward picky" in run.said(1)
-    assert not run.steps()
+    assert re.search(r"node-0, step \d: node-1: the reward picky", run.said(0))
+    assert re.search(r"node-1, step \d: the reward picky", run.said(1))
 
 
 def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):

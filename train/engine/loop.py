@@ -102,7 +102,7 @@ def train(run: Run) -> None:
         if profile.begin(run.step + 1):
             since = time.perf_counter()
         slices = spans(split_rows(config.rows_per_step, run.balance.shares))
-        rows = rows_due(run, slices)
+        rows = rows_due(run)
         targets = [int(run.due.targets[rows[a:b]].sum()) for a, b in slices]
         first, end = slices[run.workers.of(world.rank)]
         rate = set_learning_rate(run)
@@ -130,11 +130,11 @@ def train(run: Run) -> None:
             since = time.perf_counter()  # a step's seconds are its own
 
 
-def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
+def rows_due(run: Run) -> list[int]:
     """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
     if not (recipe := answering(run.recipe)):
         return drawn_rows(run)
-    run.rollout = recipe.rollout(run, drawn_rows(run), slices)
+    run.rollout = recipe.rollout(run, drawn_rows(run))
     return list(range(run.config.rows_per_step))
 
 
@@ -170,7 +170,7 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
 
 
 def with_answers(timing: StepTiming, rollout: Rollout | None) -> StepTiming:
-    """A machine's speed is that of both halves of a step."""
+    """A step's seconds are those of both its halves."""
     if not rollout:
         return timing
     both_s, waited_s = timing.compute_s + rollout.made_s, timing.blocked_s + rollout.waited_s
@@ -234,9 +234,16 @@ def decide(run: Run, event: dict[str, Any]) -> None:
         if run.world.writes:
             decided.keep(run.config, **choice.decided)
         run.reporter.say(choice.message)
-    change = run.balance.learn(run.workers.seen(event["nodes"]), hold=run.strategy.comparing)
+    change = run.balance.learn(run.workers.seen(trained_by(event)), hold=run.strategy.comparing)
     if change:
         run.strategy.forget_timings()
         run.reporter.write("balance", step=run.step, shares=change.shares, speeds=change.speeds, reason=change.reason)
         rows = "  ".join(f"{name} {count}" for name, count in change.shares.items())
         run.reporter.say(f"shares from step {run.step + 1}: {rows} ({change.reason})")
+
+
+def trained_by(event: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each node did, without the answers: who makes those follows from who is free, and is no matter of shares."""
+    made_s = event["rollout"]["generate_s"] if "rollout" in event else {}
+    nodes = event["nodes"].items()
+    return {name: node | {"compute_s": node["compute_s"] - made_s.get(name, 0.0)} for name, node in nodes}

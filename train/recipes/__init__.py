@@ -23,7 +23,7 @@ close()               ends what it has started beside the run
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -59,7 +59,7 @@ class Recipe(Protocol):
 
 
 class Answering(Protocol):
-    def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout: ...
+    def rollout(self, run: Run, prompts: list[int]) -> Rollout: ...
     def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...

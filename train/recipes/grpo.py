@@ -18,7 +18,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -30,7 +30,7 @@ from train.data.prompts import PromptRows, open_prompts, prepare
 from train.errors import BadInput
 from train.models import policy
 from train.models.backends import Batch, LossModule, to_tensors
-from train.models.drawing import Answer, Draw, answers
+from train.models.drawing import Answer, Draw
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
 from train.models.weights import Named
@@ -40,10 +40,11 @@ from train.plan.model.memory import cache_bytes
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
-from train.plan.speed.row_split import spans, split_rows
 from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
-from train.recipes.exchange import exchange_facts, exchange_rows
+from train.recipes.exchange import Effort, Known, exchange_facts, exchange_rows
+from train.recipes.generate import Asked, Generator, ServedGenerator
+from train.recipes.hand_out import HandOut
 from train.recipes.rollout import Facts, Made, Rollout, Row
 from train.rewards.judge import Judge
 
@@ -54,22 +55,12 @@ SHOWN = 6
 """Held-out prompts whose answers an evaluation shows."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What this node answers."""
-
-    rows: PromptRows
-    prompts: list[int]
-    """The row of each."""
-    numbers: list[int]
-    """The number of each within the rollout."""
-    draw: Draw
-
-
 class GrpoRecipe:
     def __init__(self, config: GrpoConfig) -> None:
         self.config = config
-        self.at_once = config.answers_at_once
+        self.generator = Generator(config.max_new_tokens, config.answers_at_once)
+        self.speeds: dict[str, float] = {}
+        """By name, the tokens that each draws in a second."""
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.has_warned = False
@@ -99,6 +90,7 @@ class GrpoRecipe:
     def build(self, config: GrpoConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
         if self.is_a_run and config.has_server:
             self.server = Server(self.serving(config, decisions, start, device))
+            self.generator = ServedGenerator(self.server, config.max_new_tokens, config.answers_at_once)
         built = sft.build(config, decisions, start, device, row_length)
         if self.server:
             self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
@@ -184,44 +176,40 @@ class GrpoRecipe:
             self.judge.close()
             del self.judge
 
-    def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout:
+    def rollout(self, run: Run, prompts: list[int]) -> Rollout:
         """The answers that the next step trains on; `prompts`: its rows of the data, each for a group."""
         if self.config.steps_per_rollout > 1:
             self.clipped.zero_()
         number = run.step // self.config.steps_per_rollout
         if run.rollout and run.rollout.number == number:
-            return run.rollout.again()
-        started = time.perf_counter()
-        first, end = slices[run.workers.of(run.world.rank)]
-        asked = self.asked(run, prompts, list(range(first, end)))
-        made, problem = self.attempt(run, asked)
-        self.ask_again(run, made)
-        made_s = time.perf_counter() - started
-        own = {} if problem else dict(zip(asked.numbers, made, strict=True))
-        found = self.exchange(run, own, prompts, made_s, problem)
-        self.warn(run, found.told["equal_groups"])
-        return replace(found, made_s=made_s, waited_s=time.perf_counter() - started - made_s)
-
-    def asked(self, run: Run, prompts: list[int], numbers: list[int]) -> Asked:
-        config = self.config
+            return run.rollout.again(run.workers.names)
+        config, started = self.config, time.perf_counter()
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
-        rows = cast(PromptRows, run.rows)
-        return Asked(rows, [prompts[number // config.group] for number in numbers], numbers, draw)
+        each = [index for index in prompts for _ in range(config.group)]
+        known, rows, busy_s = self.answered(run, Asked(cast(PromptRows, run.rows), each, draw), trains=True)
+        told = made_rows.told(config, known.facts, rows, self.names) | known.by_name(run.workers.names)
+        self.warn(run, told["equal_groups"])
+        found = self.whole(run, number, known.facts, rows, told=told)
+        return replace(found, made_s=busy_s, waited_s=time.perf_counter() - started - busy_s)
 
-    def exchange(
-        self, run: Run, own: dict[int, Made], prompts: list[int], made_s: float, problem: BadInput | None
-    ) -> Rollout:
-        """What came of the answers of all nodes."""
-        config, rows = self.config, cast(PromptRows, run.rows)
-        facts = {at: self.facts_of(one) for at, one in own.items()}
-        sizes = {"count": config.rows_per_step, "size": self.size}
-        known = exchange_facts(run.world, facts, **sizes, seconds=made_s, problem=problem)
-        each = [rows.prompt(prompts[at // config.group]) for at in range(config.rows_per_step)]
-        columns = {"old": config.steps_per_rollout > 1, "base": bool(config.beta)}
-        found = exchange_rows(run.world, {at: one.row for at, one in own.items()}, known, each, **columns)
-        told = made_rows.told(config, known.facts, found, self.names)
-        told["generate_s"] = {name: round(s, 5) for name, s in zip(run.workers.names, known.seconds, strict=True)}
-        return self.whole(run, run.step // config.steps_per_rollout, known.facts, found, told=told)
+    def answered(self, run: Run, asked: Asked, *, trains: bool) -> tuple[Known, list[Row], float]:
+        """What all nodes know of their answers, the answers themselves, and this node's own seconds."""
+        started, world = time.perf_counter(), run.world
+        names = run.workers.names
+        known_speeds = [self.speeds.get(name, 0.0) for name in names]
+        hand = HandOut(world, known_speeds if all(known_speeds) else run.balance.shares, len(asked))
+        own, problem = self.attempt(run, asked, hand)
+        if trains:
+            self.ask_again(run, list(own.values()))
+        busy_s = time.perf_counter() - started - hand.idle_s
+        effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, len(hand.given))
+        facts = {number: self.facts_of(one) for number, one in own.items()}
+        sizes = {"count": len(asked), "size": self.size}
+        known = exchange_facts(world, facts, **sizes, effort=effort, problem=problem)
+        self.speeds |= {name: one.speed for name, one in zip(names, known.efforts, strict=True) if one.tokens}
+        each = [asked.rows.prompt(index) for index in asked.prompts]
+        columns = {"old": trains and self.config.steps_per_rollout > 1, "base": trains and self.config.beta > 0}
+        return known, exchange_rows(world, {at: one.row for at, one in own.items()}, known, each, **columns), busy_s
 
     def whole(self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any]) -> Rollout:
         pad_id = cast(PromptRows, run.rows).pad_id
@@ -236,30 +224,24 @@ class GrpoRecipe:
             Row(prompt=rows.prompt(prompts[at // self.config.group]), tokens=tokens, old_log_p=old, base_log_p=base)
             for at, (tokens, old, base) in enumerate(state["rows"])
         ]
-        told = state["told"] | {"generate_s": dict.fromkeys(run.workers.names, 0.0)}
-        return self.whole(run, state["number"], facts, found, told=told)
+        return self.whole(run, state["number"], facts, found, told=state["told"]).again(run.workers.names)
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""
         rows, count = cast(PromptRows, run.held_out), min(len(run.held_out), run.config.eval_rows)
         if not count:
             return None
-        first, end = spans(split_rows(count, [1.0] * len(run.workers.groups)))[run.workers.of(run.world.rank)]
-        numbers = list(range(first, end))
-        asked = Asked(rows, numbers, numbers, Draw(seed=run.config.seed, rollout=None))
-        made, problem = self.attempt(run, asked)
-        own = {} if problem else dict(zip(numbers, made, strict=True))
-        numbers_of = {at: self.facts_of(one) for at, one in own.items()}
-        facts = exchange_facts(run.world, numbers_of, count=count, size=self.size, problem=problem).facts
-        self.show(rows, own)
+        asked = Asked(rows, range(count), Draw(seed=run.config.seed, rollout=None))
+        known, answers, _ = self.answered(run, asked, trains=False)
+        facts = known.facts
+        self.show(rows, answers[:SHOWN])
         reward = statistics.fmean(one.reward for one in facts)
         functions = made_rows.by_function(facts, self.names)
         return -reward, count, {"reward": reward, **functions}
 
-    def show(self, rows: PromptRows, own: dict[int, Made]) -> None:
-        some = list(own)[:SHOWN]
-        texts = self.texts([own[number].row.tokens for number in some])
-        asked = [rows.record(number)["prompt"] for number in some]
+    def show(self, rows: PromptRows, answers: Sequence[Row]) -> None:
+        texts = self.texts([answer.tokens for answer in answers])
+        asked = [rows.record(number)["prompt"] for number in range(len(answers))]
         self.shown = [
             {"given": one if isinstance(one, str) else str(one[-1]["content"]), "wrote": text}
             for one, text in zip(asked, texts, strict=True)
@@ -274,65 +256,36 @@ class GrpoRecipe:
                 "it; where that stays so, use a reward with steps in between, or easier prompts",
             )
 
-    def attempt(self, run: Run, asked: Asked) -> tuple[list[Made], BadInput | None]:
-        """Answers with their rewards; what is wrong with a reward is told to all nodes first."""
+    def attempt(self, run: Run, asked: Asked, hand: HandOut) -> tuple[dict[int, Made], BadInput | None]:
+        """This node's answers with their rewards; what is wrong with a reward is told to all nodes first."""
         try:
             self.judge.started()  # a file that cannot be read costs no answers
-            found = self.generate(run, asked)
+            found = dict(sorted(self.generator.make(run, asked, hand).items()))
             scored = self.score(asked, found)
         except BadInput as problem:
-            return [], problem
-        return [
-            Made(
-                row=Row(prompt=asked.rows.prompt(index), tokens=answer.tokens),
+            hand.leave()
+            return {}, problem
+        return {
+            number: Made(
+                row=Row(prompt=asked.rows.prompt(asked.prompts[number]), tokens=answer.tokens),
                 log_p=answer.log_p,
                 rewards=each,
                 total=total,
             )
-            for index, answer, (total, each) in zip(asked.prompts, found, scored, strict=True)
-        ], None
+            for (number, answer), (total, each) in zip(found.items(), scored, strict=True)
+        }, None
 
-    def generate(self, run: Run, asked: Asked) -> list[Answer]:
-        """Fewer at a time after an out-of-memory."""
-        if self.server:
-            return self.ask_server(self.server, run, asked)
-        run.module.model.eval()
-        try:
-            while True:
-                try:
-                    with run.module.autocast():
-                        return self.in_parts(run, asked)
-                except torch.OutOfMemoryError:
-                    if self.at_once == 1:
-                        raise
-                    self.at_once //= 2
-                torch.cuda.empty_cache()
-                run.reporter.warn(run.step, f"{run.world.node}: out of memory, now {self.at_once} answers at a time")
-        finally:
-            run.module.model.train()
-
-    def ask_server(self, server: Server, run: Run, asked: Asked) -> list[Answer]:
-        server.take(run.module.model, run.step)
-        prompts = [asked.rows.prompt(index) for index in asked.prompts]
-        how: dict[str, Any] = {"end_ids": asked.rows.end_ids, "most": self.config.max_new_tokens}
-        return server.answers(prompts, asked.numbers, asked.draw, **how)
-
-    def in_parts(self, run: Run, asked: Asked) -> list[Answer]:
-        found: list[Answer] = []
-        how: dict[str, Any] = {"end_ids": asked.rows.end_ids, "most": self.config.max_new_tokens}
-        for part in parts(len(asked.prompts), self.at_once):
-            prompts = to_tensors(asked.rows.batch([asked.prompts[at] for at in part]), run.device)
-            found += answers(run.module.model, prompts, [asked.numbers[at] for at in part], asked.draw, **how)
-        return found
-
-    def score(self, asked: Asked, found: Sequence[Answer]) -> list[tuple[float, list[float]]]:
+    def score(self, asked: Asked, found: dict[int, Answer]) -> list[tuple[float, list[float]]]:
         """What the rewards of each answer are together, and each of them."""
         if not found:
             return []
-        records = [asked.rows.record(index) for index in asked.prompts]
+        records = [asked.rows.record(asked.prompts[number]) for number in found]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
-        prompts, texts = [record["prompt"] for record in records], self.texts([answer.tokens for answer in found])
+        prompts, texts = (
+            [record["prompt"] for record in records],
+            self.texts([answer.tokens for answer in found.values()]),
+        )
         answered = [as_answered(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
         scored = self.judge.score(prompts, answered, columns)
         each = [list(map(as_number, scored.by_function[name])) for name in self.names]

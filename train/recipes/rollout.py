@@ -128,10 +128,10 @@ class Rollout:
             return self.told
         return self.told | {"clipped": clipped_tokens / max(1, int(self.targets.sum()))}
 
-    def again(self) -> Rollout:
-        """For another step on the same answers."""
-        told = self.told | {"generate_s": dict.fromkeys(self.told["generate_s"], 0.0)}
-        return replace(self, told=told, made_s=0.0, waited_s=0.0)
+    def again(self, names: Sequence[str]) -> Rollout:
+        """For another step on the same answers, which cost nobody anything; `names`: of all nodes."""
+        nothing = {name: dict.fromkeys(names, 0) for name in ("generate_s", "generate_wait_s", "made")}
+        return replace(self, told=self.told | nothing | {"taken_over": 0}, made_s=0.0, waited_s=0.0)
 
     def state(self) -> dict[str, Any]:
         """What a run needs to go on in the middle of it: the model that made it is no more."""

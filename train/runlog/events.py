@@ -45,7 +45,7 @@ SOMETIMES: dict[str, tuple[str, ...]] = {"step": ("rollout",)}
 """What an event has in some runs alone: where the model makes the rows of a step itself."""
 ROLLOUT_KEYS = (
     *("reward", "spread", "by_function", "answer_tokens", "longest", "cut", "equal_groups", "answers_crc", "kl"),
-    *("clipped", "generate_s"),
+    *("clipped", "generate_s", "generate_wait_s", "made", "taken_over"),
 )
 
 

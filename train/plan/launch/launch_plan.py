@@ -91,6 +91,8 @@ class LaunchPlan:
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
+    server: Sequence[str]
+    """The locked sets of an environment beside the nodes' own, for what makes the answers; empty: none is needed."""
     link_mbit: float
     sizes: Sequence[SizeEstimate]
     pipe: Room | None

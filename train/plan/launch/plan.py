@@ -10,6 +10,7 @@ from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
+from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
@@ -160,6 +161,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
+        server=answer_server.environment(plan.request.config, plan.nodes),
         link_mbit=plan.fit.link_mbit,
         sizes=plan.sizes,
         pipe=plan.fit.cut.room if plan.fit.cut else None,
