@@ -160,8 +160,9 @@ def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
 def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards: Path) -> None:
     values = asked(rewards, engine="vllm")
     found = decided(values, look(), look())
-    assert launch_plan(found, RunElectricity(idle_watts=0, gpu_watts=0)).server == ["vllm-cpu"] and found.settings["load_in"] == "16bit"
-    assert launch_plan(decided(asked(rewards), look()), RunElectricity(idle_watts=0, gpu_watts=0)).server == []
+    nothing = RunElectricity(idle_watts=0, gpu_watts=0)
+    assert launch_plan(found, nothing).server == ["vllm-cpu"] and found.settings["load_in"] == "16bit"
+    assert launch_plan(decided(asked(rewards), look()), nothing).server == []
     assert any("vLLM beside each process" in line for line in plan_view.lines(found))
     with_card, none = nodes(look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}]), cuda=True), nodes(look())
     config = found.request.config
