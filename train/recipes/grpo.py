@@ -171,7 +171,7 @@ class GrpoRecipe:
         if trains:
             self.ask_again(run, list(own.values()))
         busy_s = time.perf_counter() - started - hand.idle_s
-        effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, len(hand.given))
+        effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, hand.handed_over)
         facts = {number: self.facts_of(one) for number, one in own.items()}
         sizes = {"count": len(asked), "size": self.size}
         known = exchange_facts(world, facts, **sizes, effort=effort, problem=problem)
