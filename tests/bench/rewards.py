@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Machines:
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
             }  # fmt: skip
             with (own / "out.txt").open("w") as out:
-                command = [PYTHON, "tests/train/broken.py", what, "run", *words, f"--home={own}"]
+                command = [str(PYTHON), "tests/train/broken.py", what, "run", *words, f"--home={own}"]
                 self.processes.append(subprocess.Popen(command, cwd=REPOSITORY, env=env, stdout=out, stderr=out))
 
     def steps(self) -> list[dict[str, Any]]:
@@ -88,7 +88,8 @@ class Machines:
     def tokens_per_s(self, first: int, end: int) -> float:
         """Tokens of answers that were made and trained on, in a second."""
         some = self.steps()[first:end]
-        return sum(one["rollout"]["answer_tokens"] * self.rows for one in some) / sum(one["step_s"] for one in some)
+        tokens = sum(one["rollout"]["answer_tokens"] * self.rows for one in some)
+        return float(tokens / sum(one["step_s"] for one in some))
 
 
 def turn(runs: list[Machines], steps: int) -> list[float]:
@@ -130,7 +131,10 @@ def measure(data: Path, change: str = "") -> Figures:
     }
 
 
-PARTS = {"together": measure, "no taking over": partial(measure, change="+nobody_takes_over")}
+PARTS: dict[str, Callable[[Path], Figures]] = {
+    "together": measure,
+    "no taking over": partial(measure, change="+nobody_takes_over"),
+}
 
 
 @contextlib.contextmanager
