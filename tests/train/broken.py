@@ -213,6 +213,26 @@ def slow_answers(milliseconds: int) -> None:
     drawing.choose, hand_out.LOOK_S = slowed, 0.0
 
 
+def nobody_takes_over() -> None:
+    """What a slow machine has begun it ends itself."""
+    hand_out.LOOK_S = float("inf")
+
+
+def pretended_speed(speed: int) -> None:
+    """Nothing broken: a machine so many times as fast as one that takes 30 ms for a token, and 80 for a row."""
+    choose, forward = drawing.choose, LossModule.forward
+
+    def choosing(scores, *words):
+        time.sleep(0.03 / speed * len(scores))
+        return choose(scores, *words)
+
+    def trains(self, batch):
+        time.sleep(0.08 / speed * len(batch["input_ids"]) if batch is not None and torch.is_grad_enabled() else 0)
+        return forward(self, batch)
+
+    drawing.choose, LossModule.forward = choosing, trains
+
+
 def own_shares(step: int) -> None:
     """One rank has other shares than the rest from this step on."""
     update = loop.update

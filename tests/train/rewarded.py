@@ -54,13 +54,15 @@ def rewards_of(text, level):
 
 def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale="group", beta=0.0, temperature=1.0,
           top_p=1.0, mask_overlong=False, rate=2e-3, clip=0.3, seed=3407, reward=rewards_of, reuse=1,
-          low=0.2, high=0.2):  # fmt: skip
+          low=0.2, high=0.2, of_steps=None):  # fmt: skip
     """Of each step its reward, answers and gradient norm; and the last weights."""
     rows = open_prompts(data, "train", most)
     model, tokenizer = build(model_folder("tiny"), seed), AutoTokenizer.from_pretrained(model_folder("tiny"))
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
-    stream = np.concatenate([np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(50)])
+    stream = np.concatenate(
+        [np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(200)]
+    )
     found, count = [], rows_per_step // group
     made, then, kl = [], [], 0.0
     for step in range(steps):
@@ -82,7 +84,7 @@ def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale=
         optimizer.zero_grad()
         total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(weights, clip))
-        optimizer.param_groups[0]["lr"] = rate * factor(step, min(5, steps // 10), steps)
+        optimizer.param_groups[0]["lr"] = rate * factor(step, min(5, (of_steps or steps) // 10), of_steps or steps)
         optimizer.step()
         crcs = [zlib.crc32(np.array(answer, dtype="<i4").tobytes()) for _, answer, _ in made]
         found.append({

@@ -3,7 +3,9 @@ one process that makes one answer at a time."""
 
 import functools
 import itertools
+import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -186,6 +188,21 @@ def test_groups_without_a_difference_teach_nothing(settings, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(weights, dict(sorted(first.items())).values(), strict=True))
     warnings = [event["message"] for event in events if event["event"] == "warning"]
     assert len(warnings) == 1 and "the same reward" in warnings[0]
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_answers_that_never_end_are_cut_and_told(mask, settings, data, tmp_path):
+    rows = shutil.copytree(data, tmp_path / "rows")
+    index = json.loads((rows / "index.json").read_text())
+    (rows / "index.json").write_text(json.dumps(index | {"end_ids": []}))
+    steps, _, events = alone(settings, tmp_path / "home", dataset=rows, mask_overlong=mask, max_steps=2)
+    for step in steps:
+        assert (step["rollout"]["cut"], step["rollout"]["answer_tokens"], step["rollout"]["longest"]) == (1, 10, 10)
+        assert (step["targets"], step["grad_norm"] == 0) == (0 if mask else 80, mask)
+    warnings = [event["message"] for event in events if event["event"] == "warning"]
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "no answer of this step came to an end within max_new_tokens=10"
+    )
 
 
 def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):

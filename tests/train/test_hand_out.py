@@ -96,6 +96,13 @@ def test_who_waits_takes_over_what_a_slow_one_has_begun(monkeypatch):
     waiting.join(20)
     assert came == begun[2:] and slow.given == {2, 3}
     assert slow.stays(begun[:2], MOST) == {0, 1}, "it works again"
+    returning = threading.Thread(target=lambda: came.extend(slow.next(8)))
+    returning.start()
+    while not slow.world.shared("answers")["idle"]:
+        time.sleep(0.001)
+    assert quick.stays(begun[2:], MOST) == {2}
+    returning.join(20)
+    assert came[2:] == [begun[3]] and slow.given == {2}, "what comes back is its own again"
 
 
 def test_the_quicker_one_gets_the_last_answer():

@@ -53,6 +53,14 @@ if TYPE_CHECKING:
 
 SHOWN = 6
 """Held-out prompts whose answers an evaluation shows."""
+EQUAL = (
+    "all answers to a prompt have the same reward, for every prompt of this step: nothing is learned from it; where "
+    "that stays so, use a reward with steps in between, or easier prompts"
+)
+ENDLESS = (
+    "no answer of this step came to an end within max_new_tokens={}: where that stays so, raise it, or let a reward "
+    "ask for shorter ones"
+)
 
 
 class GrpoRecipe:
@@ -63,9 +71,9 @@ class GrpoRecipe:
         """By name, the tokens that each draws in a second."""
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
-        self.has_warned = False
         self.is_a_run = False
         self.server: Server | None = None
+        self.warned: set[str] = set()
 
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
@@ -188,7 +196,7 @@ class GrpoRecipe:
         each = [index for index in prompts for _ in range(config.group)]
         known, rows, busy_s = self.answered(run, Asked(cast(PromptRows, run.rows), each, draw), trains=True)
         told = made_rows.told(config, known.facts, rows, self.names) | known.by_name(run.workers.names)
-        self.warn(run, told["equal_groups"])
+        self.warn(run, told)
         found = self.whole(run, number, known.facts, rows, told=told)
         return replace(found, made_s=busy_s, waited_s=time.perf_counter() - started - busy_s)
 
@@ -202,7 +210,7 @@ class GrpoRecipe:
         if trains:
             self.ask_again(run, list(own.values()))
         busy_s = time.perf_counter() - started - hand.idle_s
-        effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, len(hand.given))
+        effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, hand.handed_over)
         facts = {number: self.facts_of(one) for number, one in own.items()}
         sizes = {"count": len(asked), "size": self.size}
         known = exchange_facts(world, facts, **sizes, effort=effort, problem=problem)
@@ -247,14 +255,13 @@ class GrpoRecipe:
             for one, text in zip(asked, texts, strict=True)
         ]
 
-    def warn(self, run: Run, equal_groups: float) -> None:
-        if equal_groups == 1 and not self.has_warned:
-            self.has_warned = True
-            run.reporter.warn(
-                run.step + 1,
-                "all answers to a prompt have the same reward, for every prompt of this step: nothing is learned from "
-                "it; where that stays so, use a reward with steps in between, or easier prompts",
-            )
+    def warn(self, run: Run, told: dict[str, Any]) -> None:
+        """Says once what a step is worth little for."""
+        problems = {"equal_groups": EQUAL, "cut": ENDLESS.format(self.config.max_new_tokens)}
+        for name, problem in problems.items():
+            if told[name] == 1 and name not in self.warned:
+                self.warned.add(name)
+                run.reporter.warn(run.step + 1, problem)
 
     def attempt(self, run: Run, asked: Asked, hand: HandOut) -> tuple[dict[int, Made], BadInput | None]:
         """This node's answers with their rewards; what is wrong with a reward is told to all nodes first."""

@@ -75,7 +75,8 @@ class HandOut:
         self.rest = 0
         """Answers that nobody has yet, as it was when this rank asked last."""
         self.given: set[int] = set()
-        """What this rank has begun and handed over."""
+        """What this rank has had and handed over."""
+        self.handed_over = 0
         self.idle_s = 0.0
         self.looked = time.monotonic()
 
@@ -93,7 +94,9 @@ class HandOut:
         after = self.world.change(self.name, ask)
         self.rest = self.count - after["next"]
         if mine := before["given"].get(str(self.rank)):
-            return read(mine)
+            came = read(mine)
+            self.given -= {one.number for one in came}  # it may have begun with this rank
+            return came
         if after["next"] > before["next"]:
             return [Begun(number) for number in range(before["next"], after["next"])]
         return self.wait(after)
@@ -130,6 +133,7 @@ class HandOut:
             return numbers
         given = self.hand_over(live, record["idle"])
         self.given |= given
+        self.handed_over += len(given)
         return numbers - given
 
     def hand_over(self, live: Sequence[Begun], idle: Sequence[int]) -> set[int]:
