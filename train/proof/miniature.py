@@ -44,14 +44,23 @@ SCALE = 0.15
 def write(config: Any, folder: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = small(config)
-        model = quietly(class_of(made).from_pretrained, None, config=made, state_dict={}, dtype=torch.float32)
+        model = new(small(config))
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.ndim > 1:
                     weight.normal_(std=SCALE)
     vars(model).pop("_weight_conversions", None)  # it was not read from files: save it under the names of the hub's
     quietly(model.save_pretrained, folder)
+
+
+def new(config: Any) -> Any:
+    """Without files, transformers leaves to chance what a class sets as it is made (xIELU's numbers, of apertus). So
+    the text part is made for itself, and a wrapper around it, whose towers take no memory so."""
+    model = quietly(class_of(config).from_pretrained, None, config=config, state_dict={}, dtype=torch.float32)
+    decoder = model.get_decoder()
+    made = quietly(type(decoder)._from_config, decoder.config, dtype=torch.float32)
+    decoder.load_state_dict(made.state_dict())
+    return model
 
 
 def value(config: Any, name: str) -> Any:
