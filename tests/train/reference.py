@@ -1,17 +1,20 @@
 """The truth that every run is compared with: plain PyTorch, one process, one batch a step. It shares nothing with the
-loop but the data on disk and the first weights; it has its own row order, loss, schedule and update. A base in 4 bit is
-here an ordinary one of the rounded weights."""
+loop but the data on disk, the first weights and which weights have an adapter; it has its own row order, loss, schedule
+and update. A base in 4 bit is here an ordinary one of the rounded weights."""
 
 import itertools
 import math
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig
 
 from train.data.rows import open_rows
+from train.models import hf
+from train.models.backends import ModelSpec
+from train.models.wrapper import class_of
 
 
 def losses(
@@ -49,14 +52,14 @@ def losses(
 
 
 def build(model_folder, seed, full=False, nf4=False):
-    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
+    load = class_of(AutoConfig.from_pretrained(model_folder)).from_pretrained
+    model = load(model_folder, dtype=torch.float32, attn_implementation="eager")
     if full:
         return model
     if nf4:
         round_to_nf4(model)
     torch.manual_seed(seed)
-    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
-    return get_peft_model(model, lora)
+    return get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=8, lora_alpha=16)))
 
 
 def round_to_nf4(model):

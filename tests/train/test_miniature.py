@@ -3,9 +3,8 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig
 
-from tests.train.proven_families import PACKED, QUICK, REFUSED, SETTINGS, UNPACKED
+from tests.train.proven_families import PACKED, QUICK, REFUSED, UNPACKED, config_of
 from train.proof import miniature
 
 OWN = ("apertus", *QUICK)
@@ -24,6 +23,6 @@ def _memory_is_full_of_nan():
 @pytest.mark.parametrize("name", [*OWN, *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
 def test_every_number_of_a_miniature_is_set(name, tmp_path):
     assert torch.empty(3).isnan().all()
-    miniature.write(AutoConfig.for_model(name, **SETTINGS.get(name, {})), tmp_path)
+    miniature.write(config_of(name), tmp_path)
     held = {name: weight for file in tmp_path.glob("*.safetensors") for name, weight in load_file(file).items()}
     assert held and [name for name, weight in held.items() if not weight.isfinite().all()] == []

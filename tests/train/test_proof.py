@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoConfig
 from transformers.models.llama.modeling_llama import LlamaModel
 
 from tests.train import cluster, families
-from tests.train.proven_families import PACKED, PAGE, QUICK, REFUSED, SETTINGS, STREAMED, UNPACKED, page_with_table
+from tests.train.proven_families import PACKED, PAGE, QUICK, REFUSED, STREAMED, UNPACKED, config_of, page_with_table
 from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.launch.auto_settings import choose
@@ -25,7 +24,7 @@ def seldom(name):
 
 
 def proven(name):
-    return exact.prove(AutoConfig.for_model(name, **SETTINGS.get(name, {})))
+    return exact.prove(config_of(name))
 
 
 @pytest.mark.parametrize("name", [*map(seldom, PACKED)])

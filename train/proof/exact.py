@@ -41,6 +41,7 @@ SHARES = (5, 2, 1)
 TEXT_PART = "it would be saved without its part for pictures or sounds"
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 WIDTHS = ("moe_intermediate_size", "intermediate_size", "shared_expert_intermediate_size", "n_shared_experts")
+CHOSEN = ("num_experts_per_tok", "top_k_experts")
 Gradients = dict[str, Tensor]
 
 
@@ -107,12 +108,14 @@ def shape_of(config: Any) -> dict[str, int]:
 
 def per_token(config: Any) -> int | None:
     """The width of all experts that a token goes to; None where there are none."""
-    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, "num_experts_per_tok")}
+    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, *CHOSEN)}
     if max(said[name] for name in EXPERTS) <= 1:
         return None
     one = said["moe_intermediate_size"] or said["intermediate_size"]
     shared = said["shared_expert_intermediate_size"] or one * said["n_shared_experts"]
-    return int(one * said["num_experts_per_tok"] + shared)
+    if said["top_k_experts"]:  # gemma4's word, whose experts have a dense layer beside them
+        shared = said["intermediate_size"]
+    return int(one * max(said[name] for name in CHOSEN) + shared)
 
 
 # -- what is computed ------------------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ SMALL = {
     "lru_width": 64, "block_size": 16,
     "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "shared_intermediate_size": 64,
-    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+    "top_k_experts": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+    "shared_intermediate_size": 64, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
 """What a config says of a model's size, in the words of many families. What is 0 or not set in it stays so."""
 OWN = {"head_dim": 2 * HEAD_DIM, "num_key_value_heads": 1}
