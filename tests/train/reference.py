@@ -90,7 +90,7 @@ def summed_loss(model, rows, chosen):
     ]
     tokens = padded([rows.tokens[sample].astype(int) for sample in samples])
     wanted = padded([rows.trained[sample].astype(int) for sample in samples])[:, 1:]
-    scores = model(input_ids=tokens).logits[:, :-1].log_softmax(-1)
+    scores = model(input_ids=tokens, use_cache=False).logits[:, :-1].log_softmax(-1)
     return -(scores.gather(2, tokens[:, 1:, None])[..., 0] * wanted).sum(), int(wanted.sum())
 
 

@@ -94,7 +94,7 @@ def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tup
         build.__init__(self, config, *args, **more)  # without memory: transformers fills in what stays
         self.get_decoder().layers = nn.ModuleList()
 
-    empty = type(build.__name__, (build,), {"__init__": init, "__module__": build.__module__})
+    empty: Any = type(build.__name__, (build,), {"__init__": init, "__module__": build.__module__})
     model, info = quietly(empty.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options)
     require_known(set(info["missing_keys"]), spec, config)
     return model, list(layers), prefix

@@ -56,6 +56,8 @@ def write(config: Any, folder: Path) -> None:
 def new(config: Any) -> Any:
     """Without files, transformers leaves to chance what a class sets as it is made (xIELU's numbers, of apertus). So
     the text part is made for itself, and a wrapper around it, whose towers take no memory so."""
+    if not is_wrapper(config):
+        return quietly(class_of(config)._from_config, config, dtype=torch.float32)
     model = quietly(class_of(config).from_pretrained, None, config=config, state_dict={}, dtype=torch.float32)
     decoder = model.get_decoder()
     made = quietly(type(decoder)._from_config, decoder.config, dtype=torch.float32)
