@@ -46,6 +46,7 @@ SETTINGS = {
     "granitemoehybrid": {"num_local_experts": 0},
     "ministral": {"head_dim": 128},
     "hunyuan_v1_dense": {"head_dim": 128},
+    "smolvlm": {"pad_token_id": 0},
     "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
     "gemma4_text/experts": {
         **{"enable_moe_block": True, "num_experts": 8, "top_k_experts": 4, "moe_intermediate_size": 128},

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import logging
 import os
+import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +14,7 @@ import pytest
 
 from tests.support import pace
 from tests.train.cluster import ROOT, environment
+from train.hub import calm
 from train.models.model_files import model_folder
 
 COMMIT = "c" * 40
@@ -29,6 +32,9 @@ class Hub(BaseHTTPRequestHandler):
         "me/small": {"config.json": ""},
     }
 
+    busy = 0
+    """How many requests for files it will not answer yet."""
+
     def do_GET(self):
         self.answer(with_body=True)
 
@@ -36,6 +42,12 @@ class Hub(BaseHTTPRequestHandler):
         self.answer(with_body=False)
 
     def answer(self, with_body):
+        if Hub.busy and "/resolve/" in self.path:
+            Hub.busy -= 1
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         path = self.path.split("?")[0].lstrip("/")
         if path.startswith("api/"):
             body = self.tree(path.removeprefix("api/").partition("/tree/")[0].removeprefix("models/"))
@@ -118,6 +130,33 @@ def test_a_model_of_the_hub_is_planned_from_its_config_alone(hub):
     code, out, err = python(hub, "-c", PLAN, "me/small")
     assert code == 0, err
     assert json.loads(out)["parameters"] == 1_049_728
+    assert err == ""
+
+
+def test_a_hub_that_does_not_answer_at_once_is_asked_again_and_one_calm_line_says_so(hub):
+    Hub.busy = 2
+    code, out, err = python(hub, "-c", PLAN, "me/small")
+    assert (code, Hub.busy) == (0, 0), err
+    assert json.loads(out)["parameters"] == 1_049_728
+    assert re.fullmatch(
+        r"me/small: the hub does not answer \(.*\) · trying again for half a minute; check the .*\n", err
+    )
+
+
+def test_what_else_the_library_warns_of_is_not_shown_but_its_errors_are(capsys):
+    log = logging.getLogger("huggingface_hub.utils._http")
+    with calm("me/small"):
+        shown = [log.filter(record(log, level, "no token")) for level in (logging.WARNING, logging.ERROR)]
+        log.filter(record(log, logging.WARNING, "Rate limited. Waiting 3s before retry"))
+    assert [bool(one) for one in shown] == [False, True]
+    assert capsys.readouterr().err.endswith(
+        "fewer questions · trying again for half a minute; HF_TOKEN=… allows more\n"
+    )
+    assert not log.filters
+
+
+def record(log, level, text):
+    return log.makeRecord(log.name, level, __file__, 1, text, (), None)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +173,7 @@ def test_a_model_of_the_hub_is_planned_from_its_config_alone(hub):
 )
 def test_what_the_hub_refuses_is_said_in_three_lines(hub, flags, env, said):
     code, _, err = python(hub | env, *flags)
-    message = [line for line in err.splitlines() if not line.startswith(("Warning", "data ", "model "))]
+    message = [line for line in err.splitlines() if not line.startswith(("data ", "model "))]
     assert code == 2
     assert said in err
     assert len(message) <= 3, err

@@ -151,6 +151,11 @@ def test_what_cannot_be_tried_is_refused_in_a_sentence_with_the_error_behind_it(
     assert said in found and found.endswith("; choose another model")
 
 
+def test_a_model_whose_weights_cannot_be_counted_is_refused(monkeypatch):
+    monkeypatch.setattr(exact, "count", lambda _: 1 / 0)
+    assert proven("llama").refused == "its weights cannot be counted (ZeroDivisionError: division by zero)"
+
+
 @pytest.mark.parametrize("check", FAILS)
 def test_an_error_in_a_check_is_a_sentence_about_what_cannot_be_done(check):
     said = reasons.of(check, KeyError("experts"))

@@ -51,19 +51,27 @@ def prove(config: Any) -> Verdict:
     family = str(config.model_type)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         found = examine(config, family, folder)
-    counts = None if found.refused else count(config)
-    seconds = round(time.perf_counter() - started, 1)
-    return replace(found, shape=shape_of(config), counts=counts, seconds=seconds)
+    if not found.refused:
+        found = counted(found, config)
+    return replace(found, seconds=round(time.perf_counter() - started, 1))
+
+
+def counted(found: Verdict, config: Any) -> Verdict:
+    try:
+        return replace(found, shape=shape_of(config), counts=count(config))
+    except Exception as error:  # a plan could not say what it takes
+        return Verdict(family=found.family, refused=reasons.of("count", error))
+
+
+def fails(name: str, check: Callable[[], None]) -> str:
+    try:
+        check()
+    except Exception as error:  # a family may fail in any way, and each is a reason
+        return reasons.of(name, error)
+    return ""
 
 
 def examine(config: Any, family: str, folder: str) -> Verdict:
-    def fails(name: str, check: Callable[[], None]) -> str:
-        try:
-            check()
-        except Exception as error:  # a family may fail in any way, and each is a reason
-            return reasons.of(name, error)
-        return ""
-
     spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=miniature.POSITIONS)
     built: list[nn.Module] = []
 
