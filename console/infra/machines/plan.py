@@ -35,8 +35,7 @@ def plan(known: Facts, args: Facts) -> Facts:
 
 
 def decided(known: Facts, args: Facts) -> Facts:
-    token = hub.token(known["hostvars"][known["inventory_hostname"]])
-    hub_asked = hub.Asked(token, heard_of_the_hub(known))
+    hub_asked = of_the_hub(known)
     facts = facts_of(known, args["asked"], Path(args["state_folder"]), hub_asked)
     told = ", ".join(name for name in known["ansible_play_hosts"] if notify.unlocked(known["hostvars"][name]))
     messages = notify.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
@@ -48,10 +47,11 @@ def decided(known: Facts, args: Facts) -> Facts:
     return {"plan": plan, "motley_lines": [*lines, *messages], "hub": hub_asked.answers}
 
 
-def heard_of_the_hub(known: Facts) -> dict[str, Any]:
-    """By the look, and by the plan where this is its second one."""
+def of_the_hub(known: Facts) -> hub.Asked:
+    """What the look has heard, and this step where it comes a second time, is not asked again."""
     steps = [known["hostvars"][name].get(step, {}) for name in known["ansible_play_hosts"] for step in ASKING]
-    return {repo: answer for step in steps for repo, answer in step.get("hub", {}).items()}
+    heard = {repo: answer for step in steps for repo, answer in step.get("hub", {}).items()}
+    return hub.Asked(hub.token(known["hostvars"][known["inventory_hostname"]]), heard)
 
 
 def unload(known: Facts) -> None:

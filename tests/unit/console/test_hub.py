@@ -71,14 +71,14 @@ def test_what_the_look_has_heard_the_plan_does_not_ask_again(calls: list[str]) -
     looked = look_on_machines(known | {"motley_request_checked": {"asked": asked}}, {"port": 1})
     assert looked == OnNode("launch_info", {"port": 1, "prove": CONFIG}, beside={"hub": answered()})
     known["hostvars"] = {"a": {"motley_plan_look": dict(looked.beside)}, "b": {"motley_plan_look": {}}}
-    heard = plan_on_machines.heard_of_the_hub(known)
-    assert hub.Asked({}, heard).files(MODEL) == (CONFIG, 7)
+    assert plan_on_machines.of_the_hub(known).files(MODEL) == (CONFIG, 7)
     assert calls == ["me/model"]
 
 
 def test_a_second_plan_has_what_the_first_one_heard() -> None:
-    known = {"ansible_play_hosts": ["a"], "hostvars": {"a": {"motley_plan_decided": {"hub": answered()}}}}
-    assert plan_on_machines.heard_of_the_hub(known) == answered()
+    hosts = {"a": {"motley_plan_decided": {"hub": answered()}}}
+    known = {"inventory_hostname": "a", "ansible_play_hosts": ["a"], "hostvars": hosts}
+    assert plan_on_machines.of_the_hub(known).answers == answered()
 
 
 def answered() -> dict[str, Any]:
