@@ -46,12 +46,12 @@ SETTINGS = {
     "granitemoehybrid": {"num_local_experts": 0},
     "ministral": {"head_dim": 128},
     "hunyuan_v1_dense": {"head_dim": 128},
-    "smolvlm": {"pad_token_id": 0},
     "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
     "gemma4_text/experts": {
         **{"enable_moe_block": True, "num_experts": 8, "top_k_experts": 4, "moe_intermediate_size": 128},
         **{"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0},
     },
+    "smolvlm": {"pad_token_id": 2},
 }
 """Of those whose usual sizes are of another model. A name has what distinguishes it behind a slash."""
 QUICK = ("llama", "gemma2", "lfm2", "gpt2", "gpt_oss", "qwen3_moe", "gemma3", "phimoe")

@@ -1,26 +1,24 @@
 """The truth that every run is compared with: plain PyTorch, one process, one batch a step. It shares nothing with the
-loop but the data on disk, the first weights and which weights have an adapter; it has its own row order, loss, schedule
-and update. A base in 4 bit is here an ordinary one of the rounded weights."""
+loop but the data on disk and the first weights; it has its own row order, loss, schedule and update. A base in 4 bit is
+here an ordinary one of the rounded weights."""
 
 import itertools
 import math
 
 import numpy as np
 import torch
-from peft import get_peft_model
+from peft import LoraConfig, get_peft_model
 from torch import nn
-from transformers import AutoConfig
+from transformers import AutoModelForCausalLM
 
 from train.data.rows import open_rows
-from train.models import hf
-from train.models.backends import ModelSpec
-from train.models.wrapper import class_of
 
 
 def losses(
     model_folder,
     data,
     *,
+    built=None,
     steps,
     rows_per_step,
     rate=2e-3,
@@ -31,10 +29,11 @@ def losses(
     nf4=False,
     of_steps=None,
 ):
-    """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
+    """Of the first `steps` steps of a run of `of_steps` (as many, if none is given). `built`: the model with its first
+    adapter, where transformers and PEFT alone build another one."""
     rows = open_rows(data)
     warmup = min(5, (of_steps or steps) // 10) if warmup is None else warmup
-    model = build(model_folder, seed, full, nf4)
+    model = built or build(model_folder, seed, full, nf4)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     stream = order(rows, seed)
@@ -52,14 +51,14 @@ def losses(
 
 
 def build(model_folder, seed, full=False, nf4=False):
-    load = class_of(AutoConfig.from_pretrained(model_folder)).from_pretrained
-    model = load(model_folder, dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
     if full:
         return model
     if nf4:
         round_to_nf4(model)
     torch.manual_seed(seed)
-    return get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=8, lora_alpha=16)))
+    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, lora)
 
 
 def round_to_nf4(model):
