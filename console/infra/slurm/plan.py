@@ -90,7 +90,7 @@ def facts_of(
         versions=dict.fromkeys(names, versions),
         processes={node["name"]: node["processes"] for node in look["nodes"]},
         code=package_hash(ROOT / "train"),
-        files=lambda model: hub.files(model, token),
+        files=hub.Asked(token).files,
     )
 
 

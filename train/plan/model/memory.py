@@ -248,7 +248,7 @@ def largest_micro_batch(facts: AnyFacts, setup: Setup, card_bytes: int, at_most:
 def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
     """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
     together: dict[str, Any] = {}
-    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(setup)
+    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(facts, setup)
     for change in steps:
         if fits(facts, replace(setup, **change), card_bytes):
             return change
@@ -263,7 +263,7 @@ def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
     return [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
 
 
-def steps_down(setup: Setup) -> list[dict[str, Any]]:
+def steps_down(facts: Facts, setup: Setup) -> list[dict[str, Any]]:
     """From what costs nothing to what costs most."""
     steps = fewer_rows(setup)
     steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
@@ -278,4 +278,7 @@ def steps_down(setup: Setup) -> list[dict[str, Any]]:
         length //= 2
     if not setup.full and setup.lora_r > 8:
         steps.append({"lora_r": 8})
+    found = counts_of(facts)
+    if not setup.full and found.experts and setup.lora_targets == ALL_LINEAR:
+        steps.append({"lora_targets": tuple(sorted(found.adapters.keys() - found.experts.keys()))})
     return steps
