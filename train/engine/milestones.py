@@ -16,7 +16,7 @@ from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import answering
+from train.recipes import making
 from train.recipes.model_card import CARD
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def evaluate_base(run: Run) -> None:
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
-    if recipe := answering(run.recipe):
+    if recipe := making(run.recipe):
         return recipe.held_out(run)
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:

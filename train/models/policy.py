@@ -57,19 +57,16 @@ def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor)
     return scores.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], *, temperature: float) -> Tensor:
-    """The log-probability of each label, and 0 where there is none."""
+def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], *, temperature: float = 1.0) -> Tensor:
+    """The log-probability of each label, and 0 where there is none. Scores exist for a chunk of them at a time."""
     whole = whole_of(model)
     states = whole.get_decoder()(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
-    found = torch.zeros(batch["labels"].shape, device=states.device)
-    kept = batch["labels"][:, 1:] != -100
-    chunks = zip(
-        states[:, :-1][kept].split(LOSS_CHUNK_TOKENS),
-        batch["labels"][:, 1:][kept].split(LOSS_CHUNK_TOKENS),
-        strict=True,
-    )
-    head = head_of(whole)
-    values = [chosen_log_p(head, temperature, *chunk) for chunk in chunks]
-    found[:, 1:][kept] = torch.cat(values) if values else found.new_zeros(0)
-    return found
+    targets = batch["labels"][:, 1:]
+    kept = targets != -100
+    of_chunk: Any = partial(chosen_log_p, head_of(whole), temperature)
+    if torch.is_grad_enabled() and int(kept.sum()) > LOSS_CHUNK_TOKENS:
+        of_chunk = partial(checkpoint, of_chunk, use_reentrant=False, preserve_rng_state=False)
+    chunks = zip(states[:, :-1][kept].split(LOSS_CHUNK_TOKENS), targets[kept].split(LOSS_CHUNK_TOKENS), strict=True)
+    values = torch.cat([of_chunk(*chunk) for chunk in chunks])
+    rows, places = kept.nonzero(as_tuple=True)
+    return torch.zeros(batch["labels"].shape, device=states.device).index_put((rows, places + 1), values)

@@ -1,10 +1,10 @@
 """Training by rewards: the model answers prompts, functions of the person score the answers, and what was better than
 the other answers to its prompt becomes likelier (recipes/__init__.py says what each part is).
 
-rows      prompts of a prepared data set, with the columns that the rewards get
-rollout   the answers of a step: each node makes and scores its part, all compare, and each trains its part
-held_out  prompts that are held out, answered without chance
-build     a language model with its adapter, as of recipe=sft
+rows          prompts of a prepared data set, with the columns that the rewards get
+prepare_step  the answers of a step: each node makes and scores its part, all compare, and each trains its part
+held_out      prompts that are held out, answered without chance
+build         a language model with its adapter, as of recipe=sft
 
 An answer follows from the seed, the step and its number in it alone (models/drawing.py), and its advantage from the
 rewards of its group, which all nodes have. So the run is the same however the answers are shared, and nobody's answers
@@ -143,7 +143,7 @@ class GrpoRecipe:
             self.judge.close()
             del self.judge
 
-    def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout:
+    def prepare_step(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout:
         """The answers of the next step; `prompts`: its rows of the data, each for a group."""
         config, started = self.config, time.perf_counter()
         first, end = slices[run.workers.of(run.world.rank)]
@@ -270,7 +270,7 @@ class GrpoRecipe:
             part = [made[at] for at in some]
             shape = (len(part), max(len(one.prompt) + len(one.answer.tokens) for one in part))
             batch = to_tensors(made_rows.filled(part, shape, 0), run.device)
-            with model.disable_adapter(), run.module.autocast():
+            with torch.no_grad(), model.disable_adapter(), run.module.autocast():
                 values = policy.log_p_of_labels(model, batch, temperature=self.config.temperature).cpu()
             for row, one in enumerate(part):
                 start = len(one.prompt)

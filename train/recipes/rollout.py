@@ -74,7 +74,6 @@ class Rollout:
     own: dict[int, Made]
     """By its number within the step."""
     told: dict[str, Any]
-    """What the step event says of it."""
     pad_id: int
     made_s: float
     """Seconds in which this node has made and scored its own."""
@@ -91,6 +90,10 @@ class Rollout:
         batch["advantages"] = self.advantages[indices].astype(np.float32)
         batch["weights"] = self.weights[indices].astype(np.float32)
         return batch
+
+    def told_of(self, seen: list[float]) -> dict[str, Any]:
+        """What the step event says of it."""
+        return {"rollout": self.told}
 
     def token_count(self, indices: list[int]) -> int:
         return sum(len(one.prompt) + len(one.answer.tokens) for one in (self.own[index] for index in indices))

@@ -144,6 +144,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
         full=held.full,
         answers=config.answers_side_by_side,
+        lines=config.lines_of_row,
     )
 
 
