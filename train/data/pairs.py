@@ -30,7 +30,7 @@ from train.data.chat import Chat, encode, load_chat
 from train.data.formats import BadRecord
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
-from train.data.prepare import dataset_files, rows_folder
+from train.data.prepare import Questions, dataset_files, rows_folder
 from train.data.records import Asked, Reader, Say, require_bytes
 from train.data.rows import FORMAT, IGNORED, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.errors import BadInput
@@ -39,7 +39,7 @@ from train.plan.model import weight_files
 from train.plan.model.catalogue import resolve_dataset, resolve_model
 from train.plan.settings.config import PreferenceConfig
 
-KIND, LABELS = "pairs", "labels.bin"
+KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
 Columns: TypeAlias = "dict[str, NDArray[Any]]"
 
 
@@ -98,12 +98,6 @@ class PairRows:
             labels[row, : len(tokens)] = np.where(answer == 1, input_ids[row, : len(tokens)], IGNORED)
         places = np.broadcast_to(np.arange(shape[1], dtype=np.int64), shape).copy()
         return {"input_ids": input_ids, "labels": labels, "position_ids": places}
-
-    def prompt(self, index: int) -> list[int]:
-        """What is answered, up to where the answer begins."""
-        [(tokens, answer)] = self.sequences([index], 0)
-        found: list[int] = tokens[: int(answer.argmax())].tolist()
-        return found
 
     def token_count(self, indices: list[int]) -> int:
         return int(self.lengths[indices].sum())
@@ -174,14 +168,8 @@ def write(folder: Path, config: PreferenceConfig, reader: Reader, chat: Chat, fa
         split: Writer(folder / split, config.max_seq_length, chat.token_bytes, paired=config.paired)
         for split in ("train", "eval")
     }
-    for _, made in reader.made(partial(encoded, chat, config)):
-        reader.tally.longest = max(reader.tally.longest, *(len(tokens) for tokens, _ in made.samples))
-        reader.tally.truncated += any(len(tokens) > config.max_seq_length for tokens, _ in made.samples)
-        samples = [(tokens[: config.max_seq_length], own[: config.max_seq_length]) for tokens, own in made.samples]
-        if not all(any(own[1:]) for _, own in samples) or (config.paired and samples[0][0] == samples[1][0]):
-            reader.tally.emptied += 1
-            continue
-        writers[made.preference.split(config.eval_fraction)].add(samples, made.preference.good)
+    with Questions(folder / QUESTIONS) as questions:
+        fill(writers, config, reader, chat, questions)
     splits = {split: writer.close() for split, writer in writers.items()}
     if not splits["train"]["rows"]:
         require_length(reader, config)
@@ -201,6 +189,23 @@ def write(folder: Path, config: PreferenceConfig, reader: Reader, chat: Chat, fa
         **facts,
     }
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def fill(
+    writers: dict[str, Writer], config: PreferenceConfig, reader: Reader, chat: Chat, questions: Questions
+) -> None:
+    tally, most = reader.tally, config.max_seq_length
+    for _, made in reader.made(partial(encoded, chat, config)):
+        tally.longest = max(tally.longest, *(len(tokens) for tokens, _ in made.samples))
+        tally.truncated += any(len(tokens) > most for tokens, _ in made.samples)
+        samples = [(tokens[:most], own[:most]) for tokens, own in made.samples]
+        if not all(any(own[1:]) for _, own in samples) or (config.paired and samples[0][0] == samples[1][0]):
+            tally.emptied += 1
+            continue
+        split = made.preference.split(config.eval_fraction)
+        if split == "eval" and questions.room and made.preference.good:
+            questions.keep(made.preference.examples[0])
+        writers[split].add(samples, made.preference.good)
 
 
 def require_length(reader: Reader, config: PreferenceConfig) -> None:

@@ -13,6 +13,7 @@ are shared.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from train.data.pairs import Columns, PairRows, open_pairs, prepare
+from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.data.prompts import end_ids
 from train.engine.batches import sums_over
 from train.engine.micro_batch_search import chunks
@@ -102,13 +103,14 @@ class PreferenceRecipe:
 
     def samples(self, run: Run) -> list[dict[str, str]]:
         """What the model answers to some prompts that are held out."""
-        rows, decode = cast(PairRows, run.held_out), self.chat.tokenizer.decode
-        shown = list(range(min(SHOWN, len(rows))))
-        model: Any = run.module.model
-        found = []
+        file = cast(PairRows, run.held_out).folder.parent / QUESTIONS
+        asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
+        decode, model, found = self.chat.tokenizer.decode, cast(Any, run.module.model), []
         with at_rest(model), run.module.autocast():
-            for row in shown:
-                tokens = rows.prompt(row)
+            for row, turns in enumerate(asked):
+                tokens = self.chat.tokenizer.backend_tokenizer.encode(
+                    self.chat.render(turns, answer_next=True), add_special_tokens=False
+                ).ids
                 given = to_tensors(
                     {"input_ids": as_line(tokens), "attention_mask": as_line([1] * len(tokens))}, run.device
                 )
@@ -117,7 +119,7 @@ class PreferenceRecipe:
                 )
                 found.append(
                     {
-                        "given": str(decode(tokens, skip_special_tokens=True)),
+                        "given": str(turns[-1]["content"]),
                         "wrote": str(decode(said.tokens, skip_special_tokens=True)),
                     }
                 )
@@ -167,7 +169,9 @@ class PreferenceRecipe:
         made_s = time.perf_counter() - started
         parts = run.world.numbers([away, *values.flatten().tolist()])
         whole = np.sum([part[1:] for part in parts], axis=0).reshape(-1, 2)
-        known.learn(of, whole, writes=run.world.writes)
+        known.learn(of, whole)
+        if run.world.writes:
+            known.keep()
         return Compared(
             config=self.config,
             rows=rows,
@@ -190,7 +194,7 @@ class PreferenceRecipe:
             return
         with without_adapter(run.module.model):
             values = [self.log_p(run, rows.filled(rows.sequences(lacking, which))) for which in (0, 1)]
-        known.learn(lacking, np.stack(values, axis=1), writes=False)
+        known.learn(lacking, np.stack(values, axis=1))
 
     def away_from_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> float:
         """The sum, over answers that belong to other prompts, of how much likelier they are than for the base."""

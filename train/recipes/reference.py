@@ -23,6 +23,7 @@ class References:
         """`file`: None where nothing is kept."""
         self.file = file
         self.values: NDArray[np.float64] = np.zeros((rows, 2), dtype="<f8")
+        self.unwritten: set[int] = set()
         if file and file.is_file() and file.stat().st_size == self.values.nbytes:
             kept = np.fromfile(file, dtype="<f8").reshape(rows, 2)
             self.values = np.where(np.isfinite(kept), kept, 0.0)
@@ -30,22 +31,27 @@ class References:
     def lacking(self, rows: list[int]) -> list[int]:
         return [row for row in dict.fromkeys(rows) if not self.values[row].all()]
 
-    def learn(self, rows: list[int], values: NDArray[np.float64], *, writes: bool) -> None:
-        new = [at for at, row in enumerate(rows) if (self.values[row] != values[at]).any()]
-        for at in new:
-            self.values[rows[at]] = values[at]
-        if new and writes and self.file:
-            with contextlib.suppress(OSError):  # on a full disk the base is asked again
-                self._write(self.file, [rows[at] for at in new])
+    def learn(self, rows: list[int], values: NDArray[np.float64]) -> None:
+        for row, own in zip(rows, values, strict=True):
+            if (self.values[row] != own).any():
+                self.values[row] = own
+                self.unwritten.add(row)
 
-    def _write(self, file: Path, rows: list[int]) -> None:
+    def keep(self) -> None:
+        """Writes what is new."""
+        if self.file and self.unwritten:
+            with contextlib.suppress(OSError):  # on a full disk the base is asked again
+                self._write(self.file)
+
+    def _write(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(handle).st_size != self.values.nbytes:
                 os.ftruncate(handle, self.values.nbytes)
-            for row in rows:
+            for row in sorted(self.unwritten):
                 os.pwrite(handle, self.values[row].tobytes(), row * self.values[row].nbytes)
+            self.unwritten.clear()
         finally:
             os.close(handle)
 
