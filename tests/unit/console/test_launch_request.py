@@ -210,11 +210,11 @@ def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:
     assert "leave layers out, or give recipe=pretrain as well" in said
 
 
-@pytest.mark.parametrize("name", ["dpo", "PPO", "kto", "orpo"])
-def test_training_by_preferences_is_refused_with_what_does_it(name: str) -> None:
+@pytest.mark.parametrize("name", ["PPO", "rlhf"])
+def test_training_by_a_model_that_judges_is_refused_with_what_is_there(name: str) -> None:
     said = refusal(recipe=name)
-    assert said.startswith(f"recipe: {name}: Motley does not train by preferences\n"), said
-    assert "TRL" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
+    assert said.startswith(f"recipe: {name}: Motley does not train by a model that judges\n"), said
+    assert "recipe=preference" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
