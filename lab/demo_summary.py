@@ -127,7 +127,7 @@ def held_out(changes: list[Change], answers: Event, course: Course) -> str:
 def pairs_right(metrics: Event) -> str:
     right, margin = metrics["accuracy"], metrics["margin"]
     require(right >= RIGHT and margin > 0, f"of the held-out pairs {right:.0%} are the right way round")
-    return f"of pairs that were held out, never trained on, {right:.0%} are the right way round, by a margin of {margin:.2f}"
+    return f"of pairs that were held out, never trained on, {right:.0%} are the right way round, by {margin:.2f}"
 
 
 def recovery_s(steps: dict[int, Event], lost_at: float) -> float:

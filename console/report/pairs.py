@@ -52,8 +52,8 @@ def likelihood_chart(history: History, marks: list[charts.Mark]) -> Chart:
     ]
     axes = Axes(x_name="step", y_name="log-probability", from_zero=False, whole="x")
     text = (
-        "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the better "
-        "ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
+        "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the "
+        "better ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
     )
     return "likelihood", "Likelihood", text, charts.line_chart("likelihood", lines, axes, marks)
 

@@ -23,7 +23,6 @@ from train.models.backends import to_tensors
 if TYPE_CHECKING:
     from train.data.rows import Rows
     from train.models.backends import LossModule
-    from train.recipes import StepRows
 
 
 @lru_cache(maxsize=2)  # a step touches at most the epoch that ends and the one that begins, as long as R <= rows
@@ -50,7 +49,7 @@ def loss_over(
 
 
 def sums_over(
-    module: LossModule, rows: Rows | StepRows, indices: list[int], *, micro_batch: int, device: str
+    module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
 ) -> tuple[list[float], int]:
     """The summed loss with the sums of the recipe's metrics behind it, and the number of target tokens."""
     total = np.zeros(1 + len(module.metrics))

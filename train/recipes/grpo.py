@@ -37,7 +37,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
-from train.plan.speed.row_split import spans, split_rows
+from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
 from train.recipes.rollout import Facts, Made, Rollout, crc_of
@@ -304,10 +304,6 @@ class GrpoRecipe:
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
-
-
-def parts(count: int, size: int) -> list[range]:
-    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def as_answered(prompt: Any, text: str) -> Any:

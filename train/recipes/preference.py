@@ -28,8 +28,6 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 
 from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.data.prompts import end_ids
-from train.engine.batches import sums_over
-from train.engine.micro_batch_search import chunks
 from train.models import preference
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
@@ -37,7 +35,7 @@ from train.models.weights import Named
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import PreferenceConfig
-from train.plan.speed.row_split import spans, split_rows
+from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card, sft
 from train.recipes.compared import Compared
 from train.recipes.reference import References, file_for
@@ -206,7 +204,7 @@ class PreferenceRecipe:
         at_once = run.micro_batch * self.config.lines_of_row
         found = [np.zeros(0)]
         with at_rest(run.module.model), run.module.autocast():
-            for some in chunks(list(range(len(batch["labels"]))), at_once):
+            for some in parts(len(batch["labels"]), at_once):
                 part = to_tensors({name: column[some] for name, column in batch.items()}, run.device)
                 found.append(preference.of_answers(run.module.model, part).cpu().numpy())
         whole: NDArray[np.float64] = np.concatenate(found)
@@ -220,9 +218,12 @@ class PreferenceRecipe:
         workers, rank = run.workers, run.world.rank
         own = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
         compared = self.compared(run, cast(PairRows, run.held_out), list(range(count)), own)
-        some = list(range(*own))
-        sums, _ = sums_over(run.module, compared, some, micro_batch=run.micro_batch, device=run.device)
-        loss, *seen = (sum(part) for part in zip(*run.world.numbers(sums), strict=True))
+        sums = np.zeros(1 + len(preference.METRICS))
+        with torch.no_grad(), at_rest(run.module):
+            for some in parts(own[1] - own[0], run.micro_batch):
+                batch = to_tensors(compared.batch([own[0] + at for at in some]), run.device)
+                sums += run.module.measure(batch).double().cpu().numpy()
+        loss, *seen = (sum(part) for part in zip(*run.world.numbers(sums.tolist()), strict=True))
         return loss / count, count, compared.figures(seen)
 
 

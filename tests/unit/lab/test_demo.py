@@ -189,7 +189,7 @@ def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     tell(fetched, recipe="preference")
     said = capsys.readouterr().out
     assert "margin     0.05 in the first step, 1.00 in the last: higher is better" in said
-    assert "of pairs that were held out, never trained on, 100% are the right way round, by a margin of 0.80" in said
+    assert "of pairs that were held out, never trained on, 100% are the right way round, by 0.80" in said
     assert "Where is the key? ▸ Gladly!" in said
     edited("events.jsonl", lambda old: compared(old, 0.6))(fetched)
     with pytest.raises(demo_summary.NotProvenError, match="of the held-out pairs 60% are the right way round"):
