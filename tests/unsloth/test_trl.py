@@ -2,7 +2,7 @@
 
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -58,13 +58,12 @@ def ours(model, case, old):
         )
         for at, (prompt, answer) in enumerate(answers())
     ]
-    clipped = torch.zeros(len(rows))
-    made = replace(rollout.rollout_of(config, 0, facts, rows, told={}, pad_id=0), clipped=clipped)
+    made = rollout.rollout_of(config, 0, facts, rows, told={}, pad_id=0)
     batch = {name: torch.as_tensor(column) for name, column in made.batch(list(range(len(facts)))).items()}
     low, high = config.bounds
     how = policy.Loss(temperature=TEMPERATURE, beta=case.beta, low=low, high=high, whole_answers=config.loss == "gspo")
-    loss = policy.loss_sum(model, batch, how=how, clipped=clipped) / int(made.targets.sum())
-    return loss, made.event(float(clipped.sum()))["clipped"]
+    loss, clipped = policy.measured(model, batch, how=how)
+    return loss / int(made.targets.sum()), made.told_of([float(clipped)])["rollout"]["clipped"]
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from train.engine.milestones import Milestones, between_steps, make_up, saves_af
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
-from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, step_event
+from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, seen_by, step_event
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
@@ -38,11 +38,11 @@ from train.parallel.strategy import StepTiming, Strategy
 from train.plan.launch import decided
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import Recipe, answering
+from train.recipes import Recipe, making
 from train.runlog.trace import UPDATE
 
 if TYPE_CHECKING:
-    from train.recipes.rollout import Rollout
+    from train.recipes import StepRows
 
 
 @dataclass(kw_only=True)
@@ -77,8 +77,8 @@ class Run:
     """The name under which the micro-batch is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
-    rollout: Rollout | None = None
-    """The answers that this step trains on, where the recipe makes such; changed by `rows_due`, and by a resume."""
+    made: StepRows | None = None
+    """What this step trains on, where the recipe makes it with the model; changed by `rows_due`."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
     step: int = 0
@@ -87,9 +87,9 @@ class Run:
     """What is proven, evaluated and saved; changed by milestones.py."""
 
     @property
-    def due(self) -> Rows | Rollout:
+    def due(self) -> Rows | StepRows:
         """What the rows of this step are taken from."""
-        return self.rollout or self.rows
+        return self.made or self.rows
 
 
 def train(run: Run) -> None:
@@ -102,7 +102,7 @@ def train(run: Run) -> None:
         if profile.begin(run.step + 1):
             since = time.perf_counter()
         slices = spans(split_rows(config.rows_per_step, run.balance.shares))
-        rows = rows_due(run)
+        rows = rows_due(run, slices)
         targets = [int(run.due.targets[rows[a:b]].sum()) for a, b in slices]
         first, end = slices[run.workers.of(world.rank)]
         rate = set_learning_rate(run)
@@ -113,14 +113,14 @@ def train(run: Run) -> None:
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
         fed.first = run.position
         norm = run.trained.gradient_norm()
-        timing = with_answers(timing, run.rollout)
+        timing = with_making(timing, run.made)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
-        clipped = run.rollout.clipped_tokens(rows[first:end]) if run.rollout else 0.0
-        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device), clipped))
+        seen = tuple(run.module.take_seen())
+        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device), seen))
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
         event = step_event(ranks, run.workers, run.balance, **facts)
-        event |= {"rollout": run.rollout.event(sum(rank.clipped for rank in ranks))} if run.rollout else {}
+        event |= run.made.told_of(seen_by(ranks)) if run.made else {}
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -130,11 +130,11 @@ def train(run: Run) -> None:
             since = time.perf_counter()  # a step's seconds are its own
 
 
-def rows_due(run: Run) -> list[int]:
-    """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
-    if not (recipe := answering(run.recipe)):
+def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
+    """The rows of the next step: of the data, or what is made of it now, and then is `run.due`."""
+    if not (recipe := making(run.recipe)):
         return drawn_rows(run)
-    run.rollout = recipe.rollout(run, drawn_rows(run))
+    run.made = recipe.prepare_step(run, drawn_rows(run), slices)
     return list(range(run.config.rows_per_step))
 
 
@@ -156,6 +156,7 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
     while True:
         fed = Fed(micro_batch=run.micro_batch)
+        run.module.take_seen()  # of a search for a micro-batch, or of what ran out of memory
         batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
@@ -169,11 +170,11 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
         run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
 
 
-def with_answers(timing: StepTiming, rollout: Rollout | None) -> StepTiming:
-    """A step's seconds are those of both its halves."""
-    if not rollout:
+def with_making(timing: StepTiming, made: StepRows | None) -> StepTiming:
+    """A machine's speed is that of both halves of a step."""
+    if not made:
         return timing
-    both_s, waited_s = timing.compute_s + rollout.made_s, timing.blocked_s + rollout.waited_s
+    both_s, waited_s = timing.compute_s + made.made_s, timing.blocked_s + made.waited_s
     return replace(timing, compute_s=both_s, blocked_s=waited_s)
 
 

@@ -15,7 +15,7 @@ from train.engine.milestones import Milestones, state_of
 from train.errors import BadInput
 from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state
-from train.recipes import answering
+from train.recipes import making
 
 
 def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
@@ -26,9 +26,9 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     source, state = choose_source(run.world.gather(own))
     why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
-    recipe = answering(run.recipe)
-    if recipe and state and "rollout" in state:
-        run.rollout = recipe.resumed(run, drawn_rows(run), state["rollout"])
+    recipe = making(run.recipe)
+    if recipe and state and "made" in state:
+        run.made = recipe.resumed(run, drawn_rows(run), state["made"])
     return why
 
 

@@ -93,7 +93,7 @@ def in_a_group(
     from train.engine.setup import set_up
     from train.parallel.process_group import join
     from train.parallel.worker_orders import LeftGroupError
-    from train.recipes import answering
+    from train.recipes import making
     from train.runlog.events import person
 
     started, world = time.perf_counter(), None
@@ -128,7 +128,7 @@ def in_a_group(
     finally:
         if leaver and not stay:
             leaver.run = None
-        if not stay and (recipe := answering(run.recipe)):
+        if not stay and (recipe := making(run.recipe)):
             recipe.close()
     return run, receipt
 

@@ -31,11 +31,18 @@ class Loss:
     """Whether all tokens of an answer have one ratio, the geometric mean of their own."""
 
 
-def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, how: Loss, clipped: Tensor | None = None) -> Tensor:
-    """Over all tokens of the answers, each by the weight of its row. `batch` has beside a language model's columns the
-    advantage and the weight of each row; with `beta` the base's log-probability of each token; and where the answers
-    are those of an earlier step that of the model which made them, with the number of each row, under which `clipped`
-    gets how many of its tokens are beyond their bounds."""
+METRICS = ("clipped",)
+"""Beside the loss: how many tokens are beyond their bounds, where several steps train on the same answers."""
+
+
+def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, how: Loss) -> Tensor:
+    return measured(model, batch, how=how)[0]
+
+
+def measured(model: nn.Module, batch: dict[str, Tensor], *, how: Loss) -> Tensor:
+    """The loss over all tokens of the answers, each by the weight of its row, and the METRICS. `batch` has beside a
+    language model's columns the advantage and the weight of each row; with `beta` the base's log-probability of each
+    token; and where the answers are those of an earlier step that of the model which made them."""
     log_p, kept = log_p_of_labels(model, batch, how.temperature)
     rows = kept.nonzero()[:, 0]
     better = batch["advantages"][rows]
@@ -44,11 +51,8 @@ def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, how: Loss, clipped: 
     losses = -torch.min(ratio * better, bounded * better)
     if how.beta:
         losses = losses + how.beta * divergence(log_p, batch["base_log_p"][:, 1:][kept])
-    if clipped is not None and "numbers" in batch:
-        beyond = ((ratio < 1 - how.low) & (better < 0)) | ((ratio > 1 + how.high) & (better > 0))
-        # By the row's number: what an out-of-memory broke off is counted again, not twice.
-        clipped[batch["numbers"]] = of_rows(beyond.float(), kept).sum(-1)
-    return (losses * batch["weights"][rows]).sum()
+    beyond = ((ratio < 1 - how.low) & (better < 0)) | ((ratio > 1 + how.high) & (better > 0))
+    return torch.stack([(losses * batch["weights"][rows]).sum(), beyond.sum().to(losses.dtype)])
 
 
 def ratios(log_p: Tensor, kept: Tensor, batch: dict[str, Tensor], *, whole_answers: bool) -> Tensor:
@@ -98,10 +102,8 @@ def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor)
     return scores.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def known_log_p(model: nn.Module, batch: dict[str, Tensor], temperature: float) -> Tensor:
+def placed_log_p(model: nn.Module, batch: dict[str, Tensor], *, temperature: float = 1.0) -> Tensor:
     """The log-probability of each label in its place, and 0 where there is none."""
     log_p, kept = log_p_of_labels(model, batch, temperature)
-    found = torch.zeros(batch["labels"].shape, device=log_p.device)
-    found[:, 1:] = of_rows(log_p, kept)
-    return found
+    rows, places = kept.nonzero(as_tuple=True)
+    return torch.zeros(batch["labels"].shape, device=log_p.device).index_put((rows, places + 1), log_p)

@@ -1,10 +1,10 @@
 """Training by rewards: the model answers prompts, functions of the person score the answers, and what was better than
 the other answers to its prompt becomes likelier (recipes/__init__.py says what each part is).
 
-rows      prompts of a prepared data set, with the columns that the rewards get
-rollout   the answers of a step: each node makes and scores its part, all compare, and each trains its part
-held_out  prompts that are held out, answered without chance
-build     a language model with its adapter, as of recipe=sft
+rows          prompts of a prepared data set, with the columns that the rewards get
+prepare_step  the answers of a step: each node makes and scores its part, all compare, and each trains its part
+held_out      prompts that are held out, answered without chance
+build         a language model with its adapter, as of recipe=sft
 
 An answer follows from the seed, the step and its number in it alone (models/drawing.py), and its advantage from the
 rewards of its group, which all nodes have. So the run is the same however the answers are shared, and nobody's answers
@@ -40,6 +40,7 @@ from train.plan.model.memory import cache_bytes
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
+from train.plan.speed.row_split import parts
 from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
 from train.recipes.exchange import Effort, Known, exchange_facts, exchange_rows
@@ -102,13 +103,13 @@ class GrpoRecipe:
         built = sft.build(config, decisions, start, device, row_length)
         if self.server:
             self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
-        self.clipped = torch.zeros(config.rows_per_step, device=device)
         low, high = config.bounds
         how = policy.Loss(
             temperature=config.temperature, beta=config.beta, low=low, high=high, whole_answers=config.loss == "gspo"
         )
-        loss_sum = partial(policy.loss_sum, how=how, clipped=self.clipped)
-        return LossModule(built.model, loss_sum, built.autocast)
+        loss_sum, measured = (partial(one, how=how) for one in (policy.loss_sum, policy.measured))
+        again = config.steps_per_rollout > 1
+        return LossModule(built.model, loss_sum, built.autocast, policy.METRICS, measured, in_steps=again)
 
     def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
         batch = sft.full_rows(count, length, vocabulary, device, seed)
@@ -184,13 +185,12 @@ class GrpoRecipe:
             self.judge.close()
             del self.judge
 
-    def rollout(self, run: Run, prompts: list[int]) -> Rollout:
-        """The answers that the next step trains on; `prompts`: its rows of the data, each for a group."""
-        if self.config.steps_per_rollout > 1:
-            self.clipped.zero_()
+    def prepare_step(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout:
+        """The answers that the next step trains on; `prompts`: its rows of the data, each for a group. Who makes them
+        follows from no share."""
         number = run.step // self.config.steps_per_rollout
-        if run.rollout and run.rollout.number == number:
-            return run.rollout.again(run.workers.names)
+        if isinstance(run.made, Rollout) and run.made.number == number:
+            return run.made.again(run.workers.names)
         config, started = self.config, time.perf_counter()
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
         each = [index for index in prompts for _ in range(config.group)]
@@ -221,8 +221,7 @@ class GrpoRecipe:
 
     def whole(self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any]) -> Rollout:
         pad_id = cast(PromptRows, run.rows).pad_id
-        found = made_rows.rollout_of(self.config, number, facts, rows, told=told, pad_id=pad_id)
-        return replace(found, clipped=self.clipped if self.config.steps_per_rollout > 1 else None)
+        return made_rows.rollout_of(self.config, number, facts, rows, told=told, pad_id=pad_id)
 
     def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout:
         """What `state` of a rollout was taken of."""
@@ -316,8 +315,8 @@ class GrpoRecipe:
         for some in parts(len(made), run.micro_batch):
             part = [made[at].row for at in some]
             batch = to_tensors(made_rows.filled(part, 0), run.device)
-            with run.module.autocast():
-                values = policy.known_log_p(run.module.model, batch, self.config.temperature).cpu()
+            with torch.no_grad(), run.module.autocast():
+                values = policy.placed_log_p(run.module.model, batch, temperature=self.config.temperature).cpu()
             for row, one in enumerate(part):
                 start = len(one.prompt)
                 setattr(one, name, values[row, start : start + len(one.tokens)].tolist())
@@ -333,10 +332,6 @@ class GrpoRecipe:
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
-
-
-def parts(count: int, size: int) -> list[range]:
-    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 def as_answered(prompt: Any, text: str) -> Any:

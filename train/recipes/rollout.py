@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from train.data.rows import IGNORED
 from train.plan.settings.config import GrpoConfig
@@ -98,13 +97,10 @@ class Rollout:
     weights: NDArray[np.float64]
     """By what each answer's sum over its tokens is multiplied, before the step's sum is divided by all of them."""
     told: dict[str, Any]
-    """What the step event says of it."""
     pad_id: int
     made_s: float = 0.0
     """Seconds in which this node has made and scored its own, for this step."""
     waited_s: float = 0.0
-    clipped: Tensor | None = None
-    """Of each answer the tokens beyond their bounds in this step, as far as this node trains it."""
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, NDArray[Any]]:
         """Right-padded, as rows of text."""
@@ -114,27 +110,24 @@ class Rollout:
                 batch["labels"][row] = IGNORED
         batch["advantages"] = self.advantages[indices].astype(np.float32)
         batch["weights"] = self.weights[indices].astype(np.float32)
-        return batch | ({"numbers": np.array(indices)} if self.clipped is not None else {})
+        return batch
 
     def token_count(self, indices: list[int]) -> int:
         return sum(len(row.prompt) + len(row.tokens) for row in (self.rows[index] for index in indices))
 
-    def clipped_tokens(self, indices: list[int]) -> float:
-        return 0.0 if self.clipped is None else float(self.clipped[indices].sum())
-
-    def event(self, clipped_tokens: float) -> dict[str, Any]:
-        """What the step event says; `clipped_tokens`: of all nodes."""
-        if self.clipped is None:
-            return self.told
-        return self.told | {"clipped": clipped_tokens / max(1, int(self.targets.sum()))}
+    def told_of(self, seen: list[float]) -> dict[str, Any]:
+        clipped = {"clipped": seen[0] / max(1, int(self.targets.sum()))} if seen else {}
+        return {"rollout": self.told | clipped}
 
     def again(self, names: Sequence[str]) -> Rollout:
         """For another step on the same answers, which cost nobody anything; `names`: of all nodes."""
         nothing = {name: dict.fromkeys(names, 0) for name in ("generate_s", "generate_wait_s", "made")}
         return replace(self, told=self.told | nothing | {"taken_over": 0}, made_s=0.0, waited_s=0.0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self, number: int) -> dict[str, Any]:
         """What a run needs to go on in the middle of it: the model that made it is no more."""
+        if number != self.number:
+            return {}
         return {
             "number": self.number,
             "facts": [one.numbers() for one in self.facts],

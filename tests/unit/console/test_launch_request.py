@@ -17,6 +17,7 @@ from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -78,6 +79,8 @@ BAD = {
     "proof_every": ("0", "proof_every: 0 is below 1"),
     "profile": ("23-20", "profile: '23-20' is not FIRST-LAST, two steps from 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
+    "label_smoothing": ("0.7", "label_smoothing: 0.7 is not from 0 to below 0.5"),
+    "simpo_gamma": ("-1", "simpo_gamma not below"),
     "recipe": ("pretran", "did you mean 'pretrain'?"),
     "size": ("11m", "size: '11m' is none of 10m|50m|124m|350m"),
     "hidden_size": ("-1", "hidden_size: -1 is below 0"),
@@ -128,6 +131,9 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
+    of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
+    if of_pairs or values.get("recipe") == "preference":
+        return BASE | {"recipe": "preference", "loss": "simpo"}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         return BASE | {"recipe": "grpo", "rewards": "length:9"}
@@ -210,11 +216,11 @@ def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:
     assert "leave layers out, or give recipe=pretrain as well" in said
 
 
-@pytest.mark.parametrize("name", ["dpo", "PPO", "kto", "orpo"])
-def test_training_by_preferences_is_refused_with_what_does_it(name: str) -> None:
+@pytest.mark.parametrize("name", ["PPO", "rlhf"])
+def test_training_by_a_model_that_judges_is_refused_with_what_is_there(name: str) -> None:
     said = refusal(recipe=name)
-    assert said.startswith(f"recipe: {name}: Motley does not train by preferences\n"), said
-    assert "TRL" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
+    assert said.startswith(f"recipe: {name}: Motley does not train by a model that judges\n"), said
+    assert "recipe=preference" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:

@@ -58,6 +58,8 @@ class Setup:
     """Answers that are made side by side, between two steps; 0: none."""
     has_server: bool = False
     """Whether a server beside the training makes them (models/vllm.py)."""
+    lines: int = 1
+    """Sequences of row_length tokens that a row is, side by side."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -169,7 +171,7 @@ def answering(facts: AnyFacts, setup: Setup) -> int:
     those of one layer twice while they grow, one block's parts, and scores with their noise."""
     if isinstance(facts, PictureFacts) or not setup.answers or setup.has_server:
         return 0
-    made = replace(setup, micro_batch=setup.answers)
+    made = replace(setup, micro_batch=setup.answers, lines=1)
     keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
     return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
 
@@ -192,7 +194,7 @@ def logits(facts: AnyFacts, setup: Setup) -> int:
     """The output over the vocabulary as computed, in fp32, and its gradient: of a chunk of tokens at a time."""
     if isinstance(facts, PictureFacts):
         return setup.micro_batch * facts.classes * 12
-    tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
+    tokens = min(setup.row_length * setup.lines * setup.micro_batch, LOSS_CHUNK_TOKENS)
     size = tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
     return max(0, size - again(facts, setup)) if recomputes(setup) else size
 
@@ -220,7 +222,7 @@ def block(facts: Facts, setup: Setup) -> int:
 
 def of_tokens(numbers: int, setup: Setup) -> int:
     """Bytes of so many numbers of each token of a micro-batch."""
-    return setup.row_length * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
+    return setup.row_length * setup.lines * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
 
 
 def unpacked(facts: Facts, setup: Setup) -> int:

@@ -149,6 +149,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         full=held.full,
         answers=config.answers_side_by_side,
         has_server=config.has_server,
+        lines=config.lines_of_row,
     )
 
 

@@ -66,8 +66,8 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; grpo: train by rewards; pretrain: a new language model; images",
-        ("sft", "grpo", "pretrain", "images"),
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images",
+        ("sft", "preference", "grpo", "pretrain", "images"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -208,6 +208,11 @@ class RunConfig:
     def step_words(self) -> tuple[int, str]:
         """How much of what a step is."""
         return self.rows_per_step, "rows"
+
+    @property
+    def lines_of_row(self) -> int:
+        """Sequences of max_seq_length tokens that a row is, side by side."""
+        return 1
 
     @property
     def drawn_per_step(self) -> int:
