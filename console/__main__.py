@@ -83,7 +83,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe", "rewards", *(["question"] if is_picture(args) else [])}:
+    for kind in given & {"model", "dataset", "recipe", "rewards", "adapter", *(["question"] if is_picture(args) else [])}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
@@ -99,7 +99,7 @@ def moved_setting(setting: str, folder: Path) -> str:
     if setting.startswith("@"):
         return "@" + moved("", setting[1:], folder)
     kind, _, value = setting.partition("=")
-    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards") else setting
+    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards", "adapter") else setting
 
 
 def moved(kind: str, value: str, folder: Path) -> str:

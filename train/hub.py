@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,21 @@ def hub_model(repo: str) -> Path:
         folder = Path(snapshot_download(repo, allow_patterns=list(MODEL_FILES)))
     if not any(folder.glob("*.safetensors")):
         raise no_safetensors(repo)
+    return folder
+
+
+def hub_adapter(repo: str, files: Sequence[str]) -> Path:
+    """Of an adapter these files; the hub's cache keeps them."""
+    from huggingface_hub import snapshot_download
+
+    with explained(repo, "model"):
+        folder = Path(snapshot_download(repo, allow_patterns=list(files)))
+    if not (folder / files[0]).is_file():
+        raise BadInput(
+            f"adapter: {repo} is no adapter: it has no {files[0]}",
+            f"model: https://huggingface.co/{repo}",
+            "a whole model is named as model=",
+        )
     return folder
 
 

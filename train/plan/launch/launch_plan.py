@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, TokenizerSource
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import Settings
 
@@ -91,6 +91,7 @@ class LaunchPlan:
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
+    adapter: AdapterSource | None
     link_mbit: float
     sizes: Sequence[SizeEstimate]
     pipe: Room | None
@@ -107,6 +108,7 @@ class LaunchPlan:
         "dataset": DataSource,
         "tokenizer": TokenizerSource,
         "recipe": RecipeFile,
+        "adapter": AdapterSource,
         "pipe": Room,
         "electricity": RunElectricity,
     }

@@ -19,7 +19,7 @@ from train.plan.settings.config import Settings
 from train.plan.settings.request import MATH, Request, read
 from train.plan.settings.rewards import file_of
 
-PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards")
+PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter")
 """Settings that may lead to a file of this computer, which is sent to the nodes."""
 
 
@@ -112,7 +112,7 @@ def begun(
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
     found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
-    if known and (changed := conflicts(found, ["recipe", "rewards_hash"], known)):
+    if known and (changed := conflicts(found, ["recipe", "rewards_hash", "adapter_hash"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
     return found
 
@@ -133,6 +133,8 @@ def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
         before = before | {"recipe": now["recipe"]}  # the same file in another place
     if "rewards_hash" in names and now.get("rewards_hash") != before.get("rewards_hash"):
         return "rewards: they are not those that the run was launched with: others make another run"
+    if "adapter_hash" in names and now.get("adapter_hash", "") != before.get("adapter_hash", ""):
+        return "adapter: it is not the one that the run began with: another one makes another run"
     for name in dict.fromkeys((*MATH, *request.config.scoped("math"), "model", "dataset")):
         if name in names and name in now and name in before and now[name] not in (before[name], "auto"):
             return f"{name}: the run was launched with {before[name]}, {now[name]} is asked for"

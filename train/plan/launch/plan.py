@@ -13,7 +13,8 @@ from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
-from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
+from train.plan.model import adapters
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, TokenizerSource
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
@@ -108,6 +109,11 @@ def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     return RecipeFile(folder=str(path.parent), files=files, place=place)
 
 
+def adapter_to_bring(plan: Plan) -> AdapterSource | None:
+    folder = plan.settings.get("adapter")
+    return AdapterSource.of(adapters.read(Path(folder))) if folder else None
+
+
 def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
     """None where no other model's is needed, and for one that the head makes itself."""
     model = plan.request.config.tokenizer_model(plan.request.home)
@@ -169,6 +175,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
+        adapter=adapter_to_bring(plan),
         link_mbit=plan.fit.link_mbit,
         sizes=plan.sizes,
         pipe=plan.fit.cut.room if plan.fit.cut else None,

@@ -36,6 +36,8 @@ class SftConfig(RunConfig):
     lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
     lora_targets: str = option("all-linear", "math", "all-linear, or names with commas: q_proj,v_proj")
     rslora: bool = option(False, "math", "scale by alpha / sqrt(r) instead")
+    adapter: str = option("", "node", "a trained adapter to begin with: a run, a folder or a hub id")
+    adapter_hash: str = option("", "math", "what that adapter is, as a SHA-256; found automatically")
     load_in: str = option(
         "auto", "math", "how the frozen base is held: 4bit|8bit|16bit|auto", ("auto", "16bit", "8bit", "4bit")
     )

@@ -1,0 +1,60 @@
+"""A run that begins with a trained adapter: it continues where that one stood, on any number of machines, and is refused
+what does not belong to it."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests.train import cluster
+from train.models import hf
+from train.models.backends import ModelSpec
+from train.models.model_files import model_folder
+from train.models.weights import take_weights, trained_weights
+from train.plan.model import adapters
+from train.results.finished_run import newest_checkpoint
+
+ROWS = 12
+FIRST = {
+    "model": "tiny", "max_steps": 4, "rows_per_step": ROWS, "lora_r": 4, "lora_alpha": 12, "schedule": "constant",
+    "lora_targets": "q_proj,down_proj", "learning_rate": 2e-3, "warmup_steps": 0, "wire": "fp32",
+}  # fmt: skip
+"""Every step sees all rows, so that a first step can be held against a last one."""
+SECOND = {name: FIRST[name] for name in ("rows_per_step", "schedule", "learning_rate", "warmup_steps", "wire")}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A finished run of four steps, and the loss that a fifth would have."""
+    folder = tmp_path_factory.mktemp("first")
+    data = cluster.make_rows(folder / "data", ROWS)
+    longer = cluster.train(folder / "longer", FIRST | {"dataset": data, "max_steps": 5})
+    run = cluster.train(folder / "run", FIRST | {"dataset": data, "run": "first"})
+    return run, data, longer.losses()[4]
+
+
+def second(first, home, size=1, **more):
+    run, data, _ = first
+    adapter = run.node_home(0) / "results/first/adapter"
+    return cluster.train(home, SECOND | {"dataset": data, "adapter": adapter, "max_steps": 3, **more}, size)
+
+
+def test_its_first_loss_is_the_one_after_the_last_and_three_machines_have_that_of_one(first, tmp_path):
+    alone = second(first, tmp_path / "alone")
+    assert alone.losses()[0] == pytest.approx(first[2], rel=1e-6)
+    three = second(first, tmp_path / "three", 3, shares="5,2,1")
+    assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
+    start = next(event for event in three.events(2) if event["event"] == "start")
+    assert start["identity"]["adapter_hash"] and start["identity"]["lora_targets"] == "q_proj,down_proj"
+
+
+def test_its_card_tells_the_line_of_descent(first, tmp_path):
+    made = second(first, tmp_path, run="second").node_home(0) / "results/second/adapter"
+    runs = json.loads((made / "descent.json").read_text())["runs"]
+    assert [(run["run"], run["recipe"], run["steps"]) for run in runs] == [("first", "sft", 4), ("second", "sft", 3)]
+    assert "| descent | `tiny` → sft `first` (data, 4 steps) → sft `second` (data, 3 steps) |" in (
+        made / "README.md"
+    ).read_text()
+    told = json.loads((made / "adapter_config.json").read_text())
+    assert (told["r"], told["lora_alpha"], told["target_modules"]) == (4, 12, ["down_proj", "q_proj"])
