@@ -147,11 +147,11 @@ def read(folder: Path) -> Adapter:
         raise BadInput(f"adapter: it has no {WEIGHTS}, and pickled weights are not loaded", f"folder: {folder}")
     if what := why_not(config):
         raise BadInput(f"adapter: it {what}, and no run here can go on with that", f"folder: {folder}", "use another")
-    descent = descent_of(folder)
+    descent, held = descent_of(folder), targets_in(folder / WEIGHTS)
     return Adapter(
         folder=folder,
         config=config,
-        targets=(descent.targets if descent else "") or targets_in(folder / WEIGHTS),
+        targets=(descent.targets if descent else "") or held,
         hash=folder_hash(folder, (CONFIG, WEIGHTS)),
         descent=descent,
         named_base=word(config.get("base_model_name_or_path") or ""),
