@@ -77,13 +77,17 @@ def typed(verb: str, words: list[str]) -> set[str]:
     return {name for name, value in vars(parser(verb).parse_args(words, nothing)).items() if value is not None}
 
 
+MAY_BE_FILES = ("model", "dataset", "recipe", "rewards", "adapter")
+"""Options that a file of whoever typed them may be."""
+
+
 def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: Path) -> None:
     """./motley itself runs in the checkout; what was typed may lie elsewhere."""
     if "results" in given:
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe", "rewards", "adapter", *(["question"] if is_picture(args) else [])}:
+    for kind in given & {*MAY_BE_FILES, *(["question"] if is_picture(args) else [])}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
@@ -99,7 +103,7 @@ def moved_setting(setting: str, folder: Path) -> str:
     if setting.startswith("@"):
         return "@" + moved("", setting[1:], folder)
     kind, _, value = setting.partition("=")
-    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards", "adapter") else setting
+    return f"{kind}={moved(kind, value, folder)}" if kind in MAY_BE_FILES else setting
 
 
 def moved(kind: str, value: str, folder: Path) -> str:

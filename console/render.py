@@ -165,7 +165,9 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     if "model" in settings and model.source != "new":
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
     settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
-    if plan.adapter:
+    if plan.adapter is None:
+        settings = {name: value for name, value in settings.items() if name not in ("adapter", "adapter_hash")}
+    else:
         settings["adapter"] = f"{home}/{ADAPTERS}/{plan.adapter.folder_name}"
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows

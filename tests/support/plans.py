@@ -14,8 +14,9 @@ from train.plan.model.sources import BaseModel, DataSource
 
 USUAL: dict[str, Any] = {
     **{"run": "qa", "step": 0, "from_start": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
-    **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "adapter": None, "sizes": []},
+    **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "sizes": []},
     **{"link_mbit": 1000.0, "speeds": {}, "warnings": [], "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
+    "adapter": None,
     "electricity": RunElectricity(idle_watts={}, gpu_watts={}),
     "model": BaseModel(name="tiny", source="catalogue", reason="", folder_name="tiny"),
     "dataset": DataSource(name="stdlib-qa", listed=True),

@@ -1,4 +1,4 @@
-"""A run that begins with a trained adapter: it continues where that one stood, on any number of machines, and is refused
+"""A run that begins with a trained adapter: it continues where that one stood, on any number of machines, and refuses
 what does not belong to it."""
 
 import json
@@ -55,9 +55,10 @@ def test_its_card_tells_the_line_of_descent(first, tmp_path):
     made = second(first, tmp_path, run="second").node_home(0) / "results/second/adapter"
     runs = json.loads((made / "descent.json").read_text())["runs"]
     assert [(run["run"], run["recipe"], run["steps"]) for run in runs] == [("first", "sft", 4), ("second", "sft", 3)]
-    assert "| descent | `tiny` → sft `first` (data, 4 steps) → sft `second` (data, 3 steps) |" in (
-        made / "README.md"
-    ).read_text()
+    assert (
+        "| descent | `tiny` → sft `first` (data, 4 steps) → sft `second` (data, 3 steps) |"
+        in (made / "README.md").read_text()
+    )
     told = json.loads((made / "adapter_config.json").read_text())
     assert (told["r"], told["lora_alpha"], told["target_modules"]) == (4, 12, ["down_proj", "q_proj"])
 

@@ -247,12 +247,12 @@ def require_base(adapter: Adapter, model: Model) -> None:
     own = adapter.descent
     if own and own.sha256 and model.source == "folder" and model.folder:
         return require_hash(adapter, base_hash(model.folder), model.name)
-    if not own:
-        names = {Path(adapter.named_base).name, adapter.named_base}
-        known = {model.hub, model.hub_4bit, model.name} - {None}
+    if own:
+        fits = own.hub == model.hub if own.hub or model.hub else own.base == model.name
     else:
-        names, known = ({own.hub}, {model.hub}) if own.hub or model.hub else ({own.base}, {model.name})
-    if not names & known:
+        names = {adapter.named_base, Path(adapter.named_base).name}
+        fits = not names.isdisjoint({model.hub, model.hub_4bit, model.name})
+    if not fits:
         raise another_base(adapter, model.name)
     return None
 

@@ -1,4 +1,5 @@
-"""The hash of a base model or an adapter on disk, without torch. Its files are large and seldom change: theirs are remembered."""
+"""The hash of a base model or an adapter on disk, without torch. Files are large and seldom change: their hashes are
+remembered."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def found_adapter(
     except BadInput as wrong:
         findings.append(str(wrong))
         del own["adapter"]
-        own.setdefault("model", chosen.model)  # which one it would be is not what is wrong
+        own.setdefault("model", "tiny")  # which one it would have brought is not what is wrong
         return None
     own["adapter"] = str(found.folder)
     if found.base:
