@@ -1,4 +1,5 @@
-"""`adapter=RUN`: the adapter of a run of these nodes, brought here from one of them, where a launch reads it."""
+"""`adapter=RUN`: the adapter of a run of these nodes, brought here from one of them, where a launch reads it; and its
+base, compared by hash with the one that would be sent."""
 
 from __future__ import annotations
 
@@ -10,6 +11,10 @@ from console.fetch import bring, disagreeing
 from console.hub import FETCHED
 from console.infra.node import Node, ask_all
 from train.errors import BadInput
+from train.layout import BASE_MODELS
+from train.plan.launch.plan import Plan
+from train.plan.model import adapters
+from train.plan.model.hashes import base_hash
 from train.plan.run_name import is_name
 from train.runlog import paths
 
@@ -36,6 +41,13 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
     if bring(node, run, paths.results(home, run), having[node.name], results=True) < 0:
         raise BadInput(f"adapter: that of {run} did not arrive as it is on {node.name}", fix="fix: the same again")
     return paths.results(home, run) / paths.MADE[0]
+
+
+def require_base(found: Plan, home: Path = FETCHED) -> None:
+    """BadInput where the base that lies here for the nodes is another one. What is not here each node compares."""
+    folder, adapter = home / BASE_MODELS / found.model.folder_name, found.settings.get("adapter")
+    if adapter and found.model.folder_name and folder.is_dir():
+        adapters.require_hash(adapters.read(Path(adapter)), base_hash(folder), found.model.name)
 
 
 def why_none(run: str, is_known: bool, silent: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from console import plan_view
-from console.adapter_of_run import bring_adapter, run_of
+from console.adapter_of_run import bring_adapter, require_base, run_of
 from console.infra.machines.node import LocalNode
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided, ran
@@ -157,6 +157,19 @@ def test_it_travels_to_every_node_and_is_known_there_by_its_hash(mine: Path) -> 
     (mine / "adapter_model.safetensors").write_bytes(tensors("model.layers.0.q_proj.lora_A.weight"))
     with pytest.raises(BadInput, match="the adapter is not the one that the run was launched with"):
         load_config(settings | {"adapter": str(mine)})
+
+
+def test_the_base_that_would_be_sent_is_compared_before(tmp_path: Path) -> None:
+    base = tmp_path / "models/base/tiny"
+    base.mkdir(parents=True)
+    (base / "model.safetensors").write_bytes(tensors("w"))
+    own = make(tmp_path / "own", DESCENT | {"sha256": base_hash(base)})
+    found = decided({"adapter": str(own), "dataset": "stdlib-qa", "max_steps": 9}, look())
+    require_base(found, tmp_path)
+    (base / "model.safetensors").write_bytes(tensors("x"))
+    require_base(found, tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="manners was trained on tiny, and tiny is not that model"):
+        require_base(found, tmp_path)
 
 
 def test_a_run_without_it_does_not_go_on_with_it(mine: Path) -> None:
