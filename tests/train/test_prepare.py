@@ -51,9 +51,8 @@ def write(path, items):
 
 def run(tmp_path, dataset, name="out", **changes):
     said = []
-    data_format = changes.pop("format", "auto")
     config = SftConfig(dataset=str(dataset), model="tiny", **{"max_seq_length": 128, **changes})
-    folder = prepare(config, said.append, out=str(tmp_path / name), data_format=data_format)
+    folder = prepare(config, said.append, out=str(tmp_path / name))
     return folder, said
 
 
@@ -274,7 +273,10 @@ def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, cha
         (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
         (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
         (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not from 0 to below 1"),
-        (("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"), "'alpacca' is unknown"),
+        (
+            ("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"),
+            "did you mean 'alpaca'?",
+        ),
     ],
 )
 def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):

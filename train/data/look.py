@@ -62,7 +62,7 @@ def look(request: Request) -> dict[str, Any]:
         if files and isinstance(config, GrpoConfig):
             found = of_prompts(config, files)
         elif files and isinstance(config, SftConfig):
-            found = of_examples(config, files)
+            found = of_examples(config, files, name=config.format)
         elif files and isinstance(config, PretrainConfig) and small:
             found = of_texts(config, files)
         else:

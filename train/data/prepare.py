@@ -29,7 +29,7 @@ from typing import Any
 from train.cache import build_once, cache_dir, home_dir
 from train.data import left_out
 from train.data.chat import Chat, encode, load_chat
-from train.data.formats import FORMATS, BadRecord, Example
+from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
@@ -57,19 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad", "patience"))
+    add_settings(parser, ("recipe", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience"))
     add_settings(parser, ("tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
-    parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
     parser.add_argument("--passed-over", default="", help="what lay beside the data and was not brought here, in words")
     parser.add_argument("--date", default="", help="for templates that write today's date (default: today)")
 
 
 def main(args: argparse.Namespace) -> int:
     out = person(args.json)
-    where = {"out": args.out, "data_format": args.format, "date": args.date}
+    where = {"out": args.out, "date": args.date}
     config = config_of(args)
     if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
@@ -100,9 +99,9 @@ def _without_torch(model: str) -> None:
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
 
-def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
+def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
-    _check(config, data_format, date)
+    _check(config, date)
     data, model = resolve_dataset(config.dataset), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
@@ -110,7 +109,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     files = dataset_files(data)
     require_bytes(files)
     hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
-    chosen |= {"format": data_format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
+    chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
     if not out and (there := _remembered(request)):
         report(there, True, say)
@@ -122,7 +121,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=data_format, max_bad=config.max_bad)
+    reader = Reader(files, say, format_name=config.format, max_bad=config.max_bad)
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
     build_once(folder, lambda unfinished: _build(unfinished, config, reader, chat, facts))
     if not out:
@@ -131,11 +130,9 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     return folder
 
 
-def _check(config: RunConfig, data_format: str, date: str) -> None:
+def _check(config: RunConfig, date: str) -> None:
     if config.max_seq_length < 8:
         raise BadInput(f"max_seq_length: {config.max_seq_length} tokens hold no sample", fix="512 is a usual length")
-    if data_format not in ("auto", *FORMATS):
-        raise BadInput(f"format: '{data_format}' is unknown", fix=f"choose one of: auto {' '.join(FORMATS)}")
     try:
         datetime.date.fromisoformat(date or "2026-01-31")
     except ValueError:

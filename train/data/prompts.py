@@ -116,10 +116,8 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
     )
 
 
-def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
+def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
-    if data_format not in ("auto", FORMAT_NAME):
-        raise BadInput(f"format: '{data_format}' is not read as prompts", fix="leave format out")
     data, model = resolve_dataset(config.dataset), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")

@@ -107,7 +107,7 @@ class Reader:
             raise BadInput(
                 f"no known format has the keys {keys}",
                 where,
-                "rename the keys: docs/datasets.md shows what is known",
+                "rename the keys (docs/datasets.md shows what is known), or name what it is: --format chat",
             )
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")

@@ -52,6 +52,7 @@ BAD = {
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
     "seed": ("-1", "seed: -1 is below 0"),
     "train_on": ("answer", "did you mean 'answers'?"),
+    "format": ("alpacca", "did you mean 'alpaca'?"),
     "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
     "max_bad": ("-1", "max_bad: -1.0 is below 0"),

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
 
@@ -27,6 +27,9 @@ class SftConfig(RunConfig):
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
     train_on: str = option(
         "answers", "agree", "answers|all, where the dataset is still to be prepared", ("answers", "all")
+    )
+    format: str = option(
+        "auto", "agree", "what a record of the data is, where it is still to be prepared", ("auto", *DATA_FORMATS)
     )
     pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
 
@@ -128,6 +131,7 @@ class SftConfig(RunConfig):
     def prepare_words(self, model_folder: str) -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
+        words += [f"--format={self.format}"] if self.format != "auto" else []
         return words if self.pack else [*words, "--no-pack"]
 
 
