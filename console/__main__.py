@@ -20,6 +20,7 @@ from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
+from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
@@ -113,6 +114,8 @@ def moved(kind: str, value: str, folder: Path) -> str:
     if kind == "rewards":
         file = file_of(value)
         return with_file(value, moved("", file, folder)) if file else value
+    if kind == "dataset" and not data_sets.is_here(value, folder):
+        return data_sets.moved(value, folder)
     names = catalogue().get(f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
     return str(folder / value) if value and value not in known and (folder / value).exists() else value

@@ -32,6 +32,7 @@ from train.data.chat import Chat, encode, load_chat
 from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
+from train.data.parts import Parts, together
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.split import split_of
@@ -40,7 +41,7 @@ from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
 from train.plan.model import weight_files
-from train.plan.model.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
+from train.plan.model.catalogue import Dataset, Facts, Model, resolve_model
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
@@ -102,13 +103,14 @@ def _without_torch(model: str) -> None:
 def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
     _check(config, date)
-    data, model = resolve_dataset(config.dataset), resolve_model(config.model)
+    data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
     _warn_of_length(config, model, say)
-    files = dataset_files(data)
-    require_bytes(files)
-    hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
+    files = [dataset_files(part.data) for part in data.each]
+    for some in files:
+        require_bytes(some)
+    hashes, chosen = hashes_of(data, files), {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
     if not out and (there := _remembered(request)):
@@ -121,13 +123,24 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=config.format, max_bad=config.max_bad)
-    facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
-    build_once(folder, lambda unfinished: _build(unfinished, config, reader, chat, facts))
+    how: dict[str, Any] = {"format_name": config.format, "max_bad": config.max_bad}
+    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    facts = {"made_from": key, "model": model.name, "files": [file.name for some in files for file in some]}
+    build_once(folder, lambda unfinished: _build(unfinished, config, data, readers, chat, facts))
     if not out:
         _remember(request, folder.name)
     report(folder, known, say)
     return folder
+
+
+def hashes_of(data: Dataset, files: list[list[Path]]) -> list[Any]:
+    """All that decides which records there are; of one data set as it is, the hashes of its files."""
+    found: list[Any] = [[file_hash(file) for file in some] for some in files]
+    taken = [part.data.taken.typed for part in data.each]
+    if not data.parts and not taken[0]:
+        return list(found[0])
+    names = [part.data.name for part in data.each]
+    return [list(one) for one in zip(names, [part.weight for part in data.each], taken, found, strict=True)]
 
 
 def _check(config: RunConfig, date: str) -> None:
@@ -196,36 +209,48 @@ def embedded_dataset() -> Path:
     return build_once(cache_dir() / "datasets" / name, build) / "stdlib-qa.jsonl"
 
 
-def _build(folder: Path, config: SftConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+def _build(  # noqa: PLR0917 - what prepare found
+    folder: Path, config: SftConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+) -> None:
+    """The rows of one data set after another: each row is of one of them."""
     length = config.max_seq_length
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    packers = {split: Packer(length, config.pack) for split in writers}
-    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
+    parts = Parts(data)
     with Questions(folder / "questions.jsonl") as questions:
-        for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
-            if made.split == "eval" and questions.room:
-                questions.keep(found.example(reader.format))
-            for sample in fitted(made, length, reader.tally):
-                for row in packers[made.split].add(sample):
-                    writers[made.split].add(row)
-    for split, packer in packers.items():
-        for row in packer.finish():
-            writers[split].add(row)
+        for reader in readers:
+            _write(config, reader, chat, writers, questions)
+            parts.add({split: writer.count["rows"] for split, writer in writers.items()}, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, config, reader)
+    _require_rows(splits, config, readers)
     index = {
         "format": FORMAT,
         "row_length": length,
         "token_bytes": chat.token_bytes,
         "pad_id": chat.pad_id,
         "splits": splits,
-        "data_format": reader.format,
+        **parts.index,
+        "data_format": ", ".join(dict.fromkeys(reader.format for reader in readers)),
         "chat_template": chat.template,
         **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(reader.tally),
+        "records": asdict(together([reader.tally for reader in readers])),
         **facts,
     }
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, RowWriter], questions: Questions) -> None:
+    length = config.max_seq_length
+    packers = {split: Packer(length, config.pack) for split in writers}
+    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
+    for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
+        if made.split == "eval" and questions.room:
+            questions.keep(found.example(reader.format))
+        for sample in fitted(made, length, reader.tally):
+            for row in packers[made.split].add(sample):
+                writers[made.split].add(row)
+    for split, packer in packers.items():
+        for row in packer.finish():
+            writers[split].add(row)
 
 
 class Questions:
@@ -286,9 +311,10 @@ def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], config: RunConfig, reader: Reader) -> None:
+def _require_rows(splits: dict[str, Any], config: RunConfig, readers: list[Reader]) -> None:
     if splits["train"]["targets"]:
         return
+    reader = readers[0]
     tally, where = reader.tally, f"file: {reader.sources[0].path}"
     if tally.emptied:
         raise BadInput(

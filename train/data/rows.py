@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.packing import Sample
+from train.data.parts import RowsPart, parts_in
 from train.errors import BadInput
 from train.files import file_hash
 
@@ -75,6 +76,8 @@ class PackedRows:
     samples: Ints
     rows: Ints
     targets: NDArray[np.int32]
+    parts: tuple[RowsPart, ...] = ()
+    """Which rows are of which data set, where they are of several."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -133,13 +136,14 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
         raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
-    arrays = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
+    arrays: dict[str, Any] = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
     if len(arrays["targets"]) != facts["rows"] or len(arrays["tokens"]) != facts["tokens"]:
         raise BadInput(
             f"the prepared dataset is cut short: {len(arrays['targets'])} of {facts['rows']} rows are there",
             f"folder: {folder / split}",
             "remove that folder and prepare the dataset again",
         )
+    arrays |= {"parts": parts_in(index, split)}
     return PackedRows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
+from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step
 from train.engine.early_stop import is_over
@@ -132,7 +133,8 @@ def train(run: Run) -> None:
 def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
     """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
     config = run.config
-    rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
+    order: dict[str, Any] = {"rows": len(run.rows), "parts": parts_of(run.rows), "seed": config.seed}
+    rows = rows_of_step(run.step, rows_per_step=config.drawn_per_step, **order)
     if not (recipe := answering(run.recipe)):
         return rows
     run.rollout = recipe.rollout(run, rows, slices)

@@ -30,7 +30,7 @@ from typing import Any
 from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
-from train.files import file_hash
+from train.files import file_hash, size_and_hash
 from train.hub_data import training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
 from train.plan.model import weight_files
@@ -178,7 +178,10 @@ def fetch_dataset(name: str) -> dict[str, Any]:
     folder = home_dir() / RAW_DATA / data.local_name
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
-    return {"folder": str(folder), "bytes": size_of(folder), "here": True}
+    known = json.loads((folder / LISTED).read_text())
+    files = {name: {"size": size, "sha256": sha256} for name, (size, _, sha256) in known.items()}
+    files |= {FETCHED: size_and_hash(folder / FETCHED)}  # by it the head knows the folder as a data set
+    return {"folder": str(folder), "bytes": size_of(folder), "here": True, "files": files}
 
 
 def size_of(folder: Path) -> int:

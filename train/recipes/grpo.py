@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import torch
 
 from train.data.chat import Chat, load_chat
+from train.data.parts import looked_at
 from train.data.prompts import PromptRows, open_prompts, prepare
 from train.errors import BadInput, PeerFailed
 from train.models import policy
@@ -32,6 +33,7 @@ from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw, answers
 from train.models.model_files import model_folder
 from train.models.weights import Named
+from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
@@ -75,7 +77,7 @@ class GrpoRecipe:
 
     def rows(self, config: GrpoConfig, say: Callable[[str], None]) -> tuple[PromptRows, PromptRows]:
         folder = Path(config.dataset).expanduser()
-        if not (folder / "index.json").exists():
+        if not data_sets.is_here(f"{folder}/index.json"):
             folder = prepare(config, say)
         train, held_out = (open_prompts(folder, split, config.max_new_tokens) for split in ("train", "eval"))
         self.end_ids = train.end_ids
@@ -176,19 +178,24 @@ class GrpoRecipe:
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""
-        rows, count = cast(PromptRows, run.held_out), min(len(run.held_out), run.config.eval_rows)
-        if not count:
+        rows, some = cast(PromptRows, run.held_out), looked_at(run.held_out, run.config.eval_rows)
+        whole = [(name, number) for name, numbers in some for number in numbers]
+        if not (count := len(whole)):
             return None
         first, end = spans(split_rows(count, [1.0] * len(run.workers.groups)))[run.workers.of(run.world.rank)]
-        numbers = list(range(first, end))
+        numbers = [number for _, number in whole[first:end]]
         asked = Asked(rows, numbers, numbers, Draw(seed=run.config.seed, rollout=None))
         made, problem = self.attempt(run, asked)
-        own = {} if problem else dict(zip(numbers, made, strict=True))
+        own = {} if problem else dict(zip(range(first, end), made, strict=True))
         facts, _ = self.exchange(run.world, own, count, 0.0, problem)
-        self.show(rows, own)
+        self.show(rows, dict(zip(numbers, made, strict=False)))
         reward = statistics.fmean(one.reward for one in facts)
         functions = made_rows.by_function(facts, self.names)
-        return -reward, count, {"reward": reward, **functions}
+        by_data: dict[str, list[float]] = {}
+        for (name, _), one in zip(whole, facts, strict=True):
+            by_data.setdefault(f"on {name}", []).append(one.reward)
+        each = {name: statistics.fmean(values) for name, values in by_data.items() if rows.parts}
+        return -reward, count, {"reward": reward, **functions, **each}
 
     def show(self, rows: PromptRows, own: dict[int, Made]) -> None:
         some = list(own)[:SHOWN]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from train.errors import BadInput
-from train.plan.model import adapters
+from train.plan.model import adapters, data_sets
 from train.plan.model.catalogue import catalogue, read_config, resolve_dataset, resolve_model
 from train.runlog import paths
 
@@ -71,8 +71,8 @@ def name_base(folder: Path, origin: Origin) -> None:
 def descent(config: SftConfig, origin: Origin, base_hash: str, steps: int) -> adapters.Descent:
     """Where the adapter of this run comes from: its base, and each run from there to here."""
     before = adapters.read(Path(config.adapter)).runs if config.adapter else []
-    name, hub = about_data(origin.dataset)
-    own = adapters.Ancestor(run=config.run, recipe=config.recipe, data=hub or name.strip("`"), steps=steps)
+    data = data_sets.shown(origin.dataset)
+    own = adapters.Ancestor(run=config.run, recipe=config.recipe, data=data, steps=steps)
     return adapters.Descent(
         base=origin.base,
         hub=origin.hub,
@@ -227,7 +227,7 @@ def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, Any]:
     if origin.hub:
         found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
     if hub_data:
-        found["datasets"] = [hub_data]
+        found["datasets"] = hub_data.split(",")
     return found | {"tags": ["motley"] if full else ["lora", "motley"]}
 
 
@@ -237,8 +237,10 @@ def linked(origin: Origin) -> str:
 
 def about_data(name: str, *, folders: bool = False) -> tuple[str, str]:
     """The data set's name, and its id on the hub; of a file of the owner's no folder is given away."""
+    if "," in name:
+        return f"`{data_sets.shown(name)}`", ",".join(data_sets.hub_ids(name))
     try:
-        data = resolve_dataset(name, folders=folders)
+        data = resolve_dataset(data_sets.name_of(name, Path()), folders=folders)
     except (BadInput, OSError, RuntimeError):  # the file lies where it was launched, as may its owner's home
         return f"`{Path(name).name}`", ""
     if not data.hub:

@@ -19,7 +19,7 @@ from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
 from train.models.weights import Named, take_weights, trained_weights
-from train.plan.model import adapters, weight_files
+from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.fit import Decisions
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
     """A prepared folder as it is; anything else is prepared first, once."""
     folder = Path(config.dataset).expanduser()
-    if not (folder / "index.json").exists():
+    if not data_sets.is_here(f"{folder}/index.json"):
         from train.data.prepare import prepare
 
         folder = prepare(config, say)

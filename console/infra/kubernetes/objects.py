@@ -144,6 +144,9 @@ def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[st
 def steps(plan: LaunchPlan) -> list[list[str]]:
     """How a pod makes what the agents need, as words behind `python -m train`; the last one makes the rows."""
     model, data, tokenizer = plan.model, plan.dataset, plan.tokenizer
+    if len(plan.raw_parts) > 1 or "," in str(plan.settings["dataset"]):
+        fix = "fix: put them into one file, or train at home or on Slurm"
+        raise BadInput("dataset: a pod takes one data set, these are several", fix=fix)
     found = []
     if model.folder_name:
         words = ["fetch", "--json", "--model", model.fetched_as]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.model.sources import AdapterSource, BaseModel, DataSource, TokenizerSource
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import Settings
 
@@ -85,6 +85,8 @@ class LaunchPlan:
     """The nodes whose training package is not the one here."""
     raw: str
     """Where the head keeps a data set that was brought to it, as it came; empty where it makes the data itself."""
+    raw_parts: Sequence[RawData]
+    """All that is brought to the head so: several data sets, or that one."""
     prepare: Sequence[str]
     """How the head makes rows of the data: words behind `python -m train`."""
     calibrate: Sequence[str]
@@ -112,7 +114,7 @@ class LaunchPlan:
         "pipe": Room,
         "electricity": RunElectricity,
     }
-    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode}
+    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode, "raw_parts": RawData}
 
     def to_json(self) -> dict[str, Any]:
         return {name: {} if value is None else value for name, value in asdict(self).items()}

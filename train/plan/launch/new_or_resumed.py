@@ -12,6 +12,7 @@ from typing import Any
 from train.errors import BadInput
 from train.nearest import meant
 from train.plan.machines.facts import NodeFacts
+from train.plan.model import data_sets
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
@@ -78,14 +79,21 @@ def settings_of_before(name: str, known: Known, given: Settings) -> Settings:
     values, launched = settings_before(known), known.from_here.get("given", {})
     for place in PLACES:
         value = values.get(place)
-        file = file_of(str(value)) if place == "rewards" and value else str(value or "")
-        if place not in given and file and value != launched.get(place) and Path(file).expanduser().exists():
+        if place not in given and value and value != launched.get(place) and is_here(place, str(value)):
             raise BadInput(
                 f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
                 "and has a file or folder of that name, which the nodes would get",
                 fix=f"fix: if that is what you want: --set {place}={value}",
             )
     return {**values, **launched}
+
+
+def is_here(place: str, value: str) -> bool:
+    """Whether it leads to a file or folder of this computer."""
+    if place == "dataset":
+        return bool(data_sets.files_here(value))
+    file = file_of(value) if place == "rewards" else value
+    return bool(file) and Path(file).expanduser().exists()
 
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:

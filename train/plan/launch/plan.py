@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from train.files import file_hash
@@ -14,7 +14,8 @@ from train.plan.estimate.sizes import SizeEstimate
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model import adapters
-from train.plan.model.sources import AdapterSource, BaseModel, DataSource, TokenizerSource
+from train.plan.model.catalogue import Dataset
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
@@ -73,15 +74,27 @@ def predicted(plan: Plan) -> Predicted | None:
     return Predicted(step_s=together.step_s, shares=together.shares)
 
 
-def raw_folder(plan: Plan) -> str:
-    data = plan.request.dataset
-    return "" if data.embedded else f"{plan.nodes[0].facts.home}/{RAW_DATA}/{data.local_name}"
+def raw_folder(plan: Plan, data: Dataset) -> str:
+    return "" if data.embedded or data.parts else f"{plan.nodes[0].facts.home}/{RAW_DATA}/{data.local_name}"
+
+
+def raw_parts(plan: Plan) -> list[RawData]:
+    """What has to be brought to the head of each data set."""
+    places = [(part.data, raw_folder(plan, part.data)) for part in plan.request.dataset.each]
+    return [RawData(dataset=asdict(DataSource.of(data)), place=place) for data, place in places if place]
+
+
+def at_the_head(plan: Plan, data: Dataset) -> str:
+    """How the head names a data set."""
+    raw = raw_folder(plan, data)
+    return (f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name) + data.taken.typed
 
 
 def prepare_words(plan: Plan) -> list[str]:
-    raw, data, config = raw_folder(plan), plan.request.dataset, plan.request.config
+    data, config = plan.request.dataset, plan.request.config
     tokenizer, recipe = tokenizer_to_bring(plan), recipe_to_bring(plan)
-    source = f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name
+    several = [f"{at_the_head(plan, part.data)}:{part.weight:g}" for part in data.parts]
+    source = ",".join(several) or at_the_head(plan, data)
     model = tokenizer.place if tokenizer else ""
     if plan.model.folder_name:
         model = f"{plan.nodes[0].facts.home}/{BASE_MODELS}/{plan.model.folder_name}"
@@ -170,7 +183,8 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         memory=fit.to_json(plan.fit),
         lack_model=plan.lacking,
         old_code=plan.old_code,
-        raw=raw_folder(plan),
+        raw=raw_folder(plan, plan.request.dataset),
+        raw_parts=raw_parts(plan),
         prepare=prepare_words(plan),
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),

@@ -92,6 +92,16 @@ class DataSource:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RawData:
+    """A data set that is brought to the head as it is."""
+
+    dataset: Mapping[str, Any]
+    """A DataSource, as words."""
+    place: str
+    """The folder of the head that it goes to."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AdapterSource:
     """An adapter that the run begins with, for all nodes."""
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.model import data_sets
+from train.plan.model.catalogue import Dataset, Model, resolve_model
 from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
@@ -126,7 +127,7 @@ class SftConfig(RunConfig):
         return resolve_model(self.model, home)
 
     def data(self) -> Dataset:
-        return resolve_dataset(self.dataset)
+        return data_sets.resolve(self.dataset)
 
     def prepare_words(self, model_folder: str) -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
