@@ -33,17 +33,18 @@ def hub_model(repo: str) -> Path:
 
 def hub_adapter(repo: str, files: Sequence[str]) -> Path:
     """Of an adapter these files; the hub's cache keeps them."""
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi
 
     with explained(repo, "model"):
-        folder = Path(snapshot_download(repo, allow_patterns=list(files)))
-    if not (folder / files[0]).is_file():
+        info = HfApi().model_info(repo)
+    names = {entry.rfilename for entry in info.siblings or []}
+    if files[0] not in names:
         raise BadInput(
             f"adapter: {repo} is no adapter: it has no {files[0]}",
             f"model: https://huggingface.co/{repo}",
             "a whole model is named as model=",
         )
-    return folder
+    return [hub_file(repo, name, revision=info.sha) for name in files if name in names][0].parent
 
 
 def no_safetensors(repo: str) -> BadInput:

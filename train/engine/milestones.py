@@ -19,6 +19,7 @@ from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import answering
 from train.recipes.model_card import CARD
+from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -154,7 +155,7 @@ def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     sums = [summed(run, some) for _, some in whole]
     *totals, targets = (sum(each) for each in zip(*sums, strict=True))
     loss, *metrics = (total / targets for total in totals)
-    each = {f"on {name}": own[0] / own[-1] for (name, _), own in zip(whole, sums, strict=True) if name}
+    each = {f"{ON_DATA}{name}": own[0] / own[-1] for (name, _), own in zip(whole, sums, strict=True) if name}
     return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True)) | each
 
 

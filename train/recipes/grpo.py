@@ -44,6 +44,7 @@ from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
 from train.recipes.rollout import Facts, Made, Rollout, crc_of
 from train.rewards.judge import Judge
+from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -193,7 +194,7 @@ class GrpoRecipe:
         functions = made_rows.by_function(facts, self.names)
         by_data: dict[str, list[float]] = {}
         for (name, _), one in zip(whole, facts, strict=True):
-            by_data.setdefault(f"on {name}", []).append(one.reward)
+            by_data.setdefault(f"{ON_DATA}{name}", []).append(one.reward)
         each = {name: statistics.fmean(values) for name, values in by_data.items() if rows.parts}
         return -reward, count, {"reward": reward, **functions, **each}
 

@@ -157,7 +157,9 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
         found.append(["fetch", "--json", "--dataset", data.fetched_as])
     words = list(plan.prepare)
     if data.file:
-        words = [f"--dataset={CONFIG}/{Path(data.file).name}" if _is(word, "dataset") else word for word in words]
+        name = Path(data.file).name
+        own = next(word for word in words if _is(word, "dataset")).rpartition(name)[2]  # what is taken of it
+        words = [f"--dataset={CONFIG}/{name}{own}" if _is(word, "dataset") else word for word in words]
     if plan.recipe:
         words = [word.replace(f"{plan.recipe.place}/", f"{CONFIG}/") for word in words]
     return [*found, words]

@@ -39,6 +39,7 @@ def decided(known: Facts, args: Facts) -> Facts:
     refuse_deaf(known, args["asked"])
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
     adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(known["hostvars"][known["inventory_hostname"]]))
     cost = electricity.of_plan(found, known["hostvars"])
     lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
     return {"plan": launch_plan(found, cost).to_json(), "motley_lines": [*lines, *messages]}

@@ -35,6 +35,7 @@ def plan(known: Facts, args: Facts) -> Facts:
     facts = replace(facts, launched=launch_records.known(Path(args["state_folder"])))
     found, sweep = plan_all(asked, facts)
     adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(values))
     runs = [one.run for one in sweep] or [found.run]
     for run in runs:
         refuse_running(run, look, new=bool(sweep))
