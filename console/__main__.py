@@ -78,7 +78,7 @@ def typed(verb: str, words: list[str]) -> set[str]:
     return {name for name, value in vars(parser(verb).parse_args(words, nothing)).items() if value is not None}
 
 
-MAY_BE_FILES = ("model", "dataset", "recipe", "rewards", "adapter")
+MAY_BE_FILES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template")
 """Options that a file of whoever typed them may be."""
 
 

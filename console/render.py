@@ -165,6 +165,7 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     if "model" in settings and model.source != "new":
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
     settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
+    settings.pop("chat_template", None)  # what it wrote is in the rows
     if plan.adapter is None:
         settings = {name: value for name, value in settings.items() if name not in ("adapter", "adapter_hash")}
     else:

@@ -44,7 +44,8 @@ def hub_adapter(repo: str, files: Sequence[str]) -> Path:
             f"model: https://huggingface.co/{repo}",
             "a whole model is named as model=",
         )
-    return [hub_file(repo, name, revision=info.sha) for name in files if name in names][0].parent
+    found = [hub_file(repo, name, revision=info.sha) for name in files if name in names]
+    return found[0].parent
 
 
 def no_safetensors(repo: str) -> BadInput:

@@ -34,7 +34,7 @@ from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts, together
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
-from train.data.rows import FORMAT, RowWriter
+from train.data.rows import FORMAT, OWN_TEMPLATE, RowWriter
 from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
@@ -43,7 +43,7 @@ from train.models.model_files import model_location
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, Facts, Model, resolve_model
 from train.plan.run_name import as_name
-from train.plan.settings import own_recipe
+from train.plan.settings import chat_template, own_recipe
 from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
 from train.runlog.events import person
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
     add_settings(parser, ("recipe", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience"))
-    add_settings(parser, ("tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens"))
+    add_settings(parser, ("chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
@@ -112,20 +112,26 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
         require_bytes(some)
     hashes, chosen = hashes_of(data, files), {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
-    request = _request_hash(model, [FORMAT, hashes, chosen])
+    template = chat_template.read(config.chat_template)
+    request = _request_hash(model, [FORMAT, hashes, chosen, *([template] if template else [])])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date)
+    chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
     how: dict[str, Any] = {"format_name": config.format, "max_bad": config.max_bad}
     readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
-    facts = {"made_from": key, "model": model.name, "files": [file.name for some in files for file in some]}
+    facts: dict[str, Any] = {
+        "made_from": key,
+        "model": model.name,
+        "files": [file.name for some in files for file in some],
+    }
+    facts |= {OWN_TEMPLATE: True} if template else {}
     build_once(folder, lambda unfinished: _build(unfinished, config, data, readers, chat, facts))
     if not out:
         _remember(request, folder.name)

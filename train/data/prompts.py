@@ -32,11 +32,12 @@ from train.data.parts import Parts, RowsPart, parts_in, together
 from train.data.prepare import dataset_files, hashes_of, rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.records import Reader, Say, require_bytes
-from train.data.rows import FORMAT, Ints, mapped, read_index
+from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, resolve_model
+from train.plan.settings import chat_template
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
@@ -129,7 +130,8 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
         require_bytes(some)
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date)
+    template = chat_template.read(config.chat_template)
+    chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "format": FORMAT_NAME}
@@ -146,7 +148,12 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
     readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
 
     def build(draft: Path) -> None:
-        facts = {"made_from": key, "model": model.name, "files": [path.name for some in files for path in some]}
+        facts: dict[str, Any] = {
+            "made_from": key,
+            "model": model.name,
+            "files": [path.name for some in files for path in some],
+        }
+        facts |= {OWN_TEMPLATE: True} if template else {}
         write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)

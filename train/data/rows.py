@@ -29,6 +29,7 @@ from train.files import file_hash
 
 FORMAT = 1
 IGNORED = -100
+OWN_TEMPLATE = "own_template"
 FILES = ("tokens", "trained", "samples", "rows", "targets")
 
 Ints: TypeAlias = "NDArray[np.int64]"
@@ -171,6 +172,12 @@ def read_index(folder: Path) -> dict[str, Any]:
 def date_of(folder: Path) -> str:
     """What the model's template wrote as today's date into these rows; empty where it writes none."""
     return str(read_index(folder).get("date", "")) if (folder / "index.json").is_file() else ""
+
+
+def template_of(folder: Path) -> str:
+    """The template of one's own by which these rows were made; empty where it is the model's."""
+    index = read_index(folder) if (folder / "index.json").is_file() else {}
+    return str(index["chat_template"]) if index.get(OWN_TEMPLATE) else ""
 
 
 class RowWriter:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from train.data.rows import PackedRows, open_rows
+from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
@@ -97,6 +97,8 @@ def export(run: Run, folder: Path) -> None:
     origin = model_card.origin_of(config)
     model_card.name_base(folder, origin)
     if config.method == "lora":
+        if own := template_of(run.rows.folder.parent):
+            (folder / adapters.TEMPLATE).write_text(own, encoding="utf-8")
         adapters.write_descent(folder, model_card.descent(config, origin, run.trains_on["base weights"], run.step))
 
 

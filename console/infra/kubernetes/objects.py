@@ -160,8 +160,8 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
         name = Path(data.file).name
         own = next(word for word in words if _is(word, "dataset")).rpartition(name)[2]  # what is taken of it
         words = [f"--dataset={CONFIG}/{name}{own}" if _is(word, "dataset") else word for word in words]
-    if plan.recipe:
-        words = [word.replace(f"{plan.recipe.place}/", f"{CONFIG}/") for word in words]
+    for brought in filter(None, (plan.recipe, plan.template)):
+        words = [word.replace(f"{brought.place}/", f"{CONFIG}/") for word in words]
     return [*found, words]
 
 
@@ -172,7 +172,7 @@ def _is(word: str, option: str) -> bool:
 def _carried(plan: LaunchPlan) -> dict[str, str]:
     """Files of the controller that the rows are made of."""
     files = [Path(plan.dataset.file)] if plan.dataset.file else []
-    files += [Path(plan.recipe.folder, plan.recipe.name)] if plan.recipe else []
+    files += [Path(own.folder, own.name) for own in (plan.recipe, plan.template) if own]
     for folder, what in ((plan.model.folder, "model"), (plan.dataset.folder, "dataset")):
         if folder:
             raise BadInput(

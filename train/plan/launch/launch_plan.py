@@ -51,7 +51,7 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeFile:
-    """A recipe of one's own, or a file of rewards, for the head, which hands it on with the rows."""
+    """A recipe of one's own, a file of rewards or a chat template, for the head, which makes the rows with it."""
 
     folder: str
     files: Mapping[str, Mapping[str, Any]]
@@ -93,6 +93,8 @@ class LaunchPlan:
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
+    template: RecipeFile | None
+    """A chat template of one's own, for the head."""
     adapter: AdapterSource | None
     link_mbit: float
     sizes: Sequence[SizeEstimate]
@@ -110,6 +112,7 @@ class LaunchPlan:
         "dataset": DataSource,
         "tokenizer": TokenizerSource,
         "recipe": RecipeFile,
+        "template": RecipeFile,
         "adapter": AdapterSource,
         "pipe": Room,
         "electricity": RunElectricity,

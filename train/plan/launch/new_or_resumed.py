@@ -20,7 +20,7 @@ from train.plan.settings.config import Settings
 from train.plan.settings.request import MATH, Request, read
 from train.plan.settings.rewards import file_of
 
-PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter")
+PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template")
 """Settings that may lead to a file of this computer, which is sent to the nodes."""
 
 

@@ -102,6 +102,7 @@ def prepare_words(plan: Plan) -> list[str]:
     own = f"{recipe.place}/{recipe.name}" if recipe else ""
     words += [f"--recipe={own}"] if own and own_recipe.is_file(plan.settings["recipe"]) else []
     words += config.prepare_words(model)
+    words += [f"--chat-template={template.place}/{template.name}"] if (template := template_to_bring(plan)) else []
     if isinstance(config, GrpoConfig):
         words += [f"--rewards={with_file(config.rewards, own) if own else config.rewards}"]
     words += [f"--patience={config.patience}"] if config.patience else []
@@ -111,11 +112,19 @@ def prepare_words(plan: Plan) -> list[str]:
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
     config = plan.request.config
-    kind, path = "recipe", Path(plan.settings["recipe"])
     if isinstance(config, GrpoConfig) and config.rewards_file:
-        kind, path = "rewards", config.rewards_file
-    elif not own_recipe.is_file(plan.settings["recipe"]):
+        return file_for_head(plan, "rewards", config.rewards_file)
+    if not own_recipe.is_file(plan.settings["recipe"]):
         return None
+    return file_for_head(plan, "recipe", Path(plan.settings["recipe"]))
+
+
+def template_to_bring(plan: Plan) -> RecipeFile | None:
+    file = plan.settings.get("chat_template")
+    return file_for_head(plan, "template", Path(file)) if file else None
+
+
+def file_for_head(plan: Plan, kind: str, path: Path) -> RecipeFile:
     sha256 = file_hash(path)
     place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{sha256[:12]}"
     files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
@@ -189,6 +198,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
+        template=template_to_bring(plan),
         adapter=adapter_to_bring(plan),
         link_mbit=plan.fit.link_mbit,
         sizes=plan.sizes,

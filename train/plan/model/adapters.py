@@ -28,7 +28,8 @@ from train.runlog import paths
 from train.safe_stdio import plain
 
 CONFIG, WEIGHTS, DESCENT = "adapter_config.json", "adapter_model.safetensors", "descent.json"
-FILES = (CONFIG, WEIGHTS, DESCENT)
+TEMPLATE = "chat_template.jinja"
+FILES = (CONFIG, WEIGHTS, DESCENT, TEMPLATE)
 """All that is read of an adapter, and all that is sent of it."""
 LARGEST = 1 << 20
 """Bytes of its two JSON files, at most: they may be somebody else's."""
@@ -234,6 +235,8 @@ def asked(values: Settings, home: Path, given_hash: str = "") -> Settings:
         if name in values and values[name] != value and not same_targets(name, values[name], value):
             raise BadInput(f"{name}: the adapter has {value}, {values[name]} is asked for", fix=f"leave {name} out")
     known = {"model": found.base} if found.base else {}
+    if (template := found.folder / TEMPLATE).is_file():
+        known["chat_template"] = str(template)
     return {**known, **values, **own, "adapter": str(found.folder), "adapter_hash": found.hash}
 
 

@@ -10,6 +10,7 @@ from train.errors import BadInput
 from train.plan.model import data_sets
 from train.plan.model.catalogue import Dataset, Model, resolve_model
 from train.plan.model.verdict import Verdict
+from train.plan.settings import chat_template
 from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
@@ -32,6 +33,7 @@ class SftConfig(RunConfig):
     format: str = option(
         "auto", "agree", "what a record of the data is, where it is still to be prepared", ("auto", *DATA_FORMATS)
     )
+    chat_template: str = option("", "node", "a file with a chat template, in place of the model's own")
     pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
@@ -55,6 +57,9 @@ class SftConfig(RunConfig):
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
+        if self.chat_template:
+            object.__setattr__(self, "chat_template", str(Path(self.chat_template).expanduser().resolve()))
+            chat_template.read(self.chat_template)
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
         if self.weights == "stream":
