@@ -20,6 +20,7 @@ from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
+from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
@@ -77,13 +78,17 @@ def typed(verb: str, words: list[str]) -> set[str]:
     return {name for name, value in vars(parser(verb).parse_args(words, nothing)).items() if value is not None}
 
 
+MAY_BE_FILES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template")
+"""Options that a file of whoever typed them may be."""
+
+
 def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: Path) -> None:
     """./motley itself runs in the checkout; what was typed may lie elsewhere."""
     if "results" in given:
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe", "rewards", *(["question"] if is_picture(args) else [])}:
+    for kind in given & {*MAY_BE_FILES, *(["question"] if is_picture(args) else [])}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
@@ -99,7 +104,7 @@ def moved_setting(setting: str, folder: Path) -> str:
     if setting.startswith("@"):
         return "@" + moved("", setting[1:], folder)
     kind, _, value = setting.partition("=")
-    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards") else setting
+    return f"{kind}={moved(kind, value, folder)}" if kind in MAY_BE_FILES else setting
 
 
 def moved(kind: str, value: str, folder: Path) -> str:
@@ -109,6 +114,8 @@ def moved(kind: str, value: str, folder: Path) -> str:
     if kind == "rewards":
         file = file_of(value)
         return with_file(value, moved("", file, folder)) if file else value
+    if kind == "dataset" and not data_sets.is_here(value, folder):
+        return data_sets.moved(value, folder)
     names = catalogue().get(f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
     return str(folder / value) if value and value not in known and (folder / value).exists() else value

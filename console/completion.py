@@ -33,7 +33,7 @@ FROM_HERE = {
 """Options whose values are names that this computer knows."""
 OF_WORDS = {"NODE": "nodes", "RUN": "runs"}
 OF_FILES = ("FILE …", "REWARDS [DATASET]")
-FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards")
+FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards", "adapter")
 SOME_FILES = '$(compgen -f -- "$here")'
 SAFE = re.compile(r"[\w.-]+")
 

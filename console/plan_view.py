@@ -9,7 +9,7 @@ from typing import Any
 from console.words import clock, drawn
 from train.plan.estimate import sizes
 from train.plan.estimate.sizes import cost_of_exchange
-from train.plan.launch.plan import Plan, predicted
+from train.plan.launch.plan import Plan, adapter_to_bring, predicted
 from train.plan.machines.nodes import gb
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
@@ -116,6 +116,7 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     unknown = "not known before the model is built: a micro-batch that is too large is made smaller while it trains"
     return [
         ("model", model),
+        ("begins", began.words if (began := adapter_to_bring(plan)) else ""),
         ("proof", plan.verdict.line if plan.verdict else ""),
         ("memory", "" if plan.fit.facts else unknown),
         *(("streams", f"{entry.device.name}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),

@@ -69,6 +69,7 @@ ASKED = (
         ("sft", "preference", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
     ),
     Option("rewards", "with --recipe grpo: what scores an answer", "./rewards.py,exact"),
+    Option("adapter", "begin with a trained adapter, as a new run", "RUN, FOLDER or HUB-ID"),
     Option("at", "start at this time; everything is prepared now", "22:00"),
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),

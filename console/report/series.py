@@ -11,6 +11,7 @@ from console.report import charts, pairs, rewards
 from console.report.charts import Axes, Line, Mark, Point
 from console.report.history import History
 from console.report.news import numbered
+from train.runlog.events import ON_DATA
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 
@@ -82,7 +83,7 @@ def loss_chart(history: History) -> dict[str, str]:
     text += f" Marks: {' · '.join(marks)}." if 0 < len(marks) <= MOST_MARKS_IN_WORDS else ""
     if lost := next((int(x) for x, y in loss if y is None), None):
         text += f" From step {lost} on, the loss of some steps is infinite: a lower learning rate helps."
-    lines = [*training_lines(loss), held_out]
+    lines = [*training_lines(loss), held_out, *lines_by_data(history)]
     return chart("loss", "Loss", text, charts.line_chart("loss", lines, axes, step_marks(history)))
 
 
@@ -100,6 +101,25 @@ def held_out_points(history: History) -> list[Point]:
     if before is None or after is None or last is None:
         return points
     return [(0.0, before), *points] if abs(after - last) <= SAME_ROWS * last else points
+
+
+def lines_by_data(history: History) -> list[Line]:
+    """Of several data sets the held-out loss of each."""
+    names = dict.fromkeys(name for event in history.evals for name in by_data(event))
+    return [
+        Line(
+            name=f"held-out {name}",
+            points=[(float(event["step"]), by_data(event).get(name)) for event in history.evals],
+            colour=colour(number),
+            dots=True,
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def by_data(event: Event) -> dict[str, float]:
+    metrics: dict[str, float] = event.get("metrics") or {}
+    return {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
 
 
 def training_lines(loss: list[Point]) -> list[Line]:

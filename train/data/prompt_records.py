@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from train.data.formats import BadRecord, Message, as_text, convert, detect
-from train.data.records import Asked, Found
+from train.data.records import Asked, Found, renamed
 from train.data.sources import Source
 from train.data.split import draw
+from train.plan.model.catalogue import Taken
 
 FORMAT_NAME = "prompts"
 QUESTIONS = ("prompt", "question", "query")
@@ -91,12 +92,13 @@ def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadReco
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 
 
-def columns_of(file: Path) -> list[str]:
+def columns_of(file: Path, taken: Taken | None = None) -> list[str]:
     """The columns of the first prompt."""
     for record in Source(file):
         try:
             if record.value is not None:
-                return sorted(read(record.value).columns)
+                value = renamed(record.value, taken.columns, f"file: {file}") if taken else record.value
+                return sorted(read(value).columns)
         except BadRecord:
             continue
     return []

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
+from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step
 from train.engine.early_stop import is_over
@@ -142,7 +143,8 @@ def drawn_rows(run: Run) -> list[int]:
     """The rows of the data for the next step."""
     config = run.config
     draw = run.step // config.steps_per_draw
-    return rows_of_step(draw, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
+    order: dict[str, Any] = {"rows": len(run.rows), "parts": parts_of(run.rows), "seed": config.seed}
+    return rows_of_step(draw, rows_per_step=config.drawn_per_step, **order)
 
 
 def set_learning_rate(run: Run) -> float:

@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from train.errors import BadInput
+
 ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
 Named = dict[str, nn.Parameter]
 
@@ -92,6 +94,17 @@ def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
             targets = facts.get(name)
             facts[name] = sorted(targets) if isinstance(targets, list) else targets
         file.write_text(json.dumps(facts, indent=2, sort_keys=True))
+
+
+def take_weights(file: Path, named: Named) -> None:
+    """The trained weights become those of the file, which must have each of them and no other."""
+    weights = load_file(file)
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if shapes != {name: parameter.shape for name, parameter in named.items()}:
+        raise BadInput(f"{file.parent} holds other weights than this model trains", f"file: {file}")
+    with torch.no_grad():
+        for name, parameter in named.items():
+            parameter.copy_(weights[name])
 
 
 def write_whole(folder: Path, model: nn.Module, named: Named) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from train.data.chat import Chat, load_chat
+from train.data.parts import looked_at
 from train.data.prompts import PromptRows, open_prompts, prepare
 from train.errors import BadInput
 from train.models import policy
@@ -34,6 +35,7 @@ from train.models.drawing import Answer, Draw
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
 from train.models.weights import Named
+from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes
@@ -48,6 +50,7 @@ from train.recipes.generate import Asked, Generator, ServedGenerator
 from train.recipes.hand_out import HandOut
 from train.recipes.rollout import Facts, Made, Rollout, Row
 from train.rewards.judge import Judge
+from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -80,7 +83,7 @@ class GrpoRecipe:
 
     def rows(self, config: GrpoConfig, say: Callable[[str], None]) -> tuple[PromptRows, PromptRows]:
         folder = Path(config.dataset).expanduser()
-        if not (folder / "index.json").exists():
+        if not data_sets.is_here(f"{folder}/index.json"):
             folder = prepare(config, say)
         train, held_out = (open_prompts(folder, split, config.max_new_tokens) for split in ("train", "eval"))
         self.end_ids = train.end_ids
@@ -235,20 +238,25 @@ class GrpoRecipe:
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""
-        rows, count = cast(PromptRows, run.held_out), min(len(run.held_out), run.config.eval_rows)
-        if not count:
+        rows, some = cast(PromptRows, run.held_out), looked_at(run.held_out, run.config.eval_rows)
+        whole = [(name, number) for name, numbers in some for number in numbers]
+        if not (count := len(whole)):
             return None
-        asked = Asked(rows, range(count), Draw(seed=run.config.seed, rollout=None))
+        asked = Asked(rows, [number for _, number in whole], Draw(seed=run.config.seed, rollout=None))
         known, answers, _ = self.answered(run, asked, trains=False)
         facts = known.facts
-        self.show(rows, answers[:SHOWN])
+        self.show(rows, asked.prompts[:SHOWN], answers[:SHOWN])
         reward = statistics.fmean(one.reward for one in facts)
         functions = made_rows.by_function(facts, self.names)
-        return -reward, count, {"reward": reward, **functions}
+        by_data: dict[str, list[float]] = {}
+        for (name, _), one in zip(whole, facts, strict=True):
+            by_data.setdefault(f"{ON_DATA}{name}", []).append(one.reward)
+        each = {name: statistics.fmean(values) for name, values in by_data.items() if rows.parts}
+        return -reward, count, {"reward": reward, **functions, **each}
 
-    def show(self, rows: PromptRows, answers: Sequence[Row]) -> None:
+    def show(self, rows: PromptRows, numbers: Sequence[int], answers: Sequence[Row]) -> None:
         texts = self.texts([answer.tokens for answer in answers])
-        asked = [rows.record(number)["prompt"] for number in range(len(answers))]
+        asked = [rows.record(number)["prompt"] for number in numbers]
         self.shown = [
             {"given": one if isinstance(one, str) else str(one[-1]["content"]), "wrote": text}
             for one, text in zip(asked, texts, strict=True)

@@ -50,6 +50,10 @@ ROLLOUT_KEYS = (
 PAIR_KEYS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl")
 
 
+ON_DATA = "on "
+"""How the measure of one of several data sets begins, among an evaluation's metrics; its name stands behind it."""
+
+
 class EventLog:
     """Appends events; a node's one writing process has a file, the others none. What a full disk does not take now is
     kept and written with a later event: a log must not end a run, nor have gaps."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launch_records, notify, plan_view
+from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
@@ -36,6 +36,8 @@ def plan(known: Facts, args: Facts) -> Facts:
     facts = replace(facts, launched=launch_records.known(Path(args["state_folder"])))
     found, sweep = plan_all(asked, facts)
     refuse_elsewhere(found.request.config, "Slurm's nodes")
+    adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(values))
     runs = [one.run for one in sweep] or [found.run]
     for run in runs:
         refuse_running(run, look, new=bool(sweep))

@@ -48,10 +48,13 @@ BAD = {
     "at": ("10pm", "at: '10pm' is no time of the day"),
     "then": ("off", "then: 'off' is none of suspend, poweroff"),
     "queue": ("2", "queue: '2' is neither true nor false"),
+    "adapter": ("no-such-run", "there is no run 'no-such-run' with an adapter"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
     "seed": ("-1", "seed: -1 is below 0"),
     "train_on": ("answer", "did you mean 'answers'?"),
+    "chat_template": ("./none.jinja", "chat_template: it cannot be read: No such file"),
+    "format": ("alpacca", "did you mean 'alpaca'?"),
     "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
     "max_bad": ("-1", "max_bad: -1.0 is below 0"),
@@ -265,7 +268,7 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     shown = examples()
     assert {name for name, _ in shown} == known
     assert known - BAD.keys() == ONLY_ON_THE_NODES, "a bad value of each is tried"
-    of_your_own = ("./my-model", "./notes.jsonl")  # there is no such file here
+    of_your_own = ("./my-model", "./notes.jsonl", "./my-adapter", "./mine.jinja")  # there is no such file here
     refused = {}
     for name, value in shown:
         if value not in of_your_own:

@@ -8,7 +8,9 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from train.cache import home_dir
 from train.errors import BadInput
+from train.plan.model import adapters
 from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.every_run import Holding, RunConfig
 from train.plan.settings.grpo import GrpoConfig
@@ -76,6 +78,9 @@ def load_config(values: Settings, settings: type[RunConfig] | None = None) -> Ru
     for given, other in (("epochs", "max_steps"), ("max_steps", "epochs")):
         if read.get(given) is not None:
             read.setdefault(other, None)  # what a recipe of one's own has as its default gives way
+    if read.get("adapter"):
+        home = Path(read["home"]).expanduser() if read.get("home") else home_dir()
+        read = adapters.asked(read, home, str(read.get("adapter_hash", "")))
     return settings(**read)
 
 

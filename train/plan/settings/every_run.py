@@ -46,6 +46,8 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
     return field(default=default, metadata={"scope": scope, "help": text, "choices": choices})
 
 
+DATA_FORMATS = ("chat", "sharegpt", "alpaca", "prompt", "text")
+"""What a record of text may be, by the names of train/data/formats.py."""
 LEAST_STEPS = 50
 """Least steps where nobody set a length: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"

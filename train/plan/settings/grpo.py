@@ -25,6 +25,7 @@ USUAL_BOUNDS = (0.2, 0.2)
 SHORTEST_PROMPT = 8
 NOT_HERE = {
     "pack": (False, "a prompt is a row of its own"),
+    "format": ("auto", "what is asked is found in each record"),
     "train_on": ("answers", "what is trained on are the model's own answers"),
     "weights": ("gpu", "each token of an answer needs the whole base"),
     "pipes": ("off", "each token of an answer needs the whole base"),
