@@ -324,6 +324,23 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
         assert seconds < 15  # 0.8 s on a quiet machine
 
 
+def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
+    """The same file, whoever reads it: each value of it comes to the same check."""
+    text = "# a run\nmodel: qwen3-0.6b\ndataset: ./none.jsonl\nmax_steps: many\nat: 22:00\nlora_r: 8  # small\n"
+    (file := tmp_path / "run.yml").write_text(text)
+    done, _ = launch("-e", f"@{file}")
+    mine = pace.run(
+        *(sys.executable, "-m", "console", "launch", "--inventory", "inventory/loopback", "-f", str(file)),
+        cwd=REPOSITORY,
+    )
+    for found in (done, mine):
+        said = found.stdout + found.stderr
+        assert found.returncode == 2 and "there is no file ./none.jsonl" in said, said
+        assert "max_steps: 'many' is not a whole number" in said and "at:" not in said, said
+    said = {line for line in done.stderr.splitlines() if line.strip()}
+    assert said == {line for line in mine.stderr.splitlines() if line.strip()}
+
+
 @pytest.mark.parametrize("verb", ["plan", "launch"])
 def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
