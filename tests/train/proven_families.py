@@ -28,6 +28,7 @@ SETTINGS = {
     "ministral": {"head_dim": 128},
     "hunyuan_v1_dense": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8, "head_dim": 128},
+    "smolvlm": {"pad_token_id": 2},
 }
 """Of those whose usual sizes are of another model."""
 QUICK = ("llama", "gemma2", "lfm2", "gpt2", "gpt_oss", "qwen3_moe", "gemma3", "phimoe")

@@ -18,6 +18,7 @@ def losses(
     model_folder,
     data,
     *,
+    built=None,
     steps,
     rows_per_step,
     rate=2e-3,
@@ -28,10 +29,11 @@ def losses(
     nf4=False,
     of_steps=None,
 ):
-    """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
+    """Of the first `steps` steps of a run of `of_steps` (as many, if none is given). `built`: the model with its first
+    adapter, where transformers and PEFT alone build another one."""
     rows = open_rows(data)
     warmup = min(5, (of_steps or steps) // 10) if warmup is None else warmup
-    model = build(model_folder, seed, full, nf4)
+    model = built or build(model_folder, seed, full, nf4)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     stream = order(rows, seed)
@@ -87,7 +89,7 @@ def summed_loss(model, rows, chosen):
     ]
     tokens = padded([rows.tokens[sample].astype(int) for sample in samples])
     wanted = padded([rows.trained[sample].astype(int) for sample in samples])[:, 1:]
-    scores = model(input_ids=tokens).logits[:, :-1].log_softmax(-1)
+    scores = model(input_ids=tokens, use_cache=False).logits[:, :-1].log_softmax(-1)
     return -(scores.gather(2, tokens[:, 1:, None])[..., 0] * wanted).sum(), int(wanted.sum())
 
 
