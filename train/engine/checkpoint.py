@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
+from train.models import first_weights
 from train.models.weights import (
     ADAPTER,
     WEIGHTS,
@@ -133,7 +134,7 @@ def load_weights(saved: Saved, named: Named) -> None:
         raise ValueError(f"{saved.folder} holds other weights than this model trains")
     with torch.no_grad():
         for name, parameter in named.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(first_weights.without(weights[name], parameter))
 
 
 def outer(saved: Saved) -> dict[str, Tensor]:

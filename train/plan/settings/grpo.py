@@ -22,6 +22,8 @@ NOT_HERE = {
     "train_on": ("answers", "what is trained on are the model's own answers"),
     "weights": ("gpu", "each token of an answer needs the whole base"),
     "pipes": ("off", "each token of an answer needs the whole base"),
+    "lora_dropout": (0.0, "an answer is trained by the model that has made it"),
+    "neftune_alpha": (0.0, "an answer is trained by the model that has made it"),
     "backend": ("hf", "the answers are made in the training process, by transformers"),
     "sync": ("flat", "all answers of a step are compared with one another, before one exchange of gradients"),
 }
