@@ -38,7 +38,13 @@ def read(file: Path, also: Iterable[str] = ()) -> dict[str, Any]:
     if own_recipe.is_file(values.get("recipe", "")):
         known += names_of(recipe_of(values))
     unknown = [name for name in values if not name.startswith(NOT_OURS) and name not in known]
-    findings = [f"unknown variable '{name}': {nearest(name, known)}" for name in unknown] + unknown_inner(values)
+    findings = [
+        f"{name}: {request.DECLINED[name]}"
+        if name in request.DECLINED
+        else f"unknown variable '{name}': {nearest(name, known)}"
+        for name in unknown
+    ]
+    findings += unknown_inner(values)
     if findings:
         raise BadInput("\n".join(findings), f"file: {file}")
     if SECRET in values:

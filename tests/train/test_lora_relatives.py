@@ -4,6 +4,7 @@ they make is what plain PEFT loads."""
 import functools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import peft
@@ -20,6 +21,8 @@ from train.models import first_weights, hf, noise
 from train.models.backends import ModelSpec, to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights, write_weights
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import Setup, memory, trained_parameters
 from train.plan.settings.config import load_config
 from train.recipes import sft
 
@@ -286,3 +289,13 @@ def test_what_a_run_saves_is_the_plain_form(tmp_path):
     saved = load_file(tmp_path / "adapter_model.safetensors")
     assert all(torch.equal(first_weights.without(saved[name], weight), weight) for name, weight in named.items())
     assert sum(t.numel() for t in saved.values()) == 2 * sum(p.numel() for p in named.values())
+
+
+@pytest.mark.parametrize("how", [{}, {"dora": True}, {"lora_init": "pissa"}])
+def test_a_plan_counts_the_weights_that_are_there(how):
+    facts = resolve_model("tiny").facts
+    setup = Setup(lora_r=4, dora=bool(how.get("dora")), first="lora_init" in how, device="cpu", load_in="32bit")
+    model = hf.build(ModelSpec(folder=model_folder("tiny"), lora_r=4, **how))
+    assert trained_parameters(facts, setup) == sum(p.numel() for p in trained_weights(model).values())
+    first = sum(t.numel() * 4 for t in first_weights.named(model).values())
+    assert memory(facts, setup).base - memory(facts, replace(setup, first=False)).base == first
