@@ -39,7 +39,9 @@ def launch(
     with while_rented.used(inventory):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
             wake.wake(inventory, nodes.replace(",", " ").split())
-        return launches.launch(inventory, launch_words(**asked), as_json=as_json, following=follow, page=page)
+        how: dict[str, Any] = {"as_json": as_json, "following": follow, "page": page}
+        report_to = as_words(values.get("report_to", ""))
+        return launches.launch(inventory, launch_words(**asked), **how, report_to=report_to)
 
 
 def torchrun(inventory: Inventory, **asked: Any) -> int:

@@ -98,7 +98,7 @@ def asked_for(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
         found["nodes"] = ",".join(asked["nodes"])
     if asked["not_before"]:
         found["at"] = time.strftime("%H:%M", time.localtime(asked["not_before"]))
-    found |= {"then": asked["then"]} if asked["then"] else {}
+    found |= {name: asked[name] for name in ("then", "report_to") if asked[name]}
     found |= {name: asked[name] for name, usual in SWITCHES.items() if asked[name] != usual}
     return found | dict(asked["of_infra"])
 

@@ -25,6 +25,7 @@ LASTS = Option("for", "for how long", "2h", usual="until ./motley unpause", goes
 NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
+TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -263,7 +264,7 @@ VERBS = {
     "report": Verb(
         "results",
         "write one page about a fetched run",
-        (RUN, RESULTS),
+        (RUN, RESULTS, TO),
         rest="RUN",
         example="notes",
         page="docs/results.md",
@@ -396,4 +397,4 @@ def launch_variables() -> dict[str, str]:
 
     found = {name: config.SETTINGS[name] for name in request.settings()}
     takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in found.items()}
-    return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB"}
+    return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB", "report_to": "NAME"}

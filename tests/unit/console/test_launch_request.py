@@ -45,6 +45,7 @@ BAD = {
     "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
     "at": ("10pm", "at: '10pm' is no time of the day"),
+    "report_to": ("wandbb", "report_to: 'wandbb' is none of trackio, wandb, mlflow, tensorboard"),
     "then": ("off", "then: 'off' is none of suspend, poweroff"),
     "queue": ("2", "queue: '2' is neither true nor false"),
     "method": ("lara", "did you mean 'lora'?"),
