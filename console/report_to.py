@@ -37,7 +37,7 @@ ENDS_S = 60.0
 WHERE = {
     "trackio": "trackio show --project motley",
     "wandb": "WANDB_MODE=online sends it as it comes; later: wandb sync",
-    "mlflow": "mlflow ui --backend-store-uri",
+    "mlflow": "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri",
     "tensorboard": "./motley tensorboard",
 }
 
