@@ -11,12 +11,15 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from console import launch_records
 from console.electricity import hourly, number, status_line, watts_of
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
+from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
 from console.words import clock, counted, first, say
+from train.errors import BadInput
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
 
@@ -185,15 +188,31 @@ def last_happened(running: dict[str, Look]) -> str:
     return f"{when}  {reason}" if reason.startswith(kind) else f"{when}  {kind}  {reason}"
 
 
-def runs(inventory: Inventory, *, as_json: bool = False) -> int:
+def runs(inventory: Inventory, *, as_json: bool = False, as_file: str = "") -> int:
     nodes = from_inventory(inventory)
-    answers, silent = ask_all(nodes, lambda node: node.runs())
+    launched = launch_records.known(inventory.state).get(as_file)
+    answers, silent = ({}, {}) if launched else ask_all(nodes, lambda node: node.runs())
+    if as_file:
+        say(run_as_file(as_file, launched, answers), end="")
+        return 0
     if as_json:
         say(json.dumps({"runs": gathered(answers), "silent": silent}))
         return 0 if answers else 1
     for line in run_lines(answers, silent):
         say(line)
     return 0 if answers else 1
+
+
+def run_as_file(name: str, launched: dict[str, Any] | None, answers: dict[str, Any]) -> str:
+    """The run as this computer launched it, or else as a node was given it."""
+    from console import run_file  # noqa: PLC0415  it reads all settings, which nothing else here needs
+
+    of_nodes = [answer["runs"][name]["launched"] for answer in answers.values() if name in answer["runs"]]
+    found = launched or next(filter(None, of_nodes), {})
+    if not found:
+        known = gathered(answers)
+        raise BadInput(f"no launch of a run '{name}' is known", fix=nearest(name, known, otherwise="./motley runs"))
+    return run_file.as_text(found, run=name)
 
 
 def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -30,6 +30,7 @@ from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, seen_by, step_event
 from train.models.backends import Batch, LossModule, to_tensors
+from train.models.noise import ROWS
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World
@@ -193,7 +194,10 @@ def less_on_card(run: Run) -> str:
 
 def feed(run: Run, some: list[int], fed: Fed) -> Batch:
     """A micro-batch on its device, entered in the books."""
-    batch = run.due.batch(some, run.position + fed.rows)
+    first = run.position + fed.rows
+    batch = run.due.batch(some, first)
+    if run.config.draws:
+        batch[ROWS] = np.arange(first, first + len(some))
     fed.rows += len(some)
     fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
     fed.tokens += run.due.token_count(some)

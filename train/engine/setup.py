@@ -107,7 +107,7 @@ def set_up(
         world=world,
         workers=workers,
         device=device,
-        math=facts,
+        math=facts | consistency.same_first_weights(world, module.model),
         built=built,
         trains_on=trains_on,
         rows=rows,

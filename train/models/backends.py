@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from train.models import noise
+
 Batch = dict[str, Tensor]
 
 
@@ -41,6 +43,10 @@ class ModelSpec:
     lora_alpha: int = 16
     lora_targets: str = "all-linear"
     rslora: bool = False
+    dora: bool = False
+    lora_init: str = "default"
+    lora_dropout: float = 0.0
+    neftune_alpha: float = 0.0
     gradient_checkpointing: str = "false"
     weights: str = "gpu"
     """gpu: the base is held where it is computed with; stream: its layers come when they are (stream.py)."""
@@ -92,6 +98,7 @@ class LossModule(nn.Module):  # type: ignore[misc]
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
+        batch = noise.of_rows(self.model, batch)
         if not self.in_steps:
             with self.autocast():
                 return self.loss_sum(self.model, batch)

@@ -1,23 +1,20 @@
 """Answers of a model, drawn so that they do not depend on who draws them.
 
 The likeliest token under scores with Gumbel noise *is* a token drawn by their probabilities. The noise is a function of
-seed, rollout, row, place and token alone, in whole numbers until its last step: the same on any device, in any batch.
+seed, rollout, row, place and token alone (counter.py): the same on any device, in any batch.
 So a row has one answer, whichever machine makes it and whichever rows are made beside it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from train.models.counter import key, uniform
 from train.models.hf import head_of, whole_of
-
-STEP, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
-"""SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,21 +99,6 @@ def likeliest(scores: Tensor, top_p: float) -> Tensor:
     return scores.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
 
 
-def key(*counters: int) -> int:
-    words = " ".join(map(str, counters)).encode()
-    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), signed=True)
-
-
 def gumbel(keys: Sequence[int], count: int, device: torch.device) -> Tensor:
     """Noise for each of `count` tokens, a line for each key."""
-    mixed = torch.arange(1, count + 1, device=device) * STEP + torch.tensor(list(keys), device=device)[:, None]
-    mixed = (mixed ^ shifted(mixed, 30)) * FIRST
-    mixed = (mixed ^ shifted(mixed, 27)) * SECOND
-    mixed = mixed ^ shifted(mixed, 31)
-    uniform = (shifted(mixed, 11).double() + 0.5) * 2.0**-53
-    return -torch.log(-torch.log(uniform))
-
-
-def shifted(numbers: Tensor, by: int) -> Tensor:
-    """To the right, as numbers without a sign."""
-    return (numbers >> by) & ((1 << (64 - by)) - 1)
+    return -torch.log(-torch.log(uniform(keys, count, device)))

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput, CheckFailed
-from train.models.drawing import Answer, Draw, key
+from train.models.counter import key
+from train.models.drawing import Answer, Draw
 
 PYTHON = Path("vllm/env/bin/python")
 """Below the cluster's folder."""

@@ -321,6 +321,7 @@ def runs(home: Path) -> dict[str, Any]:
             "checkpoint": newest_checkpoint(home, name),
             "bytes": size_of(kept),
             "model": (launched.get("model") or {}).get("name", ""),
+            "launched": {name: launched[name] for name in ("time", "given", "asked") if name in launched},
         }
     return {"runs": found, "on": run_on(home)}
 

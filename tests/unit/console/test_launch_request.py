@@ -46,6 +46,7 @@ BAD = {
     "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
     "at": ("10pm", "at: '10pm' is no time of the day"),
+    "report_to": ("wandbb", "report_to: 'wandbb' is none of trackio, wandb, mlflow, tensorboard"),
     "then": ("off", "then: 'off' is none of suspend, poweroff"),
     "queue": ("2", "queue: '2' is neither true nor false"),
     "adapter": ("no-such-run", "there is no run 'no-such-run' with an adapter"),
@@ -59,6 +60,11 @@ BAD = {
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
     "max_bad": ("-1", "max_bad: -1.0 is below 0"),
     "rslora": ("maybe", "rslora: 'maybe' is not true or false"),
+    "dora": ("maybe", "dora: 'maybe' is not true or false"),
+    "lora_init": ("pisa", "did you mean 'pissa'?"),
+    "lora_dropout": ("1", "lora_dropout: 1.0 is not below 1"),
+    "loraplus_lr_ratio": ("0.5", "loraplus_lr_ratio: 0.5 is below 1"),
+    "neftune_alpha": ("-1", "neftune_alpha: -1.0 is below 0"),
     "precision": ("bf61", "did you mean 'bf16'?"),
     "gradient_checkpointing": ("yess", "gradient_checkpointing: 'yess' is none of auto|true|false|unsloth"),
     "device": ("cdua", "did you mean 'cuda'?"),
@@ -331,6 +337,23 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
         assert done.returncode == 2 and "unknown variable 'modle' — did you mean 'model'?" in said, said
         assert "PLAY" not in said and "TASK" not in said  # two lines, not a page
         assert seconds < 15  # 0.8 s on a quiet machine
+
+
+def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
+    """The same file, whoever reads it: each value of it comes to the same check."""
+    text = "# a run\nmodel: qwen3-0.6b\ndataset: ./none.jsonl\nmax_steps: many\nat: 22:00\nlora_r: 8  # small\n"
+    (file := tmp_path / "run.yml").write_text(text)
+    done, _ = launch("-e", f"@{file}")
+    mine = pace.run(
+        *(sys.executable, "-m", "console", "launch", "--inventory", "inventory/loopback", "-f", str(file)),
+        cwd=REPOSITORY,
+    )
+    for found in (done, mine):
+        said = found.stdout + found.stderr
+        assert found.returncode == 2 and "there is no file ./none.jsonl" in said, said
+        assert "max_steps: 'many' is not a whole number" in said and "at:" not in said, said
+    said = {line for line in done.stderr.splitlines() if line.strip()}
+    assert said == {line for line in mine.stderr.splitlines() if line.strip()}
 
 
 @pytest.mark.parametrize("verb", ["plan", "launch"])

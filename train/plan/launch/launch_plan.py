@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from train.plan.estimate.electricity import RunElectricity
@@ -107,6 +107,8 @@ class LaunchPlan:
     nodes: Sequence[TrainingNode]
     """In the agreed order, the head first."""
     electricity: RunElectricity
+    asked: Settings = field(default_factory=dict)
+    """What it is written back from as a file: all that was asked for, as it was asked (console/run_file.py)."""
 
     PARTS: ClassVar[Mapping[str, type[Any]]] = {
         "predicted": Predicted,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from train.plan.model.catalogue import AnyFacts, Facts
-from train.plan.model.counts import counts_of
+from train.plan.model.counts import counts_of, linear_shapes
 from train.plan.model.picture_facts import PictureFacts
 
 GIB = 1 << 30
@@ -54,6 +54,13 @@ class Setup:
     """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
     device: str = "cuda"
     full: bool = False
+    dora: bool = False
+    first: bool = False
+    """The adapter begins as parts of the base, which are kept beside it."""
+    dropped: bool = False
+    """A mask for what goes into each adapter."""
+    drawn: bool = False
+    """Something is drawn for each row."""
     answers: int = 0
     """Answers that are made side by side, between two steps; 0: none."""
     has_server: bool = False
@@ -102,12 +109,15 @@ def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
 
 def memory(facts: AnyFacts, setup: Setup) -> Memory:
     trained = trained_parameters(facts, setup)
+    first = 4 * trained if setup.first else 0
     return Memory(
-        base=base_bytes(facts, setup),
+        base=base_bytes(facts, setup) + first,
         adapter=4 * trained,
         gradients=4 * trained,
         optimizer=setup.optimizer_bytes * trained,
-        activations=max(activations(facts, setup) + expert_copies(facts, setup), answering(facts, setup)),
+        activations=max(
+            activations(facts, setup) + expert_copies(facts, setup) + passing(facts, setup), answering(facts, setup)
+        ),
         logits=logits(facts, setup),
         runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
     )
@@ -116,7 +126,14 @@ def memory(facts: AnyFacts, setup: Setup) -> Memory:
 def trained_parameters(facts: AnyFacts, setup: Setup) -> int:
     if setup.full or isinstance(facts, PictureFacts):
         return parameters(facts)
-    return lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    magnitudes = sum(wide for _, wide in targeted(facts, setup)) * facts.layers if setup.dora else 0
+    return lora_parameters(facts, setup.lora_r, setup.lora_targets) + magnitudes
+
+
+def targeted(facts: Facts, setup: Setup) -> list[tuple[int, int]]:
+    """(in, out) of each linear layer of a block that has an adapter, as most families have them."""
+    names = None if setup.lora_targets == ALL_LINEAR else {last_name(target) for target in setup.lora_targets}
+    return [shape for name, shape in linear_shapes(facts).items() if names is None or name in names]
 
 
 def base_bytes(facts: AnyFacts, setup: Setup) -> int:
@@ -209,11 +226,23 @@ def again(facts: Facts, setup: Setup) -> int:
     return of_tokens(block(facts, setup), setup) + unpacked(facts, setup)
 
 
+def passing(facts: AnyFacts, setup: Setup) -> int:
+    """What comes and goes: DoRA's whole matrices of a layer in fp32, the integers that a row's chance is made of."""
+    if isinstance(facts, PictureFacts) or not (setup.dora or setup.drawn):
+        return 0
+    matrices = max((come * come + 3 * come * wide for come, wide in targeted(facts, setup)), default=0)
+    numbers = setup.row_length * max(facts.hidden, facts.intermediate if setup.dropped else 0)
+    return 4 * matrices * setup.dora + 4 * 8 * numbers * setup.drawn
+
+
 def block(facts: Facts, setup: Setup) -> int:
     """Numbers that a block keeps of each token."""
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
     names = counts_of(facts).adapters if setup.lora_targets == ALL_LINEAR else setup.lora_targets
-    lora = len(names) * setup.lora_r
+    lora = len(names) * setup.lora_r * (2 if setup.first else 1)
+    shapes = targeted(facts, setup)
+    lora += 2 * sum(wide for _, wide in shapes) if setup.dora else 0  # what DoRA scales, and what it becomes
+    lora += 2 * sum(come for come, _ in shapes) if setup.dropped else 0  # what is left of it, and its mask
     if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
         return 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length + lora
     # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four

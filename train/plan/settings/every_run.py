@@ -40,6 +40,10 @@ class Holding:
     """Where the frozen base is: gpu, stream or auto."""
     pipes: str = "off"
     """Which machines hold the base together: auto, off or a+b,c."""
+    dora: bool = False
+    lora_init: str = "default"
+    lora_dropout: float = 0.0
+    neftune_alpha: float = 0.0
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -182,6 +186,11 @@ class RunConfig:
     @property
     def holding(self) -> Holding:
         raise NotImplementedError
+
+    @property
+    def draws(self) -> bool:
+        """Whether each row needs its number: something is drawn for it while it trains."""
+        return False
 
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         """The settings with what was decided of a frozen base; the same for a recipe that has none."""

@@ -29,6 +29,8 @@ NOT_HERE = {
     "train_on": ("answers", "what is trained on are the model's own answers"),
     "weights": ("gpu", "each token of an answer needs the whole base"),
     "pipes": ("off", "each token of an answer needs the whole base"),
+    "lora_dropout": (0.0, "an answer is trained by the model that has made it"),
+    "neftune_alpha": (0.0, "an answer is trained by the model that has made it"),
     "backend": ("hf", "the answers are made in the training process, by transformers"),
     "sync": ("flat", "all answers of a step are compared with one another, before one exchange of gradients"),
 }
@@ -126,6 +128,8 @@ class GrpoConfig(SftConfig):
         if self.load_in not in ("auto", "16bit"):
             what = f"engine: vLLM answers by the base in 16 bit, and training would be by the one in {self.load_in}"
             raise BadInput(what, fix=f"use load_in=16bit, or {fix.removeprefix('use ')}")
+        if self.dora or self.lora_init != "default":
+            raise BadInput(f"engine: vLLM takes plain LoRA, without {'dora' if self.dora else 'lora_init'}", fix=fix)
         if self.lora_r > LARGEST_FOR_VLLM:
             raise BadInput(f"lora_r: vLLM takes adapters up to {LARGEST_FOR_VLLM}", fix=f"a smaller one, or {fix}")
         object.__setattr__(self, "load_in", "16bit")

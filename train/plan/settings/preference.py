@@ -26,6 +26,8 @@ NOT_HERE = {
     "train_on": (("answers",), "what is compared are answers"),
     "pipes": (("off",), "a pair is compared where both of its answers end, with the base beside the adapter"),
     "backend": (("hf",), "the log-probability of a whole answer is taken by transformers"),
+    "lora_dropout": ((0.0,), "an answer is compared with what the base says of it, without chance"),
+    "neftune_alpha": ((0.0,), "an answer is compared with what the base says of it, without chance"),
     "sync": (("auto", "ddp", "flat"), "a step's loss is the mean over the pairs of all machines"),
 }
 """Settings of others that mean less here, with the values that they have and why."""

@@ -91,6 +91,8 @@ def test_bounds_are_as_wide_as_the_loss_needs() -> None:
         ({"steps_per_rollout": 2, "epsilon": 1.5}, "epsilon: 1.5 bounds nothing"),
         ({"engine": "vllm", "method": "full"}, "engine: vLLM is given the adapter of each step"),
         ({"engine": "vllm", "load_in": "4bit"}, "engine: vLLM answers by the base in 16 bit.*\nuse load_in=16bit, or"),
+        ({"engine": "vllm", "dora": True}, "engine: vLLM takes plain LoRA, without dora"),
+        ({"engine": "vllm", "lora_init": "pissa"}, "engine: vLLM takes plain LoRA, without lora_init"),
         ({"engine": "vllm", "lora_r": 1024}, "lora_r: vLLM takes adapters up to 512"),
     ],
 )
