@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.train import cluster, preferred
+from tests.train.agents import Agents
 from train.engine.run import train_run
 from train.plan.settings.config import load_config
 from train.recipes import reference
@@ -17,6 +18,8 @@ from train.runlog.events import PAIR_KEYS
 
 STEPS, ROWS = 6, 8
 TOLERANCE = 1e-5
+MOST_COMPARED = 80
+"""Steps of a run that lasts as long as its machines take: the truth takes its time as well."""
 OPTIONS = {
     "recipe": "preference",
     "model": "tiny",
@@ -175,3 +178,24 @@ def test_an_evaluation_shows_what_the_model_answers(settings_of, tmp_path):
     assert len(lines) == 4 and "What is" in lines[0]["given"] and lines[0]["wrote"]
     card = (tmp_path / "results/run/adapter/README.md").read_text()
     assert "held-out loss (dpo, beta 0.1)" in card and "0.693 →" in card and "pairs the right way round" in card
+
+
+def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path):
+    """Those that stay keep what the base said; who comes back has not heard all of it, and asks again."""
+    options = {**OPTIONS, "loss": "kto", "dataset": data_of(False), "max_steps": 100000, "save_every": 100000}
+    agents = Agents(tmp_path, options)
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=2)
+    stay, lost = agents.names[:2], agents.names[2]
+    agents.kill(lost)
+    agents.together(*stay, within_s=60, step=agents.last_step(stay[0])["step"] + 1)
+    agents.start(lost)
+    agents.together(*agents.names, within_s=60)
+    agents.stop(within_s=20)
+    steps = agents.steps(stay[0])[:MOST_COMPARED]
+    assert {tuple(step["nodes"]) for step in steps} >= {tuple(stay), tuple(agents.names)}, "nobody was lost in these"
+    how = {"loss": "kto", "of_steps": options["max_steps"]}
+    truth = preferred.train(data_of(False), steps=len(steps), **how)[0]
+    for step, one in zip(steps, truth, strict=True):
+        assert step["loss"] == pytest.approx(one["loss"], rel=TOLERANCE)
+        assert_figures(step["pairs"], one)
