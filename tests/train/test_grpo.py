@@ -122,7 +122,7 @@ def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_
     run = cluster.train(tmp_path, settings, 3, program=program)
     assert_is_truth(run.steps(), truth_of())
     found = [step["rollout"] for step in run.steps()]
-    assert found[0]["taken_over"] > 0
+    assert sum(one["taken_over"] for one in found) > 0
     assert {sum(one["made"].values()) for one in found} == {ROWS}
     assert found[-1]["made"]["node-0"] < ROWS / 3 < found[-1]["made"]["node-1"] + found[-1]["made"]["node-2"]
 
