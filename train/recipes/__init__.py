@@ -12,10 +12,11 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
-A recipe whose model makes the rows of a step itself (grpo) has four more:
+A recipe whose model makes the rows of a step itself (grpo) has five more:
 
 rollout(run, …)       the rows of the next step, made and scored by all nodes
 resumed(run, …)       the same, as a run that resumes between making them and the last step on them has kept them
+answer_s(config, …)   the seconds that making one of them takes, for a measurement of speed
 held_out(run)         in place of the loss on rows that are held out
 close()               ends what it has started beside the run
 """
@@ -61,6 +62,7 @@ class Recipe(Protocol):
 class Answering(Protocol):
     def rollout(self, run: Run, prompts: list[int]) -> Rollout: ...
     def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout: ...
+    def answer_s(self, config: RunConfig, module: LossModule) -> float: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...
 
