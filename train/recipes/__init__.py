@@ -12,11 +12,12 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
-A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has four
+A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has five
 more:
 
 prepare_step(run, …)  the rows of the next step, made by all nodes together
 resumed(run, …)       the same of a run that resumes between making them and the last step on them (grpo)
+answer_s(config, …)   the seconds that making one of them takes, for a measurement of speed
 held_out(run)         in place of the loss on rows that are held out
 close()               ends what it has started beside the run
 """
@@ -84,6 +85,7 @@ class StepRows(Protocol):
 class Making(Protocol):
     def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> StepRows: ...
     def resumed(self, run: Run, rows: list[int], state: dict[str, Any]) -> StepRows: ...
+    def answer_s(self, config: RunConfig, module: LossModule) -> float: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...
 

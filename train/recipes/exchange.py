@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, NoReturn
 
-from train.engine.consistency import Disagreement
-from train.errors import BadInput, PeerFailed
+from train.errors import BadInput, Disagreement, PeerFailed
 from train.parallel.process_group import World
 from train.recipes.rollout import Facts, Row
 

@@ -17,6 +17,10 @@ from train.recipes.hand_out import Begun, HandOut
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
+    from train.models.backends import LossModule
+
+TIMED_TOKENS = 8
+"""Of an answer whose seconds are measured; the others take as long."""
 
 
 @dataclass(frozen=True)
@@ -100,3 +104,23 @@ class ServedGenerator(Generator):
         made = self.server.answers(prompts, numbers, asked.draw, end_ids=asked.rows.end_ids, most=self.most)
         self.tokens += sum(len(one.tokens) for one in made)
         return dict(zip(numbers, made, strict=True))
+
+
+def seconds_of_an_answer(module: LossModule, count: int, prompt_tokens: int, most: int) -> float:
+    """One of `count` side by side, all as long as they may be: prompts of chance, which a few tokens follow."""
+    device = next(module.parameters()).device
+    ids = torch.randint(0, module.model.get_input_embeddings().num_embeddings, (count, prompt_tokens), device=device)
+    prompts = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    def took(tokens: int) -> float:
+        started = time.perf_counter()
+        with module.autocast():
+            answers(module.model, prompts, range(count), Draw(seed=0, rollout=0), end_ids=(), most=tokens)
+        return time.perf_counter() - started
+
+    module.model.eval()
+    if device.type != "cpu":
+        took(1)  # a card's libraries load at first
+    first_s, more_s = took(1), took(1 + TIMED_TOKENS)
+    module.model.train()
+    return (first_s + max(0.0, more_s - first_s) / TIMED_TOKENS * (most - 1)) / count

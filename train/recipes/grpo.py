@@ -46,7 +46,7 @@ from train.plan.speed.row_split import parts
 from train.recipes import model_card, sft
 from train.recipes import rollout as made_rows
 from train.recipes.exchange import Effort, Known, exchange_facts, exchange_rows
-from train.recipes.generate import Asked, Generator, ServedGenerator
+from train.recipes.generate import Asked, Generator, ServedGenerator, seconds_of_an_answer
 from train.recipes.hand_out import HandOut
 from train.recipes.rollout import Facts, Made, Rollout, Row
 from train.rewards.judge import Judge
@@ -55,7 +55,7 @@ from train.runlog.events import ON_DATA
 if TYPE_CHECKING:
     from train.engine.loop import Run
 
-SHOWN = 6
+SHOWN, FEW = 6, 4
 """Held-out prompts whose answers an evaluation shows."""
 EQUAL = (
     "all answers to a prompt have the same reward, for every prompt of this step: nothing is learned from it; where "
@@ -235,6 +235,12 @@ class GrpoRecipe:
             for at, (tokens, old, base) in enumerate(state["rows"])
         ]
         return self.whole(run, state["number"], facts, found, told=state["told"]).again(run.workers.names)
+
+    def answer_s(self, config: GrpoConfig, module: LossModule) -> float:
+        """Of as many side by side as a run makes; on a processor, where more take longer, a few are enough."""
+        on_cpu = next(module.parameters()).device.type == "cpu"
+        count = min(FEW if on_cpu else config.answers_at_once, config.answers_side_by_side)
+        return seconds_of_an_answer(module, count, config.prompt_tokens, config.max_new_tokens)
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""

@@ -134,6 +134,10 @@ class PreferenceRecipe:
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
         return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
 
+    def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
+        """Nothing: the base is asked once in all, not in each step."""
+        return 0.0
+
     def close(self) -> None:
         """Nothing is beside the run."""
 
