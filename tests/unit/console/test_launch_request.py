@@ -148,7 +148,8 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
         return BASE | {"recipe": "preference", "loss": "simpo"}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
-        return BASE | {"recipe": "grpo", "rewards": "length:9"}
+        again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
+        return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
