@@ -30,6 +30,7 @@ PARTS = {
     "images": "pictures on unequal machines, beside a plain DDP script",
     "pipes": "a model cut over machines, beside its plan and beside a streamed base",
     "stream": "a step whose base is streamed, beside one whose base is held",
+    "verdicts": "how long a model's proof takes, family by family",
     "prepare": "a data set into rows, beside the tokenizer alone",
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",

@@ -68,8 +68,11 @@ def test_a_folder_is_read_each_time_it_may_have_changed(calls: list[str], monkey
 def test_what_the_look_has_heard_the_plan_does_not_ask_again(calls: list[str]) -> None:
     asked = {"values": {"model": "me/model", "dataset": "stdlib-qa"}}
     known = {"inventory_hostname": "a", "ansible_play_hosts": ["a", "b"], "hostvars": {"a": {}, "b": {}}}
-    looked = look_on_machines(known | {"motley_request_checked": {"asked": asked}}, {"port": 1})
-    assert looked == OnNode("launch_info", {"port": 1, "prove": CONFIG}, beside={"hub": answered()})
+    known["motley_request_checked"] = {"asked": asked}
+    waits = look_on_machines(known, {"port": 1})
+    assert (waits, calls) == (OnNode("launch_info", {"port": 1}), []), "it waits for another run, and looks often"
+    looked = look_on_machines(known, {"packages": []})
+    assert looked == OnNode("launch_info", {"packages": [], "prove": CONFIG}, beside={"hub": answered()})
     known["hostvars"] = {"a": {"motley_plan_look": dict(looked.beside)}, "b": {"motley_plan_look": {}}}
     assert plan_on_machines.of_the_hub(known).files(MODEL) == (CONFIG, 7)
     assert calls == ["me/model"]

@@ -182,4 +182,4 @@ def test_other_recipes_are_not_asked() -> None:
 @pytest.mark.parametrize(("node", "asked"), [("a", {"script": "ddp.py"}), ("b", {"values": {"model": "qwen3-4b"}})])
 def test_a_script_of_ones_own_proves_nothing_and_no_node_but_the_head_does(node: str, asked: dict[str, Any]) -> None:
     known = {"inventory_hostname": node, "ansible_play_hosts": ["a", "b"], "motley_request_checked": {"asked": asked}}
-    assert look_on_node(known, {"port": 1}) == OnNode("launch_info", {"port": 1})
+    assert look_on_node(known, {"packages": []}) == OnNode("launch_info", {"packages": []})
