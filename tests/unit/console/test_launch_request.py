@@ -101,6 +101,9 @@ BAD = {
     "temperature": ("0", "temperature and reward_timeout_s must be above 0"),
     "top_p": ("1.5", "top_p above 0 and at most 1"),
     "loss": ("drgrpo", "did you mean 'dr_grpo'?"),
+    "steps_per_rollout": ("0", "steps_per_rollout: 0 is below 1"),
+    "epsilon": ("1.5", "epsilon: 1.5 bounds nothing"),
+    "epsilon_high": ("-1", "epsilon_high: -1.0 is below 0"),
     "scale_rewards": ("groups", "did you mean 'group'?"),
     "beta": ("-1", "beta: -1.0 is below 0"),
     "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
@@ -130,7 +133,8 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     new = names_of(PretrainConfig) - names_of(SftConfig)
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
-        return BASE | {"recipe": "grpo", "rewards": "length:9"}
+        again = {"steps_per_rollout": 2} if values.keys() & {"epsilon", "epsilon_high"} else {}
+        return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
