@@ -40,6 +40,7 @@ class GrpoConfig(SftConfig):
     )  # fmt: skip
     TOGETHER: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_step", "group", "max_seq_length", "max_new_tokens", "beta", "method", "rewards", "rewards_hash"}
+        | {"steps_per_rollout", "epsilon", "epsilon_high"}
     )
 
     recipe: str = option("grpo", "math", "sft: fine-tune; grpo: train by rewards", ("grpo",))
