@@ -208,7 +208,8 @@ DRILLS = {
 
 @pytest.fixture(scope="module")
 def person(ready_trio: Person) -> Iterator[Person]:
-    ready_trio.bootstraps(phase="run")
+    for phase in ("workspace", "run"):
+        ready_trio.bootstraps(phase=phase)
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
     yield ready_trio
     ready_trio.types("stop")
