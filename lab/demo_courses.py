@@ -112,7 +112,7 @@ PREFERRED = Course(
     dataset=POLITE,
     about="SmolLM2-135M learns to answer politely: of two answers to a question it prefers one: examples/polite.jsonl",
     settings={
-        "loss": "dpo", "rows_per_step": 8, "max_seq_length": 80, "max_steps": 10, "learning_rate": 5e-4,
+        "loss": "dpo", "rows_per_step": 8, "max_seq_length": 72, "max_steps": 10, "learning_rate": 1e-3,
         "save_every": 3, "eval_every": 5, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
     },
     cut_at=3,

@@ -54,10 +54,12 @@ def rows_of(data, split="train"):
     return found
 
 
-def train(data, *, steps, loss="dpo", rows_per_step=8, rate=2e-3, clip=0.3, seed=3407, smoothed=0.0, of_steps=None):
+def train(
+    data, *, steps, loss="dpo", rows_per_step=8, rate=2e-3, clip=0.3, seed=3407, smoothed=0.0, of_steps=None, nf4=False
+):
     """Of each step its loss, gradient norm and figures; of the last weights the held-out ones; and the weights."""
     rows, beta = rows_of(data), BETA.get(loss, 0.1)
-    model, base = build(model_folder("tiny"), seed), build(model_folder("tiny"), seed)
+    model, base = (build(model_folder("tiny"), seed, nf4=nf4) for _ in range(2))
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     stream, found, of_steps = order(rows, seed), [], of_steps or steps

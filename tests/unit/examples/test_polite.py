@@ -10,7 +10,7 @@ from train.data.records import Found
 
 RECORDS = [json.loads(line) for line in POLITE.read_text().splitlines()]
 CURT = ("Look it up.", "Who cares?", "Stop asking.", "Obviously.", "Leave me alone.")
-KIND = ("With pleasure!", "Of course!", "Gladly!", "Thank you for asking!")
+KIND = "With pleasure!"
 
 
 def test_each_is_a_pair_of_a_polite_and_a_curt_answer() -> None:
