@@ -119,7 +119,7 @@ class Reader:
             raise BadInput(
                 f"no known format has the keys {keys}",
                 where,
-                "rename the keys (docs/datasets.md shows what is known), or name what it is: --format chat",
+                "rename the keys (docs/datasets.md shows what is known), or name what it is: --set format=chat",
             )
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")
