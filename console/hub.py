@@ -52,6 +52,32 @@ def files(model: BaseModel, token: dict[str, str]) -> tuple[dict[str, Any], int]
     return json.loads(Path(seen["config"]).read_text()), int(seen["bytes"])
 
 
+class Asked:
+    """What the hub holds of the models of one launch: it is asked once for each, also where it does not answer."""
+
+    def __init__(self, token: dict[str, str], before: Mapping[str, Any] | None = None) -> None:
+        """`before`: the answers that a step before this one had; Ansible's values are types of its own."""
+        self.token = token
+        self.answers: dict[str, Any] = json.loads(json.dumps(before or {}))
+
+    def files(self, model: BaseModel) -> tuple[dict[str, Any], int]:
+        if model.folder:
+            return files(model, self.token)
+        if model.repo not in self.answers:
+            self.answers[model.repo] = self._ask(model)
+        found = self.answers[model.repo]
+        if "failed" in found:
+            raise BadInput(found["failed"])
+        return found["config"], found["bytes"]
+
+    def _ask(self, model: BaseModel) -> dict[str, Any]:
+        try:
+            config, size = files(model, self.token)
+        except BadInput as why:
+            return {"failed": str(why)}
+        return {"config": config, "bytes": size}
+
+
 def require_data(data: Dataset, token: dict[str, str]) -> None:
     """BadInput where the hub has no such part of a data set. Where it cannot be asked, fetching will say why."""
     for part in data.each:

@@ -18,6 +18,8 @@ from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
 
+BESIDE = "vLLM beside each process makes them and holds the base once more; its environment comes where it is missing"
+
 
 def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
     """`data`: what the launch has seen of the file to train on."""
@@ -121,6 +123,7 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
         ("", data.get("words", "")),
+        ("answers", BESIDE if plan.request.config.has_server else ""),
         ("steps", "" if plan.request.config.length_is_set else length),
         ("decided", "; ".join(f"{what}: {why}" for what, why in list(plan.fit.decisions.whys.items())[:3] if why)),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),

@@ -184,6 +184,7 @@ def launched(plan: LaunchPlan, time: str, **more: Any) -> File:
         "run": plan.run,
         "time": time,
         "given": {name: value for name, value in plan.given.items() if name != "resume"},
+        "asked": plan.asked,
         "all": plan.settings,
         "predicted": asdict(plan.predicted) if plan.predicted else {},
         "electricity": {name: getattr(plan.electricity, name) for name in ("kwh_price", "currency", "idle_watts")},

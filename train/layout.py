@@ -4,7 +4,7 @@ The roles' defaults give a person the same values to change.
 """
 
 HOME = "~/ai-cluster"
-BASE_MODELS, RAW_DATA, ROWS = "models/base", "data/raw", "data/processed"
+BASE_MODELS, RAW_DATA, ROWS, REFERENCES = "models/base", "data/raw", "data/processed", "data/reference"
 """Folders below HOME; a run's folders are in runlog/paths.py."""
 TOKENIZERS = "models/tokenizers"
 ADAPTERS = "models/adapters"

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import rewards
+from console.report import pairs, rewards
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -177,6 +177,8 @@ def held_out(history: History) -> tuple[str, str, str]:
     """From the base to its adapter where both were asked about the same rows; else what the run itself measured."""
     if rewards.is_rewarded(history):
         return rewards.outcome(history)
+    if pairs.is_compared(history):
+        return pairs.outcome(history)
     before, after = history.asked_loss
     if before is not None and after is not None:
         each = metric_words(by_data(history.evals[-1])) if history.evals else ""

@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.listening_ports import listeners
+from ansible.module_utils.motley.node_network import ask
+
+FREE_WITHIN_S = 20.0
 
 DOCUMENTATION = r"""
 module: collective_probe
@@ -54,6 +60,8 @@ def main() -> None:
         module.fail_json(msg="Motley's code is not there\nfix: ./motley bootstrap --phase workspace")
     me = params["addresses"][params["rank"]]
     start = time.monotonic()
+    if params["rank"] == 0 and not comes_free(params["port"]):
+        module.fail_json(msg=taken(params["port"], listeners(ask("ss", "-Hltnp"))))
     environ = environment(me) | {name: str(value) for name, value in params["settings"].items()}
     environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
     environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
@@ -65,10 +73,37 @@ def main() -> None:
         module.exit_json(changed=False, measured=reports[0], motley_say=sentence(reports[0]), took_s=took_s)
     if code == 0:
         module.exit_json(changed=False, took_s=took_s)
+    module.fail_json(msg=why(output, params["addresses"][0], params["port"]))
+
+
+def why(output: str, head: str, port: int) -> str:
+    fix = "fix: ./motley check-versions; then ./motley bootstrap --phase firewall, and look at the node named above"
+    if "client socket has timed out" in output:
+        return f"nobody answered at port {port} of {head}, the first node\n{fix}"
     lines = [line for line in output.splitlines() if "Error" in line] or output.splitlines()[-2:]
-    module.fail_json(
-        msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"
-        "fix: ./motley check-versions; then ./motley bootstrap --phase firewall, and look at the node named above"
+    return f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n{fix}"
+
+
+def comes_free(port: int) -> bool:
+    """Whether rank 0 can listen there; what takes the port for a moment is waited for."""
+    until = time.monotonic() + FREE_WITHIN_S
+    while True:
+        try:
+            socket.create_server(("", port)).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                return error.errno != errno.EADDRINUSE
+            time.sleep(0.5)
+        else:
+            return True
+
+
+def taken(port: int, listening: list[tuple[str, int, str]]) -> str:
+    programs = sorted({program for _, taken_port, program in listening if taken_port == port and program})
+    by = f" by {' and '.join(programs)}" if programs else ""
+    return (
+        f"port {port} is taken there{by}, so the other nodes cannot meet\n"
+        "fix: end that program, or give it a port outside 29400-29899, which are Motley's; then the same command again"
     )
 
 

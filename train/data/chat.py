@@ -154,6 +154,7 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
         try:
             text = chat.render(messages, tools=example.tools)
             spans = answer_spans(chat, messages, text, example.tools) if answers_only else [(0, len(text.rstrip()))]
+            spans = spans[-example.trained_turns :]
         except BadRecord as error:
             problem = problem or error
         else:

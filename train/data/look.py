@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from train.data import prompt_records
+from train.data import pair_records, prompt_records
 from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.records import Asked, Reader, examples, require_bytes
@@ -21,7 +21,7 @@ from train.data.split import split_of
 from train.data.text_files import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
-from train.plan.settings.config import GrpoConfig, PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.config import GrpoConfig, PreferenceConfig, PretrainConfig, RunConfig, SftConfig
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
 from train.plan.settings.rewards import parse, require_columns
@@ -95,6 +95,9 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
         if files and isinstance(config, GrpoConfig):
             return of_prompts(config, files, data.taken)
+        if files and isinstance(config, PreferenceConfig):
+            sides = partial(pair_records.sides, config.paired)
+            return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
         if files and isinstance(config, SftConfig):
             return of_examples(config, files, name=config.format, taken=data.taken)
         if files and isinstance(config, PretrainConfig) and small:
@@ -171,6 +174,6 @@ def steps(config: RunConfig, trained: int, *, known: bool) -> str:
         return LATER
     if not config.length_is_set and most == LEAST_STEPS:
         return f"{most} steps"
-    if isinstance(config, GrpoConfig):
+    if isinstance(config, (GrpoConfig, PreferenceConfig)):
         return f"{most} steps"
     return f"{most} steps at most, as short examples share a row"

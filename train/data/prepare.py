@@ -58,8 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    add_settings(parser, ("recipe", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience"))
-    add_settings(parser, ("chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens"))
+    names = ("recipe", "loss", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience")
+    add_settings(
+        parser, (*names, "chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens")
+    )
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )

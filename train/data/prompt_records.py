@@ -59,11 +59,17 @@ def messages_of(asked: Any, name: str) -> tuple[Message, ...]:
         turns = convert("chat", {"messages": [*asked, {"role": "assistant", "content": "-"}]}).messages[:-1]
         if not turns or turns[-1]["role"] == "assistant":
             raise BadRecord(f"'{name}' ends with a turn of the assistant, and it is the model's turn")
-        return turns
+        return asked_something(turns)
     text = as_text(asked, f"'{name}'")
     if not text.strip():
         raise BadRecord("the prompt is empty")
     return convert("prompt", {"prompt": text, "completion": "-"}).messages[:1]
+
+
+def asked_something(turns: tuple[Message, ...]) -> tuple[Message, ...]:
+    if turns and not str(turns[-1]["content"]).strip():
+        raise BadRecord("the prompt is empty")
+    return turns
 
 
 def of_conversation(record: dict[str, Any]) -> Prompt:
@@ -74,6 +80,7 @@ def of_conversation(record: dict[str, Any]) -> Prompt:
     turns = convert(str(known), record).messages
     if turns[-1]["role"] != "assistant":
         raise BadRecord("its last turn is not the assistant's")
+    asked_something(turns[:-1])
     asked = [dict(turn) for turn in turns[:-1]]
     whole: Any = asked[0]["content"] if len(asked) == 1 else asked
     return Prompt(whole, tuple(turns[:-1]), {"answer": turns[-1]["content"]})

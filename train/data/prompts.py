@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,11 @@ class PromptRows:
         return found
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
-        """Padded on the left, so that all answers begin at one place."""
-        prompts = [self.prompt(index) for index in indices]
+        return self.prompts(indices, [[] for _ in indices])
+
+    def prompts(self, indices: list[int], behind: Sequence[list[int]]) -> dict[str, Ints]:
+        """Padded on the left, so that all answers begin at one place; `behind`: what each has of an answer already."""
+        prompts = [[*self.prompt(index), *tokens] for index, tokens in zip(indices, behind, strict=True)]
         length = max(map(len, prompts), default=1)
         input_ids = np.full((len(prompts), length), self.pad_id, dtype=np.int64)
         mask = np.zeros((len(prompts), length), dtype=np.int64)

@@ -133,8 +133,14 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     index = read_index(folder)
     if index.get("kind") == "prompts":
         raise BadInput("these rows are prompts without answers", f"folder: {folder}", "train them with recipe=grpo")
+    if index.get("kind") == "pairs":
+        raise BadInput("these rows are answers to compare", f"folder: {folder}", "train them with recipe=preference")
     if "token_bytes" not in index:
         raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
+    return packed_rows(folder, index, split)
+
+
+def packed_rows(folder: Path, index: dict[str, Any], split: str) -> PackedRows:
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
     arrays: dict[str, Any] = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}

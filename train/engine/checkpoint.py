@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
+from train.models import first_weights
 from train.models.weights import (
     ADAPTER,
     WEIGHTS,
@@ -129,7 +130,8 @@ def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def load_weights(saved: Saved, named: Named) -> None:
-    take_weights(next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists()), named)
+    file = next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists())
+    take_weights(file, named, own=first_weights.without)
 
 
 def outer(saved: Saved) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import answering
+from train.recipes import making
 from train.recipes.model_card import CARD
 from train.runlog.events import ON_DATA
 
@@ -147,7 +147,7 @@ def evaluate_base(run: Run) -> None:
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
-    if recipe := answering(run.recipe):
+    if recipe := making(run.recipe):
         return recipe.held_out(run)
     whole = looked_at(run.held_out, run.config.eval_rows)
     if not any(some for _, some in whole):
@@ -215,8 +215,15 @@ def state_of(run: Run) -> dict[str, Any]:
         "total_steps": run.total_steps,
         "warm_up": run.warm_up,
         "scaler": scaler.state_dict() if scaler else None,
+        **made_of(run),
         **run.strategy.state(),
     }
+
+
+def made_of(run: Run) -> dict[str, Any]:
+    """What the next step trains on, where it is made already."""
+    state = run.made.state(run.step // run.config.steps_per_draw) if run.made else {}
+    return {"made": state} if state else {}
 
 
 def write_result(run: Run) -> Path:

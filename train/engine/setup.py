@@ -107,7 +107,7 @@ def set_up(
         world=world,
         workers=workers,
         device=device,
-        math=facts,
+        math=facts | consistency.same_first_weights(world, module.model),
         built=built,
         trains_on=trains_on,
         rows=rows,
@@ -312,7 +312,7 @@ def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
     if device_of(trained) == "cpu":
-        return on_cpu(row_length, config.ROW_UNIT)
+        return on_cpu(row_length * config.lines_of_row, config.ROW_UNIT)
     trial, ceiling = trial_of(config, recipe, module, trained, row_length)
     even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
     most = even if stream_of(module.model) else config.rows_per_step

@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
     if bool(args.model) == bool(args.dataset):
         raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
     # Our own progress is shown instead, and nothing is sent to the hub that it need not know.
-    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     if args.model and args.list:
         fetched = list_model(args.model, in_4bit=args.in_4bit)
     elif args.model and args.listed:

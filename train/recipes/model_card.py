@@ -5,6 +5,7 @@ Training names the base by a folder of this node, which nobody else has."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,9 @@ def card(
     before: float | None,
     after: float | None,
     measure: str = "held-out loss",
+    also: Mapping[str, str] | None = None,
 ) -> str:
+    """`also`: what else was measured."""
     full = config.method == "full"
     what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
     data, hub_data = about_data(origin.dataset)
@@ -104,7 +107,7 @@ def card(
         settings |= descended(config, origin, steps)
         settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
-    facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after)}
+    facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after), **(also or {})}
     use = loading(config.run, origin, full=full, wrapper=is_wrapper(Path(config.model)))
     return page(config.run, header(origin, hub_data, full=full), what, facts, use)
 

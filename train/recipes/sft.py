@@ -18,13 +18,19 @@ from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import Named, take_weights, trained_weights
+from train.models.weights import FASTER, Named, take_weights, trained_weights
 from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import SftConfig
 from train.recipes import model_card
+
+OF_MODEL = (
+    *("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "dora", "lora_init", "lora_dropout"),
+    *("neftune_alpha", "seed", "weights"),
+)
+"""The settings that a model is built by."""
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -64,8 +70,7 @@ def build(
     layers: tuple[int, int] | None = None,
 ) -> LossModule:
     """`layers`: of a model that is cut, those that are here."""
-    names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed", "weights")
-    wanted = {name: getattr(config, name) for name in names}
+    wanted = {name: getattr(config, name) for name in OF_MODEL}
     wanted |= {name: value for name, value in decisions.as_dict().items() if name != "backend"}
     backend = backends.get(decisions.backend)
     spec = ModelSpec(folder=str(base), device=device, max_seq_length=row_length, layers=layers, **wanted)
@@ -76,7 +81,12 @@ def build(
 
 
 def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
-    return [{"params": list(named.values())}]
+    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first."""
+    first = {name: weight for name, weight in named.items() if "lora_A" in name or config.loraplus_lr_ratio == 1}
+    groups: list[dict[str, Any]] = [{"params": list(first.values())}]
+    if faster := [weight for name, weight in named.items() if name not in first]:
+        groups.append({"params": faster, FASTER: config.loraplus_lr_ratio})
+    return groups
 
 
 def identity(config: SftConfig, start: Path) -> dict[str, str]:

@@ -60,6 +60,11 @@ def main(args: argparse.Namespace) -> int:
                 f"{run.run} was trained by rewards: its held-out reward is measured while it trains",
                 fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
             )
+        if run.recipe == "preference":
+            raise BadInput(
+                f"{run.run} was trained by preferences: its held-out pairs are compared while it trains",
+                fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
+            )
         if not run.base:
             return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model import weight_files
-from train.plan.model.catalogue import AnyFacts
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import counts_of
+from train.plan.model.memory import gib
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.placement import streaming
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.placement.forms import AS_SET, all_gpus, choose_form, forms, names_of
+from train.plan.settings import lora_relatives
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
 
@@ -38,13 +41,23 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
     precision, why_precision = _precision(config, devices, shape, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
     load_in, why_load = choose_form(config, devices, shape, setup_for(config, checkpointing))
+    if wrong := lora_relatives.wrong_form(config.holding, load_in):
+        raise BadInput(wrong, fix=f"use load_in: 16bit, or leave {wrong.partition(':')[0]} out")
     whys = {
         f"backend {backend}": why_backend,
         f"precision {precision}": why_precision,
         f"base {'not quantised' if load_in == '16bit' else 'in ' + load_in}": why_load,
+        **_experts(load_in, shape),
         f"gradient checkpointing {checkpointing}": why_checkpointing,
     }
     return Decisions(backend, precision, load_in, checkpointing, whys)
+
+
+def _experts(load_in: str, shape: AnyFacts | None) -> dict[str, str]:
+    """What of a mixture is not in the form of the rest."""
+    found = counts_of(shape).experts if isinstance(shape, Facts) and load_in in ("4bit", "8bit") else {}
+    size = gib(2 * sum(found.values()))
+    return {f"experts in 16bit, {size}": f"bitsandbytes has linear layers alone in {load_in}"} if found else {}
 
 
 def _backend(
@@ -55,6 +68,7 @@ def _backend(
         shape is not None and shape.family in weight_files.FAMILIES and not shape.wrapper
     )
     against = MIXES if shape is not None and shape.family == "gemma2" else "" if compared else UNCOMPARED
+    against = lora_relatives.beyond_unsloth(config.holding) or against
     if wanted == "unsloth" and against:
         raise BadInput(f"backend: {against}", fix="use backend: hf")
     without = names_of(device for device in devices if not device.unsloth)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from train.plan.estimate.electricity import RunElectricity
@@ -93,6 +93,8 @@ class LaunchPlan:
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
+    server: Sequence[str]
+    """The locked sets of an environment beside the nodes' own, for what makes the answers; empty: none is needed."""
     template: RecipeFile | None
     """A chat template of one's own, for the head."""
     adapter: AdapterSource | None
@@ -105,6 +107,8 @@ class LaunchPlan:
     nodes: Sequence[TrainingNode]
     """In the agreed order, the head first."""
     electricity: RunElectricity
+    asked: Settings = field(default_factory=dict)
+    """What it is written back from as a file: all that was asked for, as it was asked (console/run_file.py)."""
 
     PARTS: ClassVar[Mapping[str, type[Any]]] = {
         "predicted": Predicted,

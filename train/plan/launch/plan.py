@@ -11,6 +11,7 @@ from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
+from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model import adapters
@@ -19,10 +20,9 @@ from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawDa
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
-from train.plan.settings.config import GrpoConfig, Settings
+from train.plan.settings.config import Settings
 from train.plan.settings.every_run import COMMON_COUNTS
 from train.plan.settings.request import HELP, Request
-from train.plan.settings.rewards import with_file
 from train.plan.speed.prediction import Prediction
 from train.plan.speed.speedup import wire_for
 
@@ -99,24 +99,16 @@ def prepare_words(plan: Plan) -> list[str]:
     if plan.model.folder_name:
         model = f"{plan.nodes[0].facts.home}/{BASE_MODELS}/{plan.model.folder_name}"
     words = ["prepare", "--json", f"--dataset={source}"]
-    own = f"{recipe.place}/{recipe.name}" if recipe else ""
-    words += [f"--recipe={own}"] if own and own_recipe.is_file(plan.settings["recipe"]) else []
-    words += config.prepare_words(model)
+    words += config.prepare_words(model, f"{recipe.place}/{recipe.name}" if recipe else "")
     words += [f"--chat-template={template.place}/{template.name}"] if (template := template_to_bring(plan)) else []
-    if isinstance(config, GrpoConfig):
-        words += [f"--rewards={with_file(config.rewards, own) if own else config.rewards}"]
     words += [f"--patience={config.patience}"] if config.patience else []
     return words + ([f"--passed-over={data.passed_over}"] if data.passed_over else [])  # it is not brought to the head
 
 
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
-    config = plan.request.config
-    if isinstance(config, GrpoConfig) and config.rewards_file:
-        return file_for_head(plan, "rewards", config.rewards_file)
-    if not own_recipe.is_file(plan.settings["recipe"]):
-        return None
-    return file_for_head(plan, "recipe", Path(plan.settings["recipe"]))
+    found = plan.request.config.file_to_bring
+    return file_for_head(plan, *found) if found else None
 
 
 def template_to_bring(plan: Plan) -> RecipeFile | None:
@@ -198,6 +190,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
+        server=answer_server.environment(plan.request.config, plan.nodes),
         template=template_to_bring(plan),
         adapter=adapter_to_bring(plan),
         link_mbit=plan.fit.link_mbit,

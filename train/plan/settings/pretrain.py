@@ -151,7 +151,7 @@ class PretrainConfig(RunConfig):
     def tokenizer_model(self, home: Path | None = None) -> Model | None:
         return None if self.has_own_tokenizer else resolve_model(self.tokenizer, home)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "tokenizer", "vocab_size", "max_seq_length", "eval_fraction", "max_bad", "format")
         left_out = [] if self.has_own_tokenizer else ["vocab_size"]
         left_out += ["format"] if self.format == "auto" else []

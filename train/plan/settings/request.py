@@ -23,6 +23,11 @@ MATH = sorted(
     {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
     key=lambda name: (name != "recipe", name),
 )
+DECLINED = {
+    "modules_to_save": "embeddings and output stay as the base has them, as they may be streamed, cut or tied to each "
+    "other, and whole they would travel in every step; for new tokens: method=full, on a base that has them",
+}
+"""What people know from elsewhere, and why it is not here."""
 T = TypeVar("T")
 
 
@@ -62,7 +67,9 @@ def read(
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
     findings = [
-        f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
+        f"{name}: {DECLINED[name]}"
+        if name in DECLINED
+        else f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
         for name in values
         if name not in known
     ]
