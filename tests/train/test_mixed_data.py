@@ -56,7 +56,7 @@ def test_as_many_held_out_rows_of_each_are_looked_at():
 
     found = looked_at(Held(), 63)
     assert [(name, len(rows)) for name, rows in found] == [("a", 30), ("b", 3), ("c", 30)]
-    assert found[1][1] == [99, 100, 101] and found[2][1][0] == 102
+    assert found[1][1] == [100, 101, 102] and found[2][1][0] == 103
 
 
 @pytest.fixture(scope="module")

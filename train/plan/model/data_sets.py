@@ -12,7 +12,6 @@ What it takes is read here, and applied where records are read (train/data/recor
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -24,8 +23,7 @@ from train.plan.model.catalogue import HUB_DATA, Dataset, Part, Taken, resolve_d
 WEIGHT = re.compile(r"(.+):([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)")
 QUERY = re.compile(r"([^?]+)\?.*")
 SLICE = re.compile(r"(.+)\[(\d*%?):(\d*%?)\]")
-PAGE = "docs/datasets.md#several-data-sets"
-MANY = 20
+MANY, HEAVIEST = 20, 100
 
 
 def is_here(text: str, folder: Path = Path()) -> bool:
@@ -62,8 +60,9 @@ def part_of(entry: str) -> Part:
     """One of them, with its weight behind the last colon."""
     found = None if is_here(entry) else WEIGHT.fullmatch(entry)
     name, weight = (found[1], float(found[2])) if found else (entry, 1.0)
-    if weight < 0 or not math.isfinite(weight):
-        raise BadInput(f"dataset: {name} has the weight {weight:g}", fix="0 or more; 0: measured, never trained on")
+    if not 0 <= weight <= HEAVIEST:
+        fix = f"0 to {HEAVIEST}; 0: measured, never trained on"
+        raise BadInput(f"dataset: {name} has the weight {weight:g}", fix=fix)
     return Part(data=one(name), weight=weight)
 
 
@@ -134,6 +133,6 @@ def moved(text: str, folder: Path) -> str:
         return str(folder / text)
     names = {entry: name_of(entry, folder) for entry in text.split(",")}
     return ",".join(
-        str(folder / name) + entry[len(name) :] if name and is_here(name, folder) else entry
+        str(folder / Path(name).expanduser()) + entry[len(name) :] if name and is_here(name, folder) else entry
         for entry, name in names.items()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_a_file_is_meant_as_it_is_called(folder: Path) -> None:
     [
         ("a.jsonl:-1,b.jsonl", "a.jsonl has the weight -1"),
         ("a.jsonl:nan,b.jsonl", "a.jsonl has the weight nan"),
+        ("a.jsonl:1e300,b.jsonl", "a.jsonl has the weight 1e+300"),
         ("a.jsonl:0,b.jsonl:0", "all weights are 0, so there is nothing to train on"),
         ("a.jsonl:0", "all weights are 0"),
         ("a.jsonl,,b.jsonl", "a comma too many"),
@@ -70,7 +72,7 @@ def test_a_file_is_meant_as_it_is_called(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(folder: Path, text: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said.replace("?", r"\?").replace("[", r"\[")) as refused:
+    with pytest.raises(BadInput, match=re.escape(said)) as refused:
         request.read({"model": "tiny", "dataset": text})
     assert len(str(refused.value).splitlines()) <= 2
 
@@ -124,6 +126,8 @@ def test_paths_are_those_of_where_it_was_typed(folder: Path, monkeypatch: pytest
         f"{folder}/a.jsonl:2,{folder}/b.jsonl[:5%]{COLUMNS}:0.5,stdlib-qa,owner/name:0.5"
     )
     assert data_sets.moved("a.jsonl", folder) == f"{folder}/a.jsonl"
+    monkeypatch.setenv("HOME", str(folder))
+    assert data_sets.moved("~/a.jsonl:2,stdlib-qa", Path("/")) == f"{folder}/a.jsonl:2,stdlib-qa"
 
 
 def test_a_card_names_them_and_no_folder() -> None:
