@@ -34,7 +34,10 @@ FROM_HERE = {
 """Options whose values are names that this computer knows."""
 OF_WORDS = {"NODE": "nodes", "RUN": "runs"}
 OF_FILES = ("FILE …", "REWARDS [DATASET]")
-FILES = ("file", "dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards")
+FILES = (
+    *("file", "dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards"),
+    *("adapter", "chat_template"),
+)
 SOME_FILES = '$(compgen -f -- "$here")'
 SAFE = re.compile(r"[\w.-]+")
 

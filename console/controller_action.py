@@ -41,4 +41,5 @@ class InfraStep(OnController):
         done = part(infra, self.step)(known, args)
         if not isinstance(done, OnNode):
             return dict(done)
-        return dict(self._execute_module(module_name=done.module, module_args=done.params, task_vars=known))
+        found = self._execute_module(module_name=done.module, module_args=done.params, task_vars=known)
+        return {**found, **done.beside}

@@ -15,8 +15,8 @@ from console import commands_as_typed
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files
-from train.plan.model.catalogue import read_config
-from train.plan.model.sources import BaseModel
+from train.plan.model.catalogue import Dataset, read_config
+from train.plan.model.sources import BaseModel, DataSource
 
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"
@@ -50,6 +50,47 @@ def files(model: BaseModel, token: dict[str, str]) -> tuple[dict[str, Any], int]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
     seen = answer(done.stdout, done.stderr, model.repo, token)
     return json.loads(Path(seen["config"]).read_text()), int(seen["bytes"])
+
+
+class Asked:
+    """What the hub holds of the models of one launch: it is asked once for each, also where it does not answer."""
+
+    def __init__(self, token: dict[str, str], before: Mapping[str, Any] | None = None) -> None:
+        """`before`: the answers that a step before this one had; Ansible's values are types of its own."""
+        self.token = token
+        self.answers: dict[str, Any] = json.loads(json.dumps(before or {}))
+
+    def files(self, model: BaseModel) -> tuple[dict[str, Any], int]:
+        if model.folder:
+            return files(model, self.token)
+        if model.repo not in self.answers:
+            self.answers[model.repo] = self._ask(model)
+        found = self.answers[model.repo]
+        if "failed" in found:
+            raise BadInput(found["failed"])
+        return found["config"], found["bytes"]
+
+    def _ask(self, model: BaseModel) -> dict[str, Any]:
+        try:
+            config, size = files(model, self.token)
+        except BadInput as why:
+            return {"failed": str(why)}
+        return {"config": config, "bytes": size}
+
+
+def require_data(data: Dataset, token: dict[str, str]) -> None:
+    """BadInput where the hub has no such part of a data set. Where it cannot be asked, fetching will say why."""
+    for part in data.each:
+        if part.data.hub:
+            command = [sys.executable, "-m", "train", "fetch", "--dataset", DataSource.of(part.data).fetched_as]
+            env = environment() | token
+            done = subprocess.run(
+                [*command, "--look", "--json"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                env=env,
+            )  # fmt: skip
+            lines = done.stdout.strip().splitlines()
+            if lines and (problem := json.loads(lines[-1]).get("problem")):
+                raise BadInput(problem)
 
 
 def environment() -> dict[str, str]:

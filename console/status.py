@@ -230,6 +230,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:
                 known |= {key: facts[key] for key in ("step", "steps", "loss", "time", "model")}
+                known["reward"] = facts.get("reward")
     return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
 
 
@@ -237,19 +238,30 @@ def run_state(facts: dict[str, Any]) -> str:
     return "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
 
 
+def measure_words(facts: dict[str, Any], places: int) -> str:
+    """What a run is about: its reward where it is trained by rewards, else its loss."""
+    if facts["reward"] is not None:
+        return f"reward {facts['reward']:.{places}f}"
+    return f"{facts['loss']:.{places}f}" if facts["loss"] is not None else "–"
+
+
 def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
     found = gathered(answers)
     width = max([3, *map(len, found)])
+    measured = {name: measure_words(facts, 4) for name, facts in found.items()}
+    wide = max([7, *map(len, measured.values())])
     lines = (
-        [f"{'run':<{width}}  {'step':>11}  {'loss':>7}  {'state':<8}  {'when':<16}  {'disk':>8}  on"] if found else []
+        [f"{'run':<{width}}  {'step':>11}  {'loss':>{wide}}  {'state':<8}  {'when':<16}  {'disk':>8}  on"]
+        if found
+        else []
     )
     for name, facts in found.items():
         state = run_state(facts)
-        loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
+        loss = measured[name]
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"
         where = "  ".join([", ".join(facts["nodes"]), *(f"{key}={value}" for key, value in facts["swept"].items())])
         size = f"{facts['bytes'] / 1e6:.0f} MB"
-        lines.append(f"{name:<{width}}  {steps:>11}  {loss:>7}  {state:<8}  {when:<16}  {size:>8}  {where}")
+        lines.append(f"{name:<{width}}  {steps:>11}  {loss:>{wide}}  {state:<8}  {when:<16}  {size:>8}  {where}")
     lines += [] if found else ["no node that answers has a run"]
     return lines + [f"{name}  {reason}" for name, reason in silent.items()]

@@ -69,10 +69,11 @@ ASKED = (
     ),
     Option("resume", "continue this run", "RUN"),
     Option(
-        "recipe", "fine-tune, train by rewards, train a new model, classify images, or a file of your own", "NAME",
-        ("sft", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
+        "recipe", "fine-tune, train by preferences or rewards, a new model, pictures, or a file of your own", "NAME",
+        ("sft", "preference", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
     ),
     Option("rewards", "with --recipe grpo: what scores an answer", "./rewards.py,exact"),
+    Option("adapter", "begin with a trained adapter, as a new run", "RUN, FOLDER or HUB-ID"),
     Option("at", "start at this time; everything is prepared now", "22:00"),
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
@@ -93,9 +94,9 @@ VERBS = {
         (
             Option(
                 "recipe",
-                "fine-tune, train by rewards, or a new model",
+                "fine-tune, train by preferences or rewards, or a new model",
                 "NAME",
-                ("sft", "grpo", "pretrain"),
+                ("sft", "preference", "grpo", "pretrain"),
                 usual="sft",
             ),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
 from train.plan.settings.rewards import file_of, with_file
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("model", "dataset", "recipe", "rewards")
+PLACES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template")
 """Launch variables whose value may be a file or a folder of this computer."""
 
 
@@ -47,6 +48,8 @@ def moved(kind: str, value: str, folder: Path) -> str:
     if kind == "rewards":
         file = file_of(value)
         return with_file(value, moved("", file, folder)) if file else value
-    names = catalogue().get(f"{kind}s", {})
+    if kind == "dataset" and not data_sets.is_here(value, folder):
+        return data_sets.moved(value, folder)
+    names = catalogue().get(f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
     return str(folder / value) if value and value not in known and (folder / value).exists() else value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from train.errors import BadInput, Gated
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """Nothing that would have to be unpickled."""
+LOUD = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
+"""The loggers that would print each try."""
 
 
 def hub_file(repo: str, name: str, kind: str = "model", revision: str | None = None) -> Path:
@@ -31,6 +34,23 @@ def hub_model(repo: str) -> Path:
     return folder
 
 
+def hub_adapter(repo: str, files: Sequence[str]) -> Path:
+    """Of an adapter these files; the hub's cache keeps them."""
+    from huggingface_hub import HfApi
+
+    with explained(repo, "model"):
+        info = HfApi().model_info(repo)
+    names = {entry.rfilename for entry in info.siblings or []}
+    if files[0] not in names:
+        raise BadInput(
+            f"adapter: {repo} is no adapter: it has no {files[0]}",
+            f"model: https://huggingface.co/{repo}",
+            "a whole model is named as model=",
+        )
+    found = [hub_file(repo, name, revision=info.sha) for name in files if name in names]
+    return found[0].parent
+
+
 def no_safetensors(repo: str) -> BadInput:
     return BadInput(
         f"{repo} has no weights as .safetensors, and pickled ones are not loaded",
@@ -47,6 +67,39 @@ def pip(*words: str) -> str:
     return (done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:200] if done.returncode else ""
 
 
+class Calm(logging.Filter):
+    """In place of all warnings of the library, one line: that it tries again, and what may help meanwhile."""
+
+    def __init__(self, repo: str) -> None:
+        super().__init__()
+        self.repo, self.is_said = repo, False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        told = record.getMessage()
+        fails, waits = "thrown while requesting" in told, "Rate limited" in told
+        if (fails or waits) and not self.is_said:
+            self.is_said = True
+            why = told.partition(" thrown while")[0].strip("'")
+            what = f"the hub does not answer ({why})" if fails else "the hub wants fewer questions"
+            help_ = (
+                "check the connection, and HTTPS_PROXY where there is a proxy" if fails else "HF_TOKEN=… allows more"
+            )
+            print(f"{self.repo}: {what} · trying again for half a minute; {help_}", file=sys.stderr, flush=True)
+        return record.levelno >= logging.ERROR
+
+
+@contextmanager
+def calm(repo: str) -> Iterator[None]:
+    loggers, told = [logging.getLogger(name) for name in LOUD], Calm(repo)
+    for logger in loggers:
+        logger.addFilter(told)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(told)
+
+
 @contextmanager
 def explained(repo: str, kind: str) -> Iterator[None]:
     """The hub's refusals, in words."""
@@ -54,7 +107,8 @@ def explained(repo: str, kind: str) -> Iterator[None]:
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        yield
+        with calm(repo):
+            yield
     except GatedRepoError:
         raise Gated(
             f"{repo} is gated: its owner wants the licence accepted first",

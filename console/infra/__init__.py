@@ -53,6 +53,8 @@ class OnNode:
 
     module: str
     params: Facts
+    beside: Facts = field(default_factory=dict)
+    """What the controller adds to its result."""
 
 
 def name_of(values: Mapping[str, Any]) -> str:

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from console.controller_action import Facts, OnController
-from console.infra.machines.plan import facts_of
+from console.infra.machines.plan import facts_of, of_the_hub
 from console.torchrun import plan as torchrun_plan
 from train.plan.launch.torchrun import Script, decide
 
 
 class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
-        facts = facts_of(known, args["asked"], Path(args["state_folder"]))
+        facts = facts_of(known, args["asked"], Path(args["state_folder"]), of_the_hub(known))
         plan = decide(Script(**args["script"]), facts, int(args["port"]))
         return {"plan": asdict(plan), "motley_lines": torchrun_plan.lines(plan)}

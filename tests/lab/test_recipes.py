@@ -68,11 +68,59 @@ model.save_pretrained("base-of-pictures")
 
 
 def base_of_pictures(person: Person, folder: Path) -> Path:
-    """As somebody else trained one, with BatchNorm; no machine of this test has transformers but a node."""
-    host = person.cluster[MASTER]
-    run = ["runuser", "-u", USER, "--", "env", "-C", f"/home/{USER}", f"{HOME}/env/bin/python", "-c", MAKES_A_BASE]
+    """As somebody else trained one, with BatchNorm."""
+    return made_on_a_node(person, folder, MAKES_A_BASE, "base-of-pictures")
+
+
+def made_on_a_node(person: Person, folder: Path, program: str, name: str) -> Path:
+    """No machine of this test has transformers but a node."""
+    host, env = person.cluster[MASTER], ["env", "-C", f"/home/{USER}", f"PYTHONPATH={HOME}/code", f"MOTLEY_HOME={HOME}"]
+    run = ["runuser", "-u", USER, "--", *env, f"{HOME}/env/bin/python", "-c", program]
     host.run(*run, timeout_s=pace.seconds(120))
-    return Path(shutil.copytree(host.disk.root / f"home/{USER}/base-of-pictures", folder / "my base"))
+    return Path(shutil.copytree(host.disk.root / f"home/{USER}" / name, folder / f"my {name}"))
+
+
+MAKES_A_LANGUAGE_MODEL = """
+import shutil, sys
+from pathlib import Path
+import torch
+from train.models.model_files import model_folder
+torch.manual_seed(5)
+text = {{"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16,
+        "num_key_value_heads": 2, "vocab_size": 1024, "max_position_embeddings": 512, "pad_token_id": 0}}
+{model}
+with torch.no_grad():
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            weight.normal_(std=0.1)
+model.save_pretrained("{name}")
+for file in Path(model_folder("tiny")).iterdir():
+    if file.name.startswith(("tokenizer", "special_tokens", "chat_template")):
+        shutil.copy(file, "{name}")
+"""
+A_MIXTURE = """
+from transformers import AutoConfig, AutoModelForCausalLM
+experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+model = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen3_moe", **text, **experts))
+"""
+A_WRAPPER = """
+from transformers import AutoModelForImageTextToText, Gemma3Config
+tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+         "image_size": 28, "patch_size": 14}
+text |= {"sliding_window": 16, "query_pre_attn_scalar": 16}
+config = Gemma3Config(text_config=text, vision_config=tower, mm_tokens_per_image=4)
+model = AutoModelForImageTextToText.from_config(config)
+"""
+
+
+def mixture(person: Person, folder: Path) -> Path:
+    """Of four experts in each layer."""
+    return made_on_a_node(person, folder, MAKES_A_LANGUAGE_MODEL.format(model=A_MIXTURE, name="mixture"), "mixture")
+
+
+def wrapper(person: Person, folder: Path) -> Path:
+    """A text model with a tower for pictures beside it."""
+    return made_on_a_node(person, folder, MAKES_A_LANGUAGE_MODEL.format(model=A_WRAPPER, name="wrapper"), "wrapper")
 
 
 def sums(_: Person, folder: Path) -> Path:
@@ -102,11 +150,14 @@ OWN: dict[str, object] = {"recipe": REPOSITORY / "examples/table.py", "dataset":
 OWN |= {"rows_per_step": 48, "width": 1024, "learning_rate": 3e-5}
 NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 48, "max_seq_length": 64}
 NEW |= {"hidden_size": 64, "layers": 3}
+TEXTS: dict[str, object] = {"recipe": "sft", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24}
 DRILLS = {
     "sft": Drill(
         {"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "profile": "5-7"},
         ("adapter", "trace.json.gz"),
     ),
+    "mixture": Drill(TEXTS | {"model": mixture}, ("adapter",)),
+    "wrapper": Drill(TEXTS | {"model": wrapper}, ("adapter",)),
     "grpo": Drill(
         {"model": "tiny", "dataset": sums, "rewards": letters, "rows_per_step": 24, "group": 4, "max_new_tokens": 12}
         | {"max_seq_length": 64},

@@ -7,7 +7,7 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from tests.gpu.weights import config_of
-from tests.train.test_catalogue import Hub, python
+from tests.train.test_hub import Hub, python
 from train.plan.model.catalogue import catalogue, resolve_model
 
 WHOLE, SPOILT = "qwen3-0.6b", "qwen3-1.7b"

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.train.live_bytes import LiveBytes
-from tests.train.proven_families import PACKED, REFUSED, SETTINGS, UNPACKED
+from tests.train.proven_families import PACKED, REFUSED, UNPACKED, config_of
 from train.models import four_bit, hf
 from train.models.backends import ModelSpec
 from train.models.weights import trained_weights
@@ -48,7 +48,7 @@ def bytes_of(tensors):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_planned_is_what_a_process_holds(name, tmp_path):
-    config = AutoConfig.for_model(name, **SETTINGS.get(name, {}))
+    config = config_of(name)
     model = built(config, tmp_path)
     trained = list(trained_weights(model).values())
     for weight in trained:

@@ -2,10 +2,9 @@
 the network train each miniature to the losses of reference.py, which knows nothing of shares or packing."""
 
 import pytest
-from transformers import AutoConfig
 
 from tests.train import cluster, reference
-from tests.train.proven_families import MIXTURES, PACKED, SETTINGS, UNPACKED, WRAPPERS
+from tests.train.proven_families import MIXTURES, PACKED, UNPACKED, WRAPPERS, config_of
 from train.models import hf
 from train.models.backends import ModelSpec
 from train.proof import miniature
@@ -50,7 +49,7 @@ def built(name, base):
 @pytest.mark.parametrize("name", [*TEN, *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
 def test_three_with_unequal_shares_have_the_curve_of_one(name, rows, tmp_path):
     data, base = rows[name in UNPACKED], tmp_path / "base"
-    miniature.write(AutoConfig.for_model(name, **SETTINGS.get(name, {})), base)
+    miniature.write(config_of(name), base)
     truth = reference.losses(base, data, built=built(name, base), steps=STEPS, rows_per_step=ROWS_PER_STEP)
     assert max(truth) / min(truth) - 1 > 100 * TOLERANCE, "all steps are alike: any curve would do"
     run = cluster.train(tmp_path, OPTIONS | {"model": base, "dataset": data}, 3)

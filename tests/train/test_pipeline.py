@@ -100,7 +100,7 @@ def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp
     """As granite did where its scale of embeddings met every hidden state that came in."""
     enter = Part.enter
     monkeypatch.setattr(Part, "enter", lambda *given, **more: enter(*given, **more) * 1.0007)
-    with pytest.raises(BadInput, match=r"a llama model cannot be cut: in a miniature .* off by \d"):
+    with pytest.raises(BadInput, match=r"a llama model cannot be cut: in parts .* off by \d"):
         cut.prove(config_of(families.make("llama", tmp_path)))
 
 

@@ -4,18 +4,27 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoConfig
 from transformers.models.llama.modeling_llama import LlamaModel
 
 from tests.train import cluster, families
-from tests.train.proven_families import PACKED, PAGE, QUICK, REFUSED, SETTINGS, STREAMED, UNPACKED, page_with_table
+from tests.train.proven_families import (
+    LIMITS,
+    PACKED,
+    PAGE,
+    QUICK,
+    REFUSED,
+    UNPACKED,
+    config_of,
+    page_with_table,
+)
 from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.verdict import Verdict
 from train.plan.settings.config import load_config
-from train.proof import admit, exact
+from train.proof import admit, exact, reasons
+from train.proof.reasons import FAILS
 
 SEES = "samples that share a row see each other"
 
@@ -25,20 +34,28 @@ def seldom(name):
 
 
 def proven(name):
-    return exact.prove(AutoConfig.for_model(name, **SETTINGS.get(name, {})))
+    return exact.prove(config_of(name))
+
+
+def limits(found):
+    """Without the error or the figure behind a reason."""
+    reasons = {"streaming": found.held, "pipes": found.whole, "method=full": found.full}
+    reasons |= {"bf16": found.bf16, "fp16": found.fp16}
+    return {what: why.partition(" (")[0] for what, why in reasons.items() if why}
 
 
 @pytest.mark.parametrize("name", [*map(seldom, PACKED)])
 def test_a_clean_family_is_not_refused(name):
     found = proven(name)
     assert not (found.refused or found.unpacked), found.line
-    assert not (found.held and name in STREAMED), found.held
+    assert limits(found) == LIMITS.get(name, {})
 
 
 @pytest.mark.parametrize("name", [*map(seldom, UNPACKED)])
 def test_a_family_whose_samples_see_each_other_is_trained_unpacked(name):
     found = proven(name)
     assert not found.refused and found.unpacked.startswith(SEES), found.line
+    assert limits(found) == LIMITS.get(name, {})
 
 
 @pytest.mark.parametrize("name", [*map(seldom, REFUSED)])
@@ -115,5 +132,32 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     assert admit.require_exact(replace(config, model="tiny"), decisions, base, [rows]) == []
 
 
-def test_a_config_that_transformers_does_not_know_is_refused():
-    assert "transformers cannot read it" in admit.prove({"model_type": "of tomorrow"}).refused
+# -- reasons -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "of tomorrow"}, "as this version of transformers does not know the family (ValueError: The"),
+        ({"model_type": "mine", "auto_map": {"AutoConfig": "mine.C"}}, "as it brings code of its own, which is never"),
+        ({"model_type": "t5"}, "t5: refused, transformers has no t5 model that continues a text; choose another model"),
+        ({"model_type": "mamba"}, "as PEFT has no adapter for such a recurrence (ValueError: "),
+        ({"model_type": "llama", "hidden_size": "x"}, "cannot read its config.json (StrictDataclassFieldValidationErr"),
+        ({"model_type": "llama", "num_hidden_layers": 0}, "no small copy of it can be made from its config.json (Zero"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_in_a_sentence_with_the_error_behind_it(config, said):
+    found = admit.prove(config).line
+    assert said in found and found.endswith("; choose another model")
+
+
+def test_a_model_whose_weights_cannot_be_counted_is_refused(monkeypatch):
+    monkeypatch.setattr(exact, "count", lambda _: 1 / 0)
+    assert proven("llama").refused == "its weights cannot be counted (ZeroDivisionError: division by zero)"
+
+
+@pytest.mark.parametrize("check", FAILS)
+def test_an_error_in_a_check_is_a_sentence_about_what_cannot_be_done(check):
+    said = reasons.of(check, KeyError("experts"))
+    assert said == f"{FAILS[check]} (KeyError: 'experts')"
+    assert reasons.of(check, reasons.NotExactError("it is off")) == "it is off"

@@ -34,8 +34,11 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
+    return wrapper(tmp_path_factory.mktemp("base") / "gemma3")
+
+
+def wrapper(folder: Path) -> Path:
     """gemma3, as the hub has it: of text and pictures, and with the names that its files had first."""
-    folder = tmp_path_factory.mktemp("base") / "gemma3"
     torch.manual_seed(5)
     text = SIZES | {"sliding_window": 16, "query_pre_attn_scalar": 16, "pad_token_id": 0}
     model = AutoModelForImageTextToText.from_config(
@@ -51,6 +54,10 @@ def base(tmp_path_factory) -> Path:
     held = {renamed(name, first): weight for name, weight in load_file(file).items()}
     assert any(name.startswith("language_model.model.") for name in held)
     save_file(held, file, metadata={"format": "pt"})
+    return with_tokenizer(folder)
+
+
+def with_tokenizer(folder: Path) -> Path:
     for name in TOKENIZER:
         if (Path(model_folder("tiny")) / name).is_file():
             shutil.copy(Path(model_folder("tiny")) / name, folder)

@@ -14,17 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from train.errors import CheckFailed
+from train.errors import Disagreement
 from train.models import first_weights
 from train.parallel.process_group import World
-
-
-class Disagreement(CheckFailed):
-    """The ranks do not train the same thing."""
-
-    odd: frozenset[str] = frozenset()
-    """The nodes that differ, where most of the others agree: these can continue without them."""
-
 
 Claims = list[tuple[str, dict[str, Any]]]
 """The node of each rank, and the facts that all must have alike."""

@@ -7,7 +7,7 @@ So a row has one answer, whichever machine makes it and whichever rows are made 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,19 +34,29 @@ class Answer:
     log_p: list[float]
     """The log-probability of each token, under the scores divided by the temperature."""
 
+    @classmethod
+    def none(cls) -> Answer:
+        return cls(tokens=[], log_p=[])
+
+
+Stays = Callable[[Sequence[int], Sequence[Answer]], Collection[int]]
+"""Which of the answers that go on are made here to their end, by their places in what is asked and made so far."""
+
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def answers(
-    model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int
-) -> list[Answer]:
-    """One for each prompt, which are padded on the left; `rows`: their numbers within the rollout."""
+    model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int,
+    begun: Sequence[Answer] = (), stays: Stays | None = None,
+) -> list[Answer]:  # fmt: skip
+    """One for each prompt, which are padded on the left; `rows`: their numbers within the rollout. `begun`: what there
+    is of each already, equally many tokens that stand behind its prompt. `stays` may drop some on the way."""
     whole, mask, ids = whole_of(model), prompts["attention_mask"], prompts["input_ids"]
     backbone, head, past = whole.get_decoder(), head_of(whole), None
     ends = torch.tensor(list(end_ids), device=ids.device)
     live = list(range(len(rows)))
-    found = [Answer(tokens=[], log_p=[]) for _ in rows]
+    found = [Answer(tokens=[*one.tokens], log_p=[*one.log_p]) for one in begun] or [Answer.none() for _ in rows]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for place in range(most):
+    for place in range(len(found[0].tokens), most):
         seen = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": past}
         out = backbone(**seen, use_cache=True)
         scores = head(inputs_embeds=out[0][:, -1:], use_cache=False).logits[:, 0].float() / draw.temperature
@@ -57,6 +67,9 @@ def answers(
             found[at].tokens.append(token)
             found[at].log_p.append(value)
         goes_on = ~torch.isin(chosen, ends)
+        if stays:
+            kept_here = stays([at for at, on in zip(live, goes_on.tolist(), strict=True) if on], found)
+            goes_on &= torch.tensor([at in kept_here for at in live], device=ids.device)
         if not goes_on.any():
             break
         ids, positions = chosen[:, None], positions[:, -1:] + 1

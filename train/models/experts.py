@@ -21,7 +21,9 @@ from torch import Tensor, nn
 
 from train.errors import BadInput
 
-APART = re.compile(r".*\.experts\.\d+\.(gate|up|down)_proj\.weight")
+APART = re.compile(r".*\.experts\.\d+\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight")
+OF_MIXTRAL = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+"""What mixtral's files call them; the module that they call block_sparse_moe is another family's mlp."""
 ONCE_EXPERTS = ("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 """PEFT takes these names of layers for experts that each were a layer once: a dense layer of such a name, as a shared
 expert has, is adapted by its weight's name instead."""
@@ -86,9 +88,11 @@ def is_router(module: nn.Module) -> bool:
 def joined(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A layer's weights as transformers has them once it has loaded files that hold expert by expert."""
     found, apart = dict(weights), defaultdict[str, dict[str, list[Tensor]]](lambda: defaultdict(list))
-    for name in sorted(filter(APART.fullmatch, weights), key=number_of):
+    if any(name.endswith(".w1.weight") for name in weights):
+        found = {name.replace("block_sparse_moe.", "mlp."): weight for name, weight in found.items()}
+    for name in sorted(filter(APART.fullmatch, found), key=number_of):
         path, _, kind = name.removesuffix(".weight").rsplit(".", 2)
-        apart[path][kind].append(found.pop(name))
+        apart[path][OF_MIXTRAL.get(kind, kind)].append(found.pop(name))
     for path, kinds in apart.items():
         found[f"{path}.gate_up_proj"] = side_by_side(kinds["gate_proj"], kinds["up_proj"])
         found[f"{path}.down_proj"] = torch.stack(kinds["down_proj"])

@@ -15,7 +15,7 @@ from train.models import experts, four_bit
 from train.models.backends import ModelSpec
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
-from train.models.wrapper import class_of, text_of
+from train.models.wrapper import class_of
 
 MAIN_MEMORY = 0.8
 """The part of the free main memory that the layers may take; else they are read from the files each time."""
@@ -87,28 +87,17 @@ def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tup
     layers = whole.get_decoder().layers
     prefix = next(name for name, module in whole.named_modules() if module is layers)
     rest = copy.deepcopy(config)
-    text_of(rest).num_hidden_layers = 0
-    types = getattr(text_of(config), "layer_types", None)
-    if types is not None:
-        text_of(rest).layer_types = []
     if hasattr(rest, "quantization_config"):
         del rest.quantization_config  # it is of the layers
-    model, info = quietly(build.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options)
+
+    def init(self: Any, config: Any, *args: Any, **more: Any) -> None:
+        build.__init__(self, config, *args, **more)  # without memory: transformers fills in what stays
+        self.get_decoder().layers = nn.ModuleList()
+
+    empty: Any = type(build.__name__, (build,), {"__init__": init, "__module__": build.__module__})
+    model, info = quietly(empty.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options)
     require_known(set(info["missing_keys"]), spec, config)
-    text_of(model.config).num_hidden_layers = text_of(config).num_hidden_layers
-    if types is not None:
-        text_of(model.config).layer_types = types
-        turn_for_each_type(model.get_decoder(), text_of(config))
     return model, list(layers), prefix
-
-
-def turn_for_each_type(decoder: Any, config: Any) -> None:
-    """Where layers of different types turn positions by different angles, those follow from the types, and were made
-    for no layer."""
-    for name, module in decoder.named_children():
-        if type(module).__name__.endswith("RotaryEmbedding"):
-            device = next(module.buffers(), torch.zeros(0)).device
-            setattr(decoder, name, type(module)(config).to(device))
 
 
 def prefix_in(files: MappedFiles, layer: nn.Module, usual: str) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.errors import BadInput
 from train.models.backends import Batch, ModelSpec
 from train.models.load_streamed import quietly
 from train.models.wrapper import class_of, text_of
@@ -70,10 +69,7 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any]) -> Any:
     tied = bool(config.tie_word_embeddings)
     config.tie_word_embeddings = tied and part.ends
     own: Any = type(whole.__name__, (whole,), {"__init__": init, "__module__": whole.__module__})
-    try:
-        model = quietly(own.from_pretrained, spec.folder, config=config, **options)
-    except (AttributeError, TypeError) as error:
-        raise cannot_be_cut(config, str(error)) from error
+    model = quietly(own.from_pretrained, spec.folder, config=config, **options)
     config.tie_word_embeddings = model.config.tie_word_embeddings = tied
     for index, layer in elsewhere.items():
         model.get_decoder().layers[index] = passing(layer, index, part)
@@ -103,10 +99,3 @@ def passing(layer: nn.Module, index: int, part: Part) -> nn.Module:
 
 def pass_on(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
     return hidden
-
-
-def cannot_be_cut(config: Any, why: str) -> BadInput:
-    return BadInput(
-        f"pipes: a {config.model_type} model cannot be cut: {why.splitlines()[0]}",
-        fix="use pipes: off, or a smaller model",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from train.errors import BadInput
 from train.models import first_weights
 
 ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
@@ -101,6 +102,22 @@ def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
             targets = facts.get(name)
             facts[name] = sorted(targets) if isinstance(targets, list) else targets
         file.write_text(json.dumps(facts, indent=2, sort_keys=True))
+
+
+def as_saved(saved: Tensor, _: Tensor) -> Tensor:
+    return saved
+
+
+def take_weights(file: Path, named: Named, own: Callable[[Tensor, Tensor], Tensor] = as_saved) -> None:
+    """The trained weights become those of the file, which must have each of them and no other. `own`: what of a saved
+    weight is a trained one."""
+    weights = {name: own(weight, named[name]) if name in named else weight for name, weight in load_file(file).items()}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if shapes != {name: parameter.shape for name, parameter in named.items()}:
+        raise BadInput(f"{file.parent} holds other weights than this model trains", f"file: {file}")
+    with torch.no_grad():
+        for name, parameter in named.items():
+            parameter.copy_(weights[name])
 
 
 def write_whole(folder: Path, model: nn.Module, named: Named) -> None:

@@ -17,7 +17,7 @@ from train.plan.model.catalogue import read_config
 from train.plan.model.verdict import Verdict
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import RunConfig, SftConfig
-from train.proof import exact
+from train.proof import exact, reasons
 
 
 def require_exact(config: RunConfig, decisions: Decisions, base: Path, rows: Iterable[Rows]) -> list[str]:
@@ -51,6 +51,6 @@ def prove(config: dict[str, Any]) -> Verdict:
         try:
             known = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # transformers reads such a file in many places
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            return Verdict(family=str(config.get("model_type", "?")), refused=f"transformers cannot read it: {why}")
+            why = reasons.with_cause("transformers cannot read its config.json", error)
+            return Verdict(family=str(config.get("model_type", "?")), refused=why)
         return exact.prove(known)

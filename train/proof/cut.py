@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from train.errors import BadInput
 from train.models import hf
 from train.models.backends import Batch, ModelSpec
-from train.models.part import cannot_be_cut
 from train.models.weights import trained_weights
 from train.models.wrapper import text_of
-from train.proof import miniature
+from train.proof import miniature, reasons
+from train.proof.reasons import NotExactError
 
 TOLERANCE = 1e-5
 
@@ -28,18 +28,18 @@ def prove(config: Any) -> None:
         try:
             miniature.write(config, Path(folder))
             require(folder)
-        except BadInput:
-            raise
-        except Exception as error:
-            raise cannot_be_cut(config, f"its miniature fails, {type(error).__name__}: {error}") from error
+        except Exception as error:  # a family may fail in any way
+            raise BadInput(
+                f"pipes: a {config.model_type} model cannot be cut: {reasons.of('cut', error)}",
+                fix="use pipes: off, or a smaller model",
+            ) from error
 
 
 def require(folder: str) -> None:
-    """BadInput unless the miniature in this folder computes the same when it is cut."""
+    """The miniature in this folder must compute the same when it is cut."""
     off = difference(folder)
     if not off <= TOLERANCE:
-        config = hf.config_of(folder)
-        raise cannot_be_cut(config, f"in a miniature its loss or gradient is off by {off:.1e}")
+        raise NotExactError(f"in parts its loss or gradient is off by {off:.1e}")
 
 
 def difference(folder: str) -> float:

@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.errors import BadInput
 from train.models import experts, hf, wrapper
 from train.models.backends import Batch, ModelSpec, autocast
 from train.models.load_streamed import quietly
 from train.models.weights import trained_weights, write_weights
 from train.plan.model.catalogue import EXPERTS, PER_TOKEN
 from train.plan.model.verdict import Verdict
-from train.proof import cut, miniature
+from train.proof import cut, miniature, reasons
 from train.proof.count import count
+from train.proof.reasons import NotExactError
 
 TOLERANCE = 5e-5
 """The relative difference that still counts as exact: what is exact is within 1.1e-5 (a recurrence in fp32, such as
@@ -41,11 +41,8 @@ SHARES = (5, 2, 1)
 TEXT_PART = "it would be saved without its part for pictures or sounds"
 SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 WIDTHS = ("moe_intermediate_size", "intermediate_size", "shared_expert_intermediate_size", "n_shared_experts")
+CHOSEN = ("num_experts_per_tok", "top_k_experts")
 Gradients = dict[str, Tensor]
-
-
-class NotExactError(Exception):
-    """A check has found a difference."""
 
 
 def prove(config: Any) -> Verdict:
@@ -54,23 +51,27 @@ def prove(config: Any) -> Verdict:
     family = str(config.model_type)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         found = examine(config, family, folder)
-    counts = None if found.refused else count(config)
-    seconds = round(time.perf_counter() - started, 1)
-    return replace(found, shape=shape_of(config), counts=counts, seconds=seconds)
+    if not found.refused:
+        found = counted(found, config)
+    return replace(found, seconds=round(time.perf_counter() - started, 1))
+
+
+def counted(found: Verdict, config: Any) -> Verdict:
+    try:
+        return replace(found, shape=shape_of(config), counts=count(config))
+    except Exception as error:  # a plan could not say what it takes
+        return Verdict(family=found.family, refused=reasons.of("count", error))
+
+
+def fails(name: str, check: Callable[[], None]) -> str:
+    try:
+        check()
+    except Exception as error:  # a family may fail in any way, and each is a reason
+        return reasons.of(name, error)
+    return ""
 
 
 def examine(config: Any, family: str, folder: str) -> Verdict:
-    def fails(check: Callable[[], None]) -> str:
-        try:
-            check()
-        except NotExactError as off:
-            return str(off)
-        except BadInput as refused:
-            return str(refused).splitlines()[0]
-        except Exception as error:  # a family may fail in any way, and each is a reason
-            return f"its miniature fails, {type(error).__name__}: {error}".splitlines()[0]
-        return ""
-
     spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=miniature.POSITIONS)
     built: list[nn.Module] = []
 
@@ -78,19 +79,19 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
         miniature.write(config, Path(folder))
         built.append(with_adapter(spec))
 
-    refused = fails(build)
+    refused = fails("build", build)
     for check in (adapters, rows, attention, asked, saved) if built else ():
-        refused = refused or fails(lambda check=check: check(built[0], spec))  # type: ignore[misc]
+        refused = refused or fails(check.__name__, lambda check=check: check(built[0], spec))  # type: ignore[misc]
     if refused:
         return Verdict(family=family, refused=refused)
     return Verdict(
         family=family,
-        unpacked=fails(lambda: packed(built[0])),
-        held=fails(lambda: streamed(built[0], spec)),
-        whole=fails(lambda: cut.require(folder)),
+        unpacked=fails("packed", lambda: packed(built[0])),
+        held=fails("streamed", lambda: streamed(built[0], spec)),
+        whole=fails("cut", lambda: cut.require(folder)),
         full=TEXT_PART if wrapper.is_wrapper(config) else "",
-        bf16=fails(lambda: finite(spec, "bf16")),
-        fp16=fails(lambda: finite(spec, "fp16")),
+        bf16=fails("bf16", lambda: finite(spec, "bf16")),
+        fp16=fails("fp16", lambda: finite(spec, "fp16")),
     )
 
 
@@ -107,12 +108,14 @@ def shape_of(config: Any) -> dict[str, int]:
 
 def per_token(config: Any) -> int | None:
     """The width of all experts that a token goes to; None where there are none."""
-    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, "num_experts_per_tok")}
+    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, *CHOSEN)}
     if max(said[name] for name in EXPERTS) <= 1:
         return None
     one = said["moe_intermediate_size"] or said["intermediate_size"]
     shared = said["shared_expert_intermediate_size"] or one * said["n_shared_experts"]
-    return int(one * said["num_experts_per_tok"] + shared)
+    if said["top_k_experts"]:  # gemma4's word, whose experts have a dense layer beside them
+        shared = said["intermediate_size"]
+    return int(one * max(said[name] for name in CHOSEN) + shared)
 
 
 # -- what is computed ------------------------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ def alike(found: tuple[float, Gradients], wanted: tuple[float, Gradients], other
 
 def adapters(model: nn.Module, _: ModelSpec) -> None:
     if routers := experts.routers_with_adapter(model):
-        raise NotExactError(f"its router would get an adapter: {routers[0]}")
+        raise NotExactError(f"its router would get an adapter, and then it chooses no experts: {routers[0]}")
     without = [*hf.without_adapter(model), *experts.uncovered(model)]
     if without:
         raise NotExactError(f"{len(without)} of its weights get no adapter: {without[0]}")
@@ -261,4 +264,4 @@ def finite(spec: ModelSpec, precision: str) -> None:
     with autocast(precision, "cpu"):
         loss, gradients = computed(model, [batch_of(LENGTHS)])
     if not (torch.isfinite(torch.tensor(loss)) and all(g.isfinite().all() for g in gradients.values())):
-        raise NotExactError("its loss or gradient is no number")
+        raise NotExactError(f"in {precision} its loss or gradient is no number")

@@ -31,8 +31,8 @@ SMALL = {
     "lru_width": 64, "block_size": 16,
     "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "shared_intermediate_size": 64,
-    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+    "top_k_experts": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+    "shared_intermediate_size": 64, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
 }  # fmt: skip
 """What a config says of a model's size, in the words of many families. What is 0 or not set in it stays so."""
 OWN = {"head_dim": 2 * HEAD_DIM, "num_key_value_heads": 1}
@@ -44,14 +44,25 @@ SCALE = 0.15
 def write(config: Any, folder: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = small(config)
-        model = quietly(class_of(made).from_pretrained, None, config=made, state_dict={}, dtype=torch.float32)
+        model = new(small(config))
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.ndim > 1:
                     weight.normal_(std=SCALE)
     vars(model).pop("_weight_conversions", None)  # it was not read from files: save it under the names of the hub's
     quietly(model.save_pretrained, folder)
+
+
+def new(config: Any) -> Any:
+    """Without files, transformers leaves to chance what a class sets as it is made (xIELU's numbers, of apertus). So
+    the text part is made for itself, and a wrapper around it, whose towers take no memory so."""
+    if not is_wrapper(config):
+        return quietly(class_of(config)._from_config, config, dtype=torch.float32)
+    model = quietly(class_of(config).from_pretrained, None, config=config, state_dict={}, dtype=torch.float32)
+    decoder = model.get_decoder()
+    made = quietly(type(decoder)._from_config, decoder.config, dtype=torch.float32)
+    decoder.load_state_dict(made.state_dict())
+    return model
 
 
 def value(config: Any, name: str) -> Any:

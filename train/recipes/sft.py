@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from train.data.rows import PackedRows, open_rows
+from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import FASTER, Named
-from train.plan.model import weight_files
+from train.models.weights import FASTER, Named, take_weights, trained_weights
+from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.fit import Decisions
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
     """A prepared folder as it is; anything else is prepared first, once."""
     folder = Path(config.dataset).expanduser()
-    if not (folder / "index.json").exists():
+    if not data_sets.is_here(f"{folder}/index.json"):
         from train.data.prepare import prepare
 
         folder = prepare(config, say)
@@ -75,6 +75,8 @@ def build(
     backend = backends.get(decisions.backend)
     spec = ModelSpec(folder=str(base), device=device, max_seq_length=row_length, layers=layers, **wanted)
     model = backend.build(spec)
+    if config.adapter:
+        take_weights(Path(config.adapter) / adapters.WEIGHTS, trained_weights(model))
     return backends.loss_module(backend, model, decisions.precision, device)
 
 
@@ -88,7 +90,11 @@ def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
 
 
 def identity(config: SftConfig, start: Path) -> dict[str, str]:
-    return {"base weights": base_hash(start)}
+    """The base, which must be that of the adapter that the run begins with."""
+    found = base_hash(start)
+    if config.adapter:
+        adapters.require_hash(adapters.read(Path(config.adapter)), found, Path(config.model).name)
+    return {"base weights": found}
 
 
 def samples(run: Run) -> list[dict[str, str]]:
@@ -97,7 +103,13 @@ def samples(run: Run) -> list[dict[str, str]]:
 
 
 def export(run: Run, folder: Path) -> None:
-    model_card.name_base(folder, model_card.origin_of(cast(SftConfig, run.config)))
+    config = cast(SftConfig, run.config)
+    origin = model_card.origin_of(config)
+    model_card.name_base(folder, origin)
+    if config.method == "lora":
+        if own := template_of(run.rows.folder.parent):
+            (folder / adapters.TEMPLATE).write_text(own, encoding="utf-8")
+        adapters.write_descent(folder, model_card.descent(config, origin, run.trains_on["base weights"], run.step))
 
 
 def card(run: Run) -> str:

@@ -25,7 +25,7 @@ def look(known: Facts, args: Facts) -> Facts:
     return {"look": {}, "versions": {}}
 
 
-def facts_of(settings: Settings, run: str, token: dict[str, str], known: dict[str, Any]) -> LaunchFacts:
+def facts_of(settings: Settings, run: str, hub_asked: hub.Asked, known: dict[str, Any]) -> LaunchFacts:
     nodes = nodes_of(run or "run", settings.pods)
     code = package_hash(hub.ROOT / "train")
     versions: dict[str, str | None] = {"cuda": None, "unsloth": None, "train": code, "environment": "image"}
@@ -37,7 +37,7 @@ def facts_of(settings: Settings, run: str, token: dict[str, str], known: dict[st
         versions=dict.fromkeys(nodes, versions),
         processes=dict.fromkeys(nodes, 1),
         code=code,
-        files=lambda model: hub.files(model, token),
+        files=hub_asked.files,
     )
 
 

@@ -17,11 +17,12 @@ def look(known: Facts, args: Facts) -> OnNode:
     asked = known.get("motley_request_checked", {}).get("asked", {}).get("values")  # a script of one's own has none
     if not (is_head and asked):
         return OnNode("launch_info", args)
-    token = hub.token(known["hostvars"][known["inventory_hostname"]])
-    return OnNode("launch_info", args | {"prove": config_to_prove(asked, token)})
+    hub_asked = hub.Asked(hub.token(known["hostvars"][known["inventory_hostname"]]))
+    params = args | {"prove": config_to_prove(asked, hub_asked)}
+    return OnNode("launch_info", params, beside={"hub": hub_asked.answers})
 
 
-def config_to_prove(values: dict[str, Any], token: dict[str, str]) -> dict[str, Any]:
+def config_to_prove(values: dict[str, Any], hub_asked: hub.Asked) -> dict[str, Any]:
     """The config.json of the model; empty where none is fine-tuned, and where it comes with Motley, whose tests do it.
     What is wrong with a request is the plan's to say."""
     try:
@@ -30,6 +31,6 @@ def config_to_prove(values: dict[str, Any], token: dict[str, str]) -> dict[str, 
             return {}
         if asked.model.folder:
             return read_config(asked.model.folder)
-        return hub.files(BaseModel.of(asked.model), token)[0]
+        return hub_asked.files(BaseModel.of(asked.model))[0]
     except (BadInput, OSError):
         return {}

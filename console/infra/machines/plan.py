@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launch_records, notify, plan_view, receipt, render
+from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view, receipt, render
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
@@ -22,6 +22,8 @@ from train.plan.settings import request
 from train.runlog import paths
 
 ROOT = Path(__file__).parents[3]
+ASKING = ("motley_plan_look", "motley_plan_decided")
+"""The steps whose results have what the hub answered."""
 
 
 def plan(known: Facts, args: Facts) -> Facts:
@@ -33,14 +35,25 @@ def plan(known: Facts, args: Facts) -> Facts:
 
 
 def decided(known: Facts, args: Facts) -> Facts:
-    facts = facts_of(known, args["asked"], Path(args["state_folder"]))
+    hub_asked = of_the_hub(known)
+    facts = facts_of(known, args["asked"], Path(args["state_folder"]), hub_asked)
     told = ", ".join(name for name in known["ansible_play_hosts"] if notify.unlocked(known["hostvars"][name]))
     messages = notify.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
     refuse_deaf(known, args["asked"])
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
+    adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(known["hostvars"][known["inventory_hostname"]]))
     cost = electricity.of_plan(found, known["hostvars"])
     lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
-    return {"plan": launch_plan(found, cost).to_json(), "motley_lines": [*lines, *messages]}
+    plan = launch_plan(found, cost).to_json()
+    return {"plan": plan, "motley_lines": [*lines, *messages], "hub": hub_asked.answers}
+
+
+def of_the_hub(known: Facts) -> hub.Asked:
+    """What the look has heard, and this step where it comes a second time, is not asked again."""
+    steps = [known["hostvars"][name].get(step, {}) for name in known["ansible_play_hosts"] for step in ASKING]
+    heard = {repo: answer for step in steps for repo, answer in step.get("hub", {}).items()}
+    return hub.Asked(hub.token(known["hostvars"][known["inventory_hostname"]]), heard)
 
 
 def unload(known: Facts) -> None:
@@ -61,10 +74,9 @@ def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
             raise BadInput(f"{what}: nothing on {', '.join(names)} would do that\nfix: {fix}")
 
 
-def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:
+def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path, hub_asked: hub.Asked) -> LaunchFacts:
     """BadInput where a node that was named does not answer."""
     hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
-    token = hub.token(known["hostvars"][known["inventory_hostname"]])
     contacts = next(iter(hosts.values())).get("motley_contact_found", {}).get("contacts", {})
     off = {
         name: f"{name} is off: nobody answers at {' or '.join(contacts.get(name, {}).get('tried', ['its address']))}"
@@ -88,7 +100,7 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
         calibrated=calibrated(hosts),
         code=package_hash(ROOT / "train"),
         verdict=next((Verdict.from_json(dict(node.proof)) for node in nodes.values() if node.proof), None),
-        files=lambda model: hub.files(model, token),
+        files=hub_asked.files,
     )
 
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model import weight_files
-from train.plan.model.catalogue import AnyFacts
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.counts import counts_of
+from train.plan.model.memory import gib
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.placement import streaming
 from train.plan.placement.fit import Decisions, setup_for
@@ -45,9 +47,17 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
         f"backend {backend}": why_backend,
         f"precision {precision}": why_precision,
         f"base {'not quantised' if load_in == '16bit' else 'in ' + load_in}": why_load,
+        **_experts(load_in, shape),
         f"gradient checkpointing {checkpointing}": why_checkpointing,
     }
     return Decisions(backend, precision, load_in, checkpointing, whys)
+
+
+def _experts(load_in: str, shape: AnyFacts | None) -> dict[str, str]:
+    """What of a mixture is not in the form of the rest."""
+    found = counts_of(shape).experts if isinstance(shape, Facts) and load_in in ("4bit", "8bit") else {}
+    size = gib(2 * sum(found.values()))
+    return {f"experts in 16bit, {size}": f"bitsandbytes has linear layers alone in {load_in}"} if found else {}
 
 
 def _backend(

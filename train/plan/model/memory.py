@@ -19,6 +19,8 @@ from train.plan.model.picture_facts import PictureFacts
 GIB = 1 << 30
 RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
+SERVER_BYTES = {"cuda": int(2 * GIB), "cpu": int(1.2 * GIB)}
+"""CUDA's context, graphs and one batch of a server's; its two Python processes on a CPU (1.1 GiB were seen)."""
 USABLE = 0.92
 """The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
 BYTES_PER_WEIGHT = {"4bit": 0.5 + (1 + 4 / 256) / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
@@ -61,6 +63,10 @@ class Setup:
     """Something is drawn for each row."""
     answers: int = 0
     """Answers that are made side by side, between two steps; 0: none."""
+    has_server: bool = False
+    """Whether a server beside the training makes them (models/vllm.py)."""
+    lines: int = 1
+    """Sequences of row_length tokens that a row is, side by side."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -113,7 +119,7 @@ def memory(facts: AnyFacts, setup: Setup) -> Memory:
             activations(facts, setup) + expert_copies(facts, setup) + passing(facts, setup), answering(facts, setup)
         ),
         logits=logits(facts, setup),
-        runtime=RUNTIME_BYTES[setup.device],
+        runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
     )
 
 
@@ -180,18 +186,32 @@ def last_name(target: str) -> str:
 def answering(facts: AnyFacts, setup: Setup) -> int:
     """What making answers takes, beside nothing that a step keeps, at most: keys and values of all their tokens with
     those of one layer twice while they grow, one block's parts, and scores with their noise."""
-    if isinstance(facts, PictureFacts) or not setup.answers:
+    if isinstance(facts, PictureFacts) or not setup.answers or setup.has_server:
         return 0
-    made = replace(setup, micro_batch=setup.answers)
+    made = replace(setup, micro_batch=setup.answers, lines=1)
     keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
     return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
+
+
+def server_bytes(facts: AnyFacts, setup: Setup) -> int:
+    """What a server takes that makes the answers: the base once more, what it keeps of tokens, and its runtime."""
+    if isinstance(facts, PictureFacts) or not setup.has_server:
+        return 0
+    return base_bytes(facts, setup) + cache_bytes(facts, setup) + SERVER_BYTES[setup.device]
+
+
+def cache_bytes(facts: Facts, setup: Setup) -> int:
+    """Keys and values of all tokens that are answered side by side; a CPU's server takes them in whole GiB."""
+    keys = 2 * facts.layers * facts.kv_heads * facts.head_dim
+    kept = of_tokens(keys, replace(setup, micro_batch=setup.answers))
+    return kept if setup.device == "cuda" else -(-kept // GIB) * GIB
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:
     """The output over the vocabulary as computed, in fp32, and its gradient: of a chunk of tokens at a time."""
     if isinstance(facts, PictureFacts):
         return setup.micro_batch * facts.classes * 12
-    tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
+    tokens = min(setup.row_length * setup.lines * setup.micro_batch, LOSS_CHUNK_TOKENS)
     size = tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
     return max(0, size - again(facts, setup)) if recomputes(setup) else size
 
@@ -231,7 +251,7 @@ def block(facts: Facts, setup: Setup) -> int:
 
 def of_tokens(numbers: int, setup: Setup) -> int:
     """Bytes of so many numbers of each token of a micro-batch."""
-    return setup.row_length * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
+    return setup.row_length * setup.lines * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
 
 
 def unpacked(facts: Facts, setup: Setup) -> int:
@@ -259,7 +279,7 @@ def largest_micro_batch(facts: AnyFacts, setup: Setup, card_bytes: int, at_most:
 def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
     """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
     together: dict[str, Any] = {}
-    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(setup)
+    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(facts, setup)
     for change in steps:
         if fits(facts, replace(setup, **change), card_bytes):
             return change
@@ -274,7 +294,7 @@ def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
     return [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
 
 
-def steps_down(setup: Setup) -> list[dict[str, Any]]:
+def steps_down(facts: Facts, setup: Setup) -> list[dict[str, Any]]:
     """From what costs nothing to what costs most."""
     steps = fewer_rows(setup)
     steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
@@ -289,4 +309,7 @@ def steps_down(setup: Setup) -> list[dict[str, Any]]:
         length //= 2
     if not setup.full and setup.lora_r > 8:
         steps.append({"lora_r": 8})
+    found = counts_of(facts)
+    if not setup.full and found.experts and setup.lora_targets == ALL_LINEAR:
+        steps.append({"lora_targets": tuple(sorted(found.adapters.keys() - found.experts.keys()))})
     return steps

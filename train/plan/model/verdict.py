@@ -62,11 +62,17 @@ class Verdict:
     def line(self) -> str:
         """In one line of a plan."""
         if self.refused:
-            return f"{self.family}: refused, {self.refused}"
+            return f"{self.family}: refused, {self.refused}; choose another model"
         able = "exact in a miniature, " + ("in any shares" if self.unpacked else "packed and in any shares")
         rows = "one sample a row, so an epoch has a row for each sample instead of fewer full ones"
-        limits = {rows: self.unpacked, "no streaming": self.held, "no pipes": self.whole, "no method=full": self.full}
-        limits |= {"no bf16": self.bf16, "no fp16": self.fp16}
+        limits = {
+            rows: self.unpacked,
+            "no streaming, so each card must hold it": self.held,
+            "no pipes, so each machine computes all of it": self.whole,
+            "an adapter alone, no method=full": self.full,
+            "no bf16, so precision=fp32": self.bf16,
+            "no fp16, so precision=fp32 where a card has no bf16": self.fp16,
+        }
         return "; ".join([f"{self.family}: {able}", *(f"{what}: {why}" for what, why in limits.items() if why)])
 
 

@@ -71,12 +71,16 @@ class NodeFit:
     micro_batch_up_to: int
     fix: Settings | None
     place: Place = HELD
+    fix_streams: bool = False
+    """Whether it fits with them where its layers are streamed then, which is chosen by itself."""
 
     @property
     def fix_text(self) -> str:
         if self.fix is None:
             return "no setting makes it fit; choose a smaller model, or leave this node out"
-        return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in self.fix.items())
+        words = [f"{name}={str(value).lower()}" for name, value in self.fix.items()]
+        how = "streamed from its files in each step" if self.place.from_files else "streamed"
+        return "would fit with " + ", ".join([*words, *[how] * self.fix_streams])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         dropped=held.lora_dropout > 0,
         drawn=held.lora_dropout > 0 or held.neftune_alpha > 0,
         answers=config.answers_side_by_side,
+        has_server=config.has_server,
+        lines=config.lines_of_row,
     )
 
 
@@ -173,7 +179,10 @@ def fit(
     if isinstance(facts, Facts) and (facts.counts or facts.family in FAMILIES):
         require_targets(setup.lora_targets, counts_of(facts).adapters)
     places = [place(config.holding.weights, facts, setup, device) for device in devices]
-    nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
+    may = config.holding.weights == "auto" and not parse_pipes(config.holding.pipes)
+    nodes = [
+        fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, places, strict=True)
+    ]
     found = cut(config, facts, setup, devices, why_cut)
     return Fit(
         model=model,
@@ -216,21 +225,42 @@ def as_stage(node: NodeFit, found: Cut) -> NodeFit:
     return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
 
 
-def fit_node(facts: AnyFacts | None, setup: Setup, device: Device, where: Place) -> NodeFit:
+def fit_node(
+    facts: AnyFacts | None, setup: Setup, device: Device, where: Place, *, may_stream: bool = False
+) -> NodeFit:
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
         return NodeFit(device=device, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
     own = replace(on_node(setup, device), weights=where.weights)
     enough = fits(facts, own, device.memory_bytes)
-    changes = None if enough else changes_that_fit(facts, own, device.memory_bytes)
+    changes, streams = (None, False) if enough else changes_of(facts, own, device, where, may_stream=may_stream)
     return NodeFit(
         device=device,
         memory=memory(facts, own),
         fits=enough,
         micro_batch_up_to=largest_micro_batch(facts, own, device.memory_bytes),
-        fix=changes and {FLAGS.get(name, name): value for name, value in changes.items()},
+        fix=changes and {FLAGS.get(name, name): in_words(value) for name, value in changes.items()},
         place=where,
+        fix_streams=streams,
     )
+
+
+def changes_of(
+    facts: AnyFacts, own: Setup, device: Device, where: Place, *, may_stream: bool
+) -> tuple[dict[str, Any] | None, bool]:
+    """Settings that make it fit where it is, else where its layers are streamed; and whether they are."""
+    if changes := changes_that_fit(facts, own, device.memory_bytes):
+        return changes, False
+    if where.from_files:
+        return {"load_in": where.from_files}, True
+    changes = changes_that_fit(facts, replace(own, weights="stream"), device.memory_bytes) if may_stream else None
+    if changes and place("auto", facts, replace(own, **changes), device).weights == "stream":
+        return changes, True
+    return None, False
+
+
+def in_words(value: Any) -> Any:
+    return ",".join(value) if isinstance(value, tuple) else value
 
 
 def to_json(fit: Fit) -> dict[str, Any]:

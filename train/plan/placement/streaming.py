@@ -27,6 +27,8 @@ class Place:
     """What the layers take where they come from."""
     missing_bytes: int = 0
     """Main memory for want of which the base cannot be streamed."""
+    from_files: str = ""
+    """The form in which it could be streamed without that memory: that of its files, which are read in each step."""
 
 
 HELD = Place("gpu")
@@ -57,7 +59,9 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
     if node.is_gpu and total <= MAIN_MEMORY * node.main_bytes:
         source = "main memory"
     elif not in_files and node.is_gpu:
-        return Place("gpu", missing_bytes=int(total / MAIN_MEMORY - node.main_bytes), from_bytes=total)
+        missing, whole = int(total / MAIN_MEMORY - node.main_bytes), replace(own, weights="stream", load_in="16bit")
+        from_files = "16bit" if not facts.on_disk and fits(facts, whole, node.memory_bytes) else ""
+        return Place("gpu", missing_bytes=missing, from_bytes=total, from_files=from_files)
     what = f"{gib(total)} of layers come from {source}"
     if wanted == "stream":
         return Place("stream", f"as set; {what}", total)

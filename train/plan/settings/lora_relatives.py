@@ -43,6 +43,8 @@ def settle(config: SftConfig) -> None:
     if used and config.method == "full":
         name = min(used)
         raise BadInput(f"{name}: it is of an adapter, and method=full has none", fix=f"leave {name} out")
+    if config.adapter and "lora_init" in used:
+        raise BadInput("lora_init: the run begins with trained weights, those of adapter", fix="leave lora_init out")
     if {"dora", "lora_init"} <= used:
         raise BadInput("dora and lora_init do not go together: PEFT could not load what comes out", fix="take one")
     for name in (name for name in NOT_WITH if name in used):

@@ -7,6 +7,7 @@ import pytest
 
 from console import plan_view
 from console.electricity import of_plan
+from console.hub import Asked
 from console.infra import OnNode
 from console.infra.machines.look import config_to_prove
 from console.infra.machines.look import look as look_on_node
@@ -167,10 +168,10 @@ def test_a_verdict_is_kept_by_config_and_versions(tmp_path: Any, monkeypatch: py
 def test_only_a_model_that_is_fine_tuned_and_does_not_come_with_motley_is_proven(tmp_path: Any) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
     settings = {"dataset": "stdlib-qa"}
-    assert config_to_prove({"model": str(tmp_path), **settings}, {}) == {"model_type": "qwen3"}
-    assert config_to_prove({"model": "tiny", **settings}, {}) == {}
-    assert config_to_prove({"recipe": "pretrain", **settings}, {}) == {}
-    assert config_to_prove({"model": "no such thing", **settings}, {}) == {}
+    assert config_to_prove({"model": str(tmp_path), **settings}, Asked({})) == {"model_type": "qwen3"}
+    assert config_to_prove({"model": "tiny", **settings}, Asked({})) == {}
+    assert config_to_prove({"recipe": "pretrain", **settings}, Asked({})) == {}
+    assert config_to_prove({"model": "no such thing", **settings}, Asked({})) == {}
 
 
 def test_other_recipes_are_not_asked() -> None:

@@ -61,3 +61,29 @@ def test_a_recipe_that_holds_the_whole_base_is_offered_no_other_way(tmp_path: Pa
     lines = what_if("8,6", {"model": "qwen3-14b", **words}).lines
     assert any(line.startswith("held ") for line in lines)
     assert not [line for line in lines if line.startswith(("streamed", "cut"))]
+
+
+def test_a_mixture_says_what_stays_in_16_bit_and_which_setting_lets_it_be_streamed() -> None:
+    found = what_if("16,8,8", {"model": "qwen3-30b-a3b"})
+    assert "  experts in 16bit, 54.0 GB: bitsandbytes has linear layers alone in 4bit" in found.lines
+    first, *others = (line.partition("✗ ")[2] for line in found.lines if line.startswith("machine-"))
+    assert first == "would fit with lora_r=8, streamed"
+    assert others == ["would fit with lora_targets=k_proj,o_proj,q_proj,v_proj, streamed"] * 2
+    small = {"lora_targets": "k_proj,o_proj,q_proj,v_proj"}
+    again = what_if("16,8,8", {"model": "qwen3-30b-a3b", **small})
+    assert again.fits and all(node["weights"] == "stream" for node in again.data["nodes"])
+    assert not any("16bit" in line for line in what_if("24", {"model": "qwen3-8b"}).lines if "experts" in line)
+
+
+def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit() -> None:
+    asked = {"model": "qwen3-30b-a3b", "main_memory": "machine-1=32"}
+    [line] = [line for line in what_if("24", asked).lines if line.startswith("machine-1")]
+    assert "would fit with load_in=16bit, streamed from its files in each step; to stream it, 36" in line
+    again = what_if("24", asked | {"load_in": "16bit"})
+    assert again.fits and again.data["nodes"][0]["weights"] == "stream"
+    assert "no setting makes it fit" in what_if("16", asked).lines[-2], "two settings at once are not searched"
+
+
+def test_no_setting_is_offered_that_would_have_to_stream_what_is_held_as_set() -> None:
+    lines = what_if("8,8", {"model": "qwen3-30b-a3b", "weights": "gpu"}).lines
+    assert all("no setting makes it fit" in line for line in lines if line.startswith("machine-"))

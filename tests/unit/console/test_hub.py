@@ -1,0 +1,97 @@
+"""What a launch asks the hub: once for each repository, also where it does not answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from console import hub
+from console.controller_action import InfraStep
+from console.infra import OnNode
+from console.infra.machines import plan as plan_on_machines
+from console.infra.machines.look import look as look_on_machines
+from train.errors import BadInput
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.sources import BaseModel
+
+MODEL = BaseModel.of(resolve_model("me/model"))
+CONFIG = {"model_type": "qwen3"}
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions, in order; the hub has one model."""
+    found: list[str] = []
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+
+    def run(command: list[str], **_: Any) -> Any:
+        found.append(command[command.index("--model") + 1])
+        answer = {"ok": True, "config": str(tmp_path / "config.json"), "bytes": 7}
+        answer = answer if found[-1] == "me/model" else {"ok": False, "failures": ["the hub is away"]}
+        return SimpleNamespace(stdout=json.dumps(answer), stderr="")
+
+    monkeypatch.setattr(hub.subprocess, "run", run)
+    return found
+
+
+def test_a_repository_is_asked_once_also_by_the_next_step(calls: list[str]) -> None:
+    first = hub.Asked({})
+    assert first.files(MODEL) == first.files(MODEL) == (CONFIG, 7)
+    assert hub.Asked({}, first.answers).files(MODEL) == (CONFIG, 7)
+    assert calls == ["me/model"]
+
+
+def test_one_that_does_not_answer_is_not_waited_for_again(calls: list[str]) -> None:
+    away = BaseModel.of(resolve_model("me/away"))
+    asked: dict[str, Any] = {}
+    for _ in range(2):
+        step = hub.Asked({}, asked)
+        with pytest.raises(BadInput, match="the hub is away"):
+            step.files(away)
+        asked = step.answers
+    assert calls == ["me/away"]
+
+
+def test_a_folder_is_read_each_time_it_may_have_changed(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(hub, "files", lambda model, _: (seen.append(model.folder), (CONFIG, 1))[1])
+    asked = hub.Asked({})
+    for _ in range(2):
+        asked.files(BaseModel(name="mine", source="folder", reason="", folder="/mine"))
+    assert (seen, calls, asked.answers) == (["/mine", "/mine"], [], {})
+
+
+def test_what_the_look_has_heard_the_plan_does_not_ask_again(calls: list[str]) -> None:
+    asked = {"values": {"model": "me/model", "dataset": "stdlib-qa"}}
+    known = {"inventory_hostname": "a", "ansible_play_hosts": ["a", "b"], "hostvars": {"a": {}, "b": {}}}
+    looked = look_on_machines(known | {"motley_request_checked": {"asked": asked}}, {"port": 1})
+    assert looked == OnNode("launch_info", {"port": 1, "prove": CONFIG}, beside={"hub": answered()})
+    known["hostvars"] = {"a": {"motley_plan_look": dict(looked.beside)}, "b": {"motley_plan_look": {}}}
+    assert plan_on_machines.of_the_hub(known).files(MODEL) == (CONFIG, 7)
+    assert calls == ["me/model"]
+
+
+def test_a_second_plan_has_what_the_first_one_heard() -> None:
+    hosts = {"a": {"motley_plan_decided": {"hub": answered()}}}
+    known = {"inventory_hostname": "a", "ansible_play_hosts": ["a"], "hostvars": hosts}
+    assert plan_on_machines.of_the_hub(known).answers == answered()
+
+
+def answered() -> dict[str, Any]:
+    return {"me/model": {"config": CONFIG, "bytes": 7}}
+
+
+def test_what_the_controller_has_heard_stands_beside_the_nodes_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Look(InfraStep):
+        step = "look"
+
+        def _execute_module(self, **_: Any) -> dict[str, Any]:
+            return {"look": "of the node"}
+
+    monkeypatch.setattr("console.controller_action.part", lambda *_: lambda *_: OnNode("m", {}, beside={"hub": {}}))
+    known = {"hostvars": {"a": {}}, "inventory_hostname": "a"}
+    assert Look.answer(object.__new__(Look), known, {}) == {"look": "of the node", "hub": {}}
