@@ -10,6 +10,16 @@ from typing import Any, NoReturn
 from console.inventory.finding import nearest
 
 
+class Forms(tuple[str, ...]):
+    """Words that may be chosen; where one ends behind a colon with a name in capitals, any name may stand there."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        starts = tuple(f"{known.partition(':')[0]}:" for known in self if ":" in known)
+        return super().__contains__(word) or (isinstance(word, str) and word.startswith(starts or ("\0",)))
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     name: str

@@ -207,7 +207,7 @@ def run_as_file(name: str, launched: dict[str, Any] | None, answers: dict[str, A
     """The run as this computer launched it, or else as a node was given it."""
     from console import run_file  # noqa: PLC0415  it reads all settings, which nothing else here needs
 
-    of_nodes = [answer["runs"][name]["launched"] for answer in answers.values() if name in answer["runs"]]
+    of_nodes = [answer["runs"].get(name, {}).get("launched") for answer in answers.values()]
     found = launched or next(filter(None, of_nodes), {})
     if not found:
         known = gathered(answers)

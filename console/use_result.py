@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
 
-from console import interrupt
+from console import interrupt, push
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
@@ -73,7 +73,9 @@ def evaluate(inventory: Inventory, run: str) -> int:
     return on_a_node(inventory, run, ["eval"], more=[])
 
 
-def export(inventory: Inventory, run: str, to: str) -> int:
+def export(inventory: Inventory, run: str, to: str, results: Path, *, yes: bool = False) -> int:
+    if to.startswith(push.HUB):
+        return push.push(to, run, results, next(iter(inventory.nodes.values()), {}), yes=yes)
     return on_a_node(inventory, run, ["export", to], more=[], offline=False)
 
 

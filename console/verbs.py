@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.infra import NAMES
-from console.options import Option, Parser, Verb, add, parser_of
+from console.options import Forms, Option, Parser, Verb, add, parser_of
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
@@ -26,6 +26,7 @@ NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
 TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
+FORMS = Forms(("gguf", "merged", "adapter", "hub:USER/NAME"))
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -273,7 +274,7 @@ VERBS = {
     "export": Verb(
         "results",
         "make the file for Ollama, transformers or PEFT",
-        (INVENTORY, RUN, Option("to", "the form", "FORM", ("gguf", "merged", "adapter"), "gguf")),
+        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), RESULTS, YES),
         rest="FORM",
         example="--run notes --to gguf",
         page="docs/results.md",
@@ -387,8 +388,7 @@ def parser(name: str, prog: str = "./motley") -> Parser:
     return made
 
 
-MORE_SETTINGS = """\
-Every other launch variable is an option as well, such as --save-every 20:
+MORE_SETTINGS = """Every other launch variable is an option as well, such as --save-every 20:
 docs/reference.md#launch-variables lists them."""
 
 

@@ -3,13 +3,14 @@
     hub.py FOLDER PORT ADDRESS
 
 FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read at each request:
-gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
+gated (repositories that want the token), token (which a push needs), rate (bytes a second), drop (file → after how many
 bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
 requests.jsonl has what was asked: method, path, range, by whom, whether a token came, status and bytes sent.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import itertools
@@ -92,6 +93,8 @@ class State:
     folder: Path
     dropped: set[str] = field(default_factory=set)
     damaged: dict[str, int] = field(default_factory=dict)
+    large: dict[str, bytes] = field(default_factory=dict)
+    """What came of a push so far, by its hash."""
 
     @property
     def behaviour(self) -> dict[str, Any]:
@@ -117,6 +120,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
     def _serve(self) -> None:
         self.sent, self.status = 0, 200
         try:
@@ -127,6 +136,9 @@ class Handler(BaseHTTPRequestHandler):
             self._note()
 
     def _answer(self, parts: list[str]) -> None:
+        if self.command in ("POST", "PUT"):
+            self._take(parts)
+            return
         if parts[:1] == ["api"] and len(parts) >= 4:
             self._describe("/".join(parts[2:4]))
             return
@@ -134,6 +146,52 @@ class Handler(BaseHTTPRequestHandler):
         if len(parts) < 5 or parts[2] != "resolve":
             raise HttpError(404, "EntryNotFound")
         self._give("/".join(parts[:2]), "/".join(parts[4:]))
+
+    def _take(self, parts: list[str]) -> None:
+        """A push, as the client of the hub does it: the repository, how each file comes, the large ones, a commit."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if parts[:1] == ["large"]:  # where the hub has sent the client: no token comes along
+            self.state.large[parts[1]] = body
+            self._say({})
+            return
+        if (self.headers.get("Authorization") or "").removeprefix("Bearer ") != self.state.behaviour.get("token"):
+            raise HttpError(401, "RepoNotFound")
+        if parts == ["api", "repos", "create"]:
+            asked = json.loads(body)
+            name = f"{asked['organization'] or 'me'}/{asked['name']}"
+            (self.state.folder / name).mkdir(parents=True, exist_ok=True)
+            self._say({"url": f"http://{self.headers['Host']}/{name}", "name": name})
+        elif parts == ["api", "validate-yaml"]:
+            self._say({"errors": [], "warnings": []})
+        elif parts[-2:] == ["objects", "batch"]:
+            place = f"http://{self.headers['Host']}/large"
+            asked = json.loads(body)["objects"]
+            put = [one | {"actions": {"upload": {"href": f"{place}/{one['oid']}"}}} for one in asked]
+            self._say({"transfer": "basic", "objects": put})
+        elif "preupload" in parts:
+            files = json.loads(body)["files"]
+            modes = {one["path"]: "lfs" if one["size"] >= LARGE_BYTES else "regular" for one in files}
+            told = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
+            self._say({"files": told})
+        elif "commit" in parts:
+            self._commit(self.state.folder / parts[2] / parts[3], body)
+            place = f"http://{self.headers['Host']}/{parts[2]}/{parts[3]}"
+            self._say({"commitOid": REVISION, "commitUrl": f"{place}/commit/{REVISION}"})
+        else:
+            raise HttpError(404, "EntryNotFound")
+
+    def _commit(self, folder: Path, body: bytes) -> None:
+        for line in body.splitlines():
+            entry, about = (found := json.loads(line))["key"], found["value"]
+            if entry == "file":
+                (folder / about["path"]).write_bytes(base64.b64decode(about["content"]))
+            elif entry == "lfsFile":
+                (folder / about["path"]).write_bytes(self.state.large[about["oid"]])
+
+    def _say(self, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+        self._send([body])
 
     def _repository(self, name: str) -> Path:
         folder = self.state.folder / name

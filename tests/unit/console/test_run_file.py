@@ -134,7 +134,14 @@ LAUNCHED: dict[str, dict[str, Any]] = {
         "pipes": "off",
         "load_in": "auto",
     },
-    "of the launch": {"model": "tiny", "nodes": "n1", "at": "22:00", "then": "suspend", "follow": "false"},
+    "of the launch": {
+        "model": "tiny",
+        "nodes": "n1",
+        "at": "22:00",
+        "then": "suspend",
+        "follow": "false",
+        "report_to": "wandb",
+    },
     "odd words": {"model": "tiny", "dataset": "./it's: a #file.jsonl"},
 }
 

@@ -1,0 +1,141 @@
+"""A result goes to the hub after a question, and what is there is what was sent. The lab's hub takes it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import push
+from console.verbs import parser
+from lab.hub import LARGE_BYTES, Handler, State
+from train.errors import BadInput, CheckFailed
+
+TOKEN = "hf_of_a_test"
+CARD = "---\nlibrary_name: peft\nbase_model: Qwen/Qwen3-0.6B\n---\n# notes\n"
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What the hub has."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    (folder / "behaviour.json").write_text(json.dumps({"token": TOKEN}))
+
+    class Own(Handler):
+        state = State(folder)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield folder
+        server.shutdown()
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A fetched run."""
+    made = tmp_path / "results/notes/adapter"
+    made.mkdir(parents=True)
+    (made / "adapter_model.safetensors").write_bytes(bytes(range(256)) * (LARGE_BYTES // 256 + 40))
+    (made / "adapter_config.json").write_text('{"r": 16}')
+    (made / "README.md").write_text(CARD)
+    (tmp_path / "results/notes/events.jsonl").write_text("{}\n")
+    return tmp_path / "results"
+
+
+def sent(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+
+
+def asked(folder: Path) -> list[str]:
+    file = folder / "requests.jsonl"
+    return [json.loads(line)["path"] for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.mark.parametrize("run", ["notes", ""])
+def test_what_is_there_is_what_was_sent(
+    run: str, there: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert push.push("hub:anna/notes", run, results, {}, yes=True) == 0
+    assert sent(there / "anna/notes") == sent(results / "notes/adapter")
+    said = capsys.readouterr().out
+    assert (
+        "adapter_model.safetensors" in said and "private unless it is there already" in said and "sent: 3 files" in said
+    )
+
+
+def test_without_a_yes_nothing_is_asked_of_the_hub(
+    there: Path, results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert push.push("hub:anna/notes", "notes", results, {}, yes=False) == 1
+    assert not (there / "anna").exists() and asked(there) == []
+    assert "nothing was sent (without a terminal: --yes)" in capsys.readouterr().out
+
+
+def test_it_may_be_sent_again_over_what_is_there(there: Path, results: Path) -> None:
+    for text in ("one", "two"):
+        (results / "notes/adapter/README.md").write_text(CARD + text)
+        assert push.push("hub:anna/notes", "notes", results, {}, yes=True) == 0
+    assert sent(there / "anna/notes")["README.md"].endswith(b"two")
+
+
+def test_a_token_that_may_not_write_is_refused_in_a_line(
+    there: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_other")
+    with pytest.raises(
+        CheckFailed, match=r"(?s)the hub did not take anna/notes: .*401.*fix: does the token"
+    ) as refused:
+        push.push("hub:anna/notes", "notes", results, {}, yes=True)
+    assert "hf_other" not in str(refused.value) and not (there / "anna").exists()
+
+
+def test_a_file_that_came_damaged_is_noticed(there: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Handler._commit
+
+    def damaged(self: Any, folder: Path, body: bytes) -> None:
+        commit(self, folder, body)
+        file = folder / "adapter_model.safetensors"
+        file.write_bytes(b"x" + file.read_bytes()[1:])
+
+    monkeypatch.setattr(Handler, "_commit", damaged)
+    with pytest.raises(CheckFailed, match=r"adapter_model.safetensors is not there as it was sent"):
+        push.push("hub:anna/notes", "notes", results, {}, yes=True)
+
+
+@pytest.mark.parametrize(
+    ("to", "run", "said"),
+    [
+        ("hub:anna", "notes", "'anna' names no repository of the hub"),
+        ("hub:anna/notes/x", "notes", "names no repository"),
+        ("hub:../notes", "notes", "names no repository"),
+        ("hub:anna/notes", "other", "(?s)the result of other is not here.*fix: ./motley fetch other"),
+    ],
+)
+def test_what_cannot_be_sent(to: str, run: str, said: str, there: Path, results: Path) -> None:
+    with pytest.raises(BadInput, match=said):
+        push.push(to, run, results, {}, yes=True)
+    assert asked(there) == []
+
+
+def test_without_a_token_it_says_where_one_goes(there: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(BadInput, match=r"(?s)without a token.*HF_TOKEN=… before the command; of the type Write"):
+        push.push("hub:anna/notes", "notes", results, {}, yes=True)
+    assert push.push("hub:anna/notes", "notes", results, {"motley_hub_token": TOKEN}, yes=True) == 0
+
+
+def test_the_form_is_one_that_is_known() -> None:
+    takes = parser("export")
+    assert (
+        takes.parse_args(["hub:anna/notes"]).to == takes.parse_args(["--to", "hub:anna/notes"]).to == "hub:anna/notes"
+    )
+    with pytest.raises(SystemExit):
+        takes.parse_args(["--to", "hub-anna/notes"])
