@@ -275,7 +275,8 @@ def test_a_result_of_which_nothing_can_be_said_is_there_all_the_same(tmp_path):
     options = {**OPTIONS, "dataset": data, "max_steps": 2}
     done = cluster.train(tmp_path, options, program=["tests/train/broken.py", "no_card"])
     folder = done.node_home(0) / "results/run/adapter"
-    assert sorted(path.name for path in folder.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    made = ["adapter_config.json", "adapter_model.safetensors", "descent.json"]
+    assert sorted(path.name for path in folder.iterdir()) == made
     (warning,) = [event["message"] for event in done.events() if event["event"] == "warning"]
     assert "the result has no README.md: PermissionError" in warning
 

@@ -64,7 +64,7 @@ def test_its_experts_are_trained_and_others_load_them(trained, base, tmp_path):
     assert (other - own).norm() <= 1e-5 * own.norm() < 1e-2 * (plain - own).norm()
     words = ["export", "merged", "--model", str(base), "--adapter", str(adapter), "--out", str(tmp_path / "m")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.results.export.load_chat", lambda _: None)  # this base has no tokenizer
+        patch.setattr("train.results.export.load_chat", lambda *_, **__: None)  # this base has no tokenizer
         patch.setattr("train.results.export.save_tokenizer", lambda *_: None)
         assert main(words) == 0
     merged = scores(AutoModelForCausalLM.from_pretrained(tmp_path / "m", dtype=torch.float32))

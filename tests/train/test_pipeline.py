@@ -240,7 +240,7 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
     config = load_config({"model": "tiny", "pipes": "a+b", "home": str(tmp_path)})
     workers = Workers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
     run = SimpleNamespace(config=config, workers=workers, micro_batch=4, trained=SimpleNamespace(scale=1.0))
-    run.module = SimpleNamespace(model=None)
+    run.module = SimpleNamespace(model=None, take_seen=list)
     run.micro_batch_name = "pipe_micro_batch"
     run.strategy = SimpleNamespace(gradients=gradients, interrupted_exchange=True)
     with pytest.raises(torch.OutOfMemoryError):

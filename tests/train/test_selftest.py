@@ -11,9 +11,8 @@ import pytest
 
 from tests.train import cluster
 from train.__main__ import main
-from train.engine import checkpoint
 from train.measure import selftest
-from train.models import hf
+from train.models import hf, weights
 
 CHECKS = ["versions", "device and memory", "model load", "forward", "backward", "optimizer step", "save and reload"]
 
@@ -46,8 +45,8 @@ def frozen(monkeypatch):
 
 
 def lossy_disk(monkeypatch):
-    load = checkpoint.load_file
-    monkeypatch.setattr(checkpoint, "load_file", lambda file: {k: v * 1.001 for k, v in load(file).items()})
+    load = weights.load_file
+    monkeypatch.setattr(weights, "load_file", lambda file: {k: v * 1.001 for k, v in load(file).items()})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, NoReturn
 
-from train.errors import BadInput, PeerFailed
+from train.errors import BadInput, Disagreement, PeerFailed
 from train.parallel.process_group import World
 from train.recipes.rollout import Facts, Row
 
@@ -73,7 +73,7 @@ def exchange_facts(
         first = len(head) + number * (1 + size)
         made_by = [rank for rank, part in enumerate(parts) if part[first]]
         if len(made_by) != 1:
-            raise CheckFailed(f"answer {number} was made by {len(made_by)} processes, and each is made by one")
+            raise Disagreement(f"answer {number} was made by {len(made_by)} processes, and each is made by one")
         makers += made_by
         facts.append(Facts.of(parts[made_by[0]][first + 1 : first + 1 + size]))
     efforts = [Effort.of(part[1 : len(head)]) for part in parts]
