@@ -18,12 +18,9 @@ from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory
 from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
+from console.where_typed import from_where_it_was_called
 from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
-from train.plan.model.catalogue import catalogue
-from train.plan.settings import own_recipe
-from train.plan.settings.pictures import SUFFIXES
-from train.plan.settings.rewards import file_of, with_file
 from train.safe_stdio import may_be_unread
 
 ROOT = Path(__file__).parents[1]
@@ -75,43 +72,6 @@ def typed(verb: str, words: list[str]) -> set[str]:
     """The options that were given: a default is not looked for where one stands."""
     nothing = argparse.Namespace(**dict.fromkeys(vars(parser(verb).parse_args([]))))
     return {name for name, value in vars(parser(verb).parse_args(words, nothing)).items() if value is not None}
-
-
-def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: Path) -> None:
-    """./motley itself runs in the checkout; what was typed may lie elsewhere."""
-    if "results" in given:
-        args.results = folder / args.results
-    if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
-        args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe", "rewards", *(["question"] if is_picture(args) else [])}:
-        setattr(args, kind, moved(kind, getattr(args, kind), folder))
-    if "settings" in given:
-        args.settings = [moved_setting(setting, folder) for setting in args.settings]
-    if getattr(args, "words", []) and not args.module:
-        args.words[0] = str(folder / args.words[0])
-
-
-def is_picture(args: argparse.Namespace) -> bool:
-    return str(getattr(args, "question", "")).lower().endswith(SUFFIXES)
-
-
-def moved_setting(setting: str, folder: Path) -> str:
-    if setting.startswith("@"):
-        return "@" + moved("", setting[1:], folder)
-    kind, _, value = setting.partition("=")
-    return f"{kind}={moved(kind, value, folder)}" if kind in ("model", "dataset", "recipe", "rewards") else setting
-
-
-def moved(kind: str, value: str, folder: Path) -> str:
-    """A name that Motley knows means what it means everywhere."""
-    if kind == "recipe" and not own_recipe.is_file(value):
-        return value
-    if kind == "rewards":
-        file = file_of(value)
-        return with_file(value, moved("", file, folder)) if file else value
-    names = catalogue().get(f"{kind}s", {}) if kind else {}
-    known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
-    return str(folder / value) if value and value not in known and (folder / value).exists() else value
 
 
 def enter(entrance: Path, verb: str, words: list[str], called_in: str) -> NoReturn:

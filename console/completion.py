@@ -29,11 +29,15 @@ FROM_HERE = {
     "repin": "nodes",
     "run": "runs",
     "resume": "runs",
+    "as-file": "runs",
 }
 """Options whose values are names that this computer knows."""
 OF_WORDS = {"NODE": "nodes", "RUN": "runs"}
 OF_FILES = ("FILE …", "REWARDS [DATASET]")
-FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards")
+FILES = (
+    *("file", "dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script", "rewards"),
+    *("adapter", "chat_template"),
+)
 SOME_FILES = '$(compgen -f -- "$here")'
 SAFE = re.compile(r"[\w.-]+")
 

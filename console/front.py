@@ -93,7 +93,7 @@ def main(words: list[str]) -> int:
 
 def refuse_model(args: argparse.Namespace) -> None:
     """A question that needs no machines, of a model that is missing or misspelled, needs no environment either."""
-    elsewhere = any(word.startswith(("model=", "recipe=", "@")) for word in args.settings)
+    elsewhere = args.run_file or any(word.startswith(("model=", "recipe=", "@")) for word in args.settings)
     if elsewhere or args.recipe not in ("", "sft"):
         return
     if not args.model:

@@ -15,8 +15,8 @@ from console import commands_as_typed
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files
-from train.plan.model.catalogue import read_config
-from train.plan.model.sources import BaseModel
+from train.plan.model.catalogue import Dataset, read_config
+from train.plan.model.sources import BaseModel, DataSource
 
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"
@@ -76,6 +76,21 @@ class Asked:
         except BadInput as why:
             return {"failed": str(why)}
         return {"config": config, "bytes": size}
+
+
+def require_data(data: Dataset, token: dict[str, str]) -> None:
+    """BadInput where the hub has no such part of a data set. Where it cannot be asked, fetching will say why."""
+    for part in data.each:
+        if part.data.hub:
+            command = [sys.executable, "-m", "train", "fetch", "--dataset", DataSource.of(part.data).fetched_as]
+            env = environment() | token
+            done = subprocess.run(
+                [*command, "--look", "--json"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                env=env,
+            )  # fmt: skip
+            lines = done.stdout.strip().splitlines()
+            if lines and (problem := json.loads(lines[-1]).get("problem")):
+                raise BadInput(problem)
 
 
 def environment() -> dict[str, str]:

@@ -20,6 +20,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
+from console.report_to import fed
 from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
 from console.status import runs_of
@@ -52,11 +53,18 @@ def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
 
 
 def launch(
-    inventory: Inventory, words: list[str], *, as_json: bool = False, following: bool = False, page: bool = False
+    inventory: Inventory,
+    words: list[str],
+    *,
+    as_json: bool = False,
+    following: bool = False,
+    page: bool = False,
+    report_to: str = "",
 ) -> int:
     """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal.
 
     As data: what was started, and with `following` each event of the run. `page`: beside it as a live page too.
+    `report_to`: its curves go there as long as somebody watches.
     """
     started = started_by(inventory, "launch.yml", words, as_json=as_json)
     if isinstance(started, int):
@@ -66,7 +74,10 @@ def launch(
     if as_json:
         say(json.dumps({"event": "started", "run": started["run"], "nodes": started["nodes"]}))
         return show_as_json(nodes, EventView(*about)) if following else 0
-    with live_page(inventory, started["run"]) if page else contextlib.nullcontext():
+    with (
+        live_page(inventory, started["run"]) if page else contextlib.nullcontext(),
+        fed(inventory, started["run"], report_to if started["follow"] else ""),
+    ):
         return show(nodes, RunView(*about), until_proven=not started["follow"])
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from console import launch as launches
 from console import launch_request, wake, while_rented
+from console import run_file as files
 from console.hub import FETCHED
 from console.inventory.read import Inventory
 from console.torchrun import command
@@ -15,27 +18,30 @@ from console.verbs import SETTINGS
 from console.words import say
 from train.data.look import look
 from train.errors import BadInput
-from train.plan.launch.what_if import what_if
+from train.plan.launch.what_if import ABOUT_MACHINES, what_if
 from train.plan.settings.config import read_yaml
 
 OF_REAL_MACHINES = ("resume", *launch_request.LAUNCH_ONLY)
 
 
 def plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
-    return launches.plan(inventory, launch_words(**asked), as_json=as_json)
+    return launches.plan(inventory, launch_words(quiet=as_json, **asked), as_json=as_json)
 
 
 def launch(
     inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, page: bool, **asked: Any
 ) -> int:
-    pairs = dict(setting.partition("=")[::2] for setting in asked["settings"])
-    nodes, then = (asked[name] or pairs.get(name, "") for name in ("nodes", "then"))
+    asked = with_file(quiet=as_json, **asked)
+    values = values_of(asked["settings"])
+    nodes, then = (asked[name] or as_words(values.get(name, "")) for name in ("nodes", "then"))
     if then in launches.WHAT_FOLLOWS and not launches.agreed_to(inventory, nodes, then, yes=yes):
         return 1
     with while_rented.used(inventory):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
             wake.wake(inventory, nodes.replace(",", " ").split())
-        return launches.launch(inventory, launch_words(**asked), as_json=as_json, following=follow, page=page)
+        how: dict[str, Any] = {"as_json": as_json, "following": follow, "page": page}
+        report_to = as_words(values.get("report_to", ""))
+        return launches.launch(inventory, launch_words(**asked), **how, report_to=report_to)
 
 
 def torchrun(inventory: Inventory, **asked: Any) -> int:
@@ -47,11 +53,9 @@ def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: A
     """For machines that need not exist: no inventory is read, and nothing is connected to."""
     if not as_json:
         say(launches.CHECKING)
-    values: dict[str, Any] = {}
-    launch_request.as_words(settings)  # refuses what is none
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        values |= read_yaml(Path(setting[1:]), "file") if setting.startswith("@") else {name: value}
+    asked = with_file(quiet=as_json, also=ABOUT_MACHINES, settings=settings, **asked)
+    del asked["vault"], asked["verbose"]
+    values = values_of(asked.pop("settings"), read_files=True)
     values |= dict(pair.split("=", 1) for pair in pairs_of(asked))
     if real := [name for name in OF_REAL_MACHINES if name in values]:
         raise BadInput(f"{real[0]}: it does not go with --cards", fix="leave one of the two out")
@@ -62,12 +66,53 @@ def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: A
     return 0 if answer.fits else 1
 
 
+def with_file(
+    *,
+    settings: list[str],
+    run_file: str = "",
+    vault: str = "",
+    verbose: bool = False,
+    quiet: bool = False,
+    also: Iterable[str] = (),
+    **named: str,
+) -> dict[str, Any]:
+    """What was asked for, with the variables of the run's file behind what was typed. What is typed wins, and each line
+    of the file that does not count is shown. `quiet`: not among data. `also`: further names that the file may have."""
+    if run_file:
+        typed = values_of([*settings, *pairs_of(named)])
+        of_file = files.read(Path(run_file), also)
+        for line in files.given_way(of_file, typed):
+            print(line, file=sys.stderr) if quiet else say(line)
+        settings = [json.dumps({name: value for name, value in of_file.items() if name not in typed}), *settings]
+    return {"settings": settings, "vault": vault, "verbose": verbose, **named}
+
+
+def as_words(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def values_of(settings: list[str], *, read_files: bool = False) -> dict[str, Any]:
+    """What NAME=VALUE, {…} and @FILE set, the later over the earlier."""
+    launch_request.as_words(settings)  # refuses what is none
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if setting.startswith("{"):
+            values |= json.loads(setting)
+        elif setting.startswith("@"):
+            values |= read_yaml(Path(setting[1:]), "file") if read_files else {}
+        else:
+            values[name] = value
+    return values
+
+
 def pairs_of(named: dict[str, Any]) -> list[str]:
     return [f"{SETTINGS.get(name, name)}={value}" for name, value in named.items() if value]
 
 
-def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
+def launch_words(*, quiet: bool = False, **asked: Any) -> list[str]:
     """The words of a launch for ansible-playbook."""
-    pairs = pairs_of(named)
+    asked = with_file(quiet=quiet, **asked)
+    vault, verbose, settings = (asked.pop(name) for name in ("vault", "verbose", "settings"))
     flags = [*(["--ask-vault-pass"] if vault else []), *(["-v"] if verbose else [])]
-    return [*flags, *launch_request.as_words([*settings, *pairs])]
+    return [*flags, *launch_request.as_words([*settings, *pairs_of(asked)])]

@@ -18,6 +18,7 @@ from console import infra
 from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
+from console.trackers import KINDS
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import aside, request
@@ -27,7 +28,8 @@ MOST_RUNS = 100
 """The most runs that one sweep may have."""
 OF_INFRAS = {name: each for each in infra.NAMES for name in infra.about(each).variables}
 """The launch variables that one infra alone takes."""
-LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *OF_INFRAS)
+LAUNCH_ONLY = ("nodes", "at", "then", "report_to", *SWITCHES, *OF_INFRAS)
+SECRET = "motley_hub_token"  # noqa: S105  its name
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -50,6 +52,8 @@ class Asked:
     """When the run may begin; 0: now."""
     then: str = ""
     """What the machines do after it: suspend, poweroff or nothing."""
+    report_to: str = ""
+    """The program that draws its curves: console/trackers.py."""
     data: dict[str, Any] = field(default_factory=dict)
     """What the file to train on holds, where it is of this computer (train/data/look.py)."""
 
@@ -89,6 +93,8 @@ def read(
     not_before, wrong_time = begin(own.get("at"))
     then = str(own.get("then") or "")
     findings += wrong_time
+    report_to = str(own.get("report_to") or "")
+    findings += wrong_tracker(report_to)
     findings += [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset"
     wanted = None
@@ -111,6 +117,7 @@ def read(
         sweep=swept,
         not_before=not_before,
         then=then,
+        report_to=report_to,
         data=data,
     )
 
@@ -124,6 +131,13 @@ def wrong_on(on: str, own: dict[str, Any]) -> list[str]:
             return [f"{name} is for {owner.capitalize()}\nfix: ./motley launch --infra {owner}"]
     own_wrong = resolve_name(about.wrong)(own) if about.wrong else []
     return [*(f"{name}: {about.refused[name]}" for name in given if name in about.refused), *own_wrong]
+
+
+def wrong_tracker(name: str) -> list[str]:
+    if name in ("", *KINDS):
+        return []
+    close = nearest(name, KINDS, otherwise="leave it out: ./motley report shows the curves too")
+    return [f"report_to: '{name}' is none of {', '.join(KINDS)}\nfix: {close}"]
 
 
 def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
@@ -149,6 +163,8 @@ def begin(clock: Any) -> tuple[float, list[str]]:
     """The next time that the clock here shows this."""
     if clock in (None, ""):
         return 0.0, []
+    if isinstance(clock, int):  # YAML reads 22:00 as a number to the base of 60
+        clock = f"{clock // 60}:{clock % 60:02}"
     try:
         return aside.next_time(str(clock), time.time()), []
     except BadInput as wrong:
@@ -163,9 +179,9 @@ def as_words(settings: list[str]) -> list[str]:
     if wrong:
         raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: --set \"NAME='{wrong} …'\"")
     values = dict(pair.split("=", 1) for pair in pairs)
-    if "motley_hub_token" in values:
+    if SECRET in values:
         fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"
-        raise BadInput("motley_hub_token: whoever is on this computer can read the words of a command", fix=fix)
+        raise BadInput(f"{SECRET}: whoever is on this computer can read the words of a command", fix=fix)
     together = [json.dumps(values, ensure_ascii=False)] if values else []
     return [word for setting in [*whole, *together] for word in ("-e", setting)]
 

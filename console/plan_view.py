@@ -9,7 +9,7 @@ from typing import Any
 from console.words import clock, drawn
 from train.plan.estimate import sizes
 from train.plan.estimate.sizes import cost_of_exchange
-from train.plan.launch.plan import Plan, predicted
+from train.plan.launch.plan import Plan, adapter_to_bring, predicted
 from train.plan.machines.nodes import gb
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
@@ -17,6 +17,8 @@ from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
 from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
+
+BESIDE = "vLLM beside each process makes them and holds the base once more; its environment comes where it is missing"
 
 
 def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
@@ -114,12 +116,14 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     unknown = "not known before the model is built: a micro-batch that is too large is made smaller while it trains"
     return [
         ("model", model),
+        ("begins", began.words if (began := adapter_to_bring(plan)) else ""),
         ("proof", plan.verdict.line if plan.verdict else ""),
         ("memory", "" if plan.fit.facts else unknown),
         *(("streams", f"{entry.device.name}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
         ("", data.get("words", "")),
+        ("answers", BESIDE if plan.request.config.has_server else ""),
         ("steps", "" if plan.request.config.length_is_set else length),
         ("decided", "; ".join(f"{what}: {why}" for what, why in list(plan.fit.decisions.whys.items())[:3] if why)),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),

@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 
 from train.errors import BadInput
+from train.layout import ADAPTERS
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
@@ -164,6 +165,11 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     if "model" in settings and model.source != "new":
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
     settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
+    settings.pop("chat_template", None)  # what it wrote is in the rows
+    if plan.adapter is None:
+        settings = {name: value for name, value in settings.items() if name not in ("adapter", "adapter_hash")}
+    else:
+        settings["adapter"] = f"{home}/{ADAPTERS}/{plan.adapter.folder_name}"
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
     if file_of(settings.get("rewards", "")):
@@ -178,6 +184,7 @@ def launched(plan: LaunchPlan, time: str, **more: Any) -> File:
         "run": plan.run,
         "time": time,
         "given": {name: value for name, value in plan.given.items() if name != "resume"},
+        "asked": plan.asked,
         "all": plan.settings,
         "predicted": asdict(plan.predicted) if plan.predicted else {},
         "electricity": {name: getattr(plan.electricity, name) for name in ("kwh_price", "currency", "idle_watts")},

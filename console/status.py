@@ -11,12 +11,15 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from console import launch_records
 from console.electricity import hourly, number, status_line, watts_of
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
+from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
 from console.words import clock, counted, first, say
+from train.errors import BadInput
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
 
@@ -185,15 +188,31 @@ def last_happened(running: dict[str, Look]) -> str:
     return f"{when}  {reason}" if reason.startswith(kind) else f"{when}  {kind}  {reason}"
 
 
-def runs(inventory: Inventory, *, as_json: bool = False) -> int:
+def runs(inventory: Inventory, *, as_json: bool = False, as_file: str = "") -> int:
     nodes = from_inventory(inventory)
-    answers, silent = ask_all(nodes, lambda node: node.runs())
+    launched = launch_records.known(inventory.state).get(as_file)
+    answers, silent = ({}, {}) if launched else ask_all(nodes, lambda node: node.runs())
+    if as_file:
+        say(run_as_file(as_file, launched, answers), end="")
+        return 0
     if as_json:
         say(json.dumps({"runs": gathered(answers), "silent": silent}))
         return 0 if answers else 1
     for line in run_lines(answers, silent):
         say(line)
     return 0 if answers else 1
+
+
+def run_as_file(name: str, launched: dict[str, Any] | None, answers: dict[str, Any]) -> str:
+    """The run as this computer launched it, or else as a node was given it."""
+    from console import run_file  # noqa: PLC0415  it reads all settings, which nothing else here needs
+
+    of_nodes = [answer["runs"][name]["launched"] for answer in answers.values() if name in answer["runs"]]
+    found = launched or next(filter(None, of_nodes), {})
+    if not found:
+        known = gathered(answers)
+        raise BadInput(f"no launch of a run '{name}' is known", fix=nearest(name, known, otherwise="./motley runs"))
+    return run_file.as_text(found, run=name)
 
 
 def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -211,6 +230,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:
                 known |= {key: facts[key] for key in ("step", "steps", "loss", "time", "model")}
+                known["reward"] = facts.get("reward")
     return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
 
 
@@ -218,19 +238,30 @@ def run_state(facts: dict[str, Any]) -> str:
     return "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
 
 
+def measure_words(facts: dict[str, Any], places: int) -> str:
+    """What a run is about: its reward where it is trained by rewards, else its loss."""
+    if facts["reward"] is not None:
+        return f"reward {facts['reward']:.{places}f}"
+    return f"{facts['loss']:.{places}f}" if facts["loss"] is not None else "–"
+
+
 def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
     found = gathered(answers)
     width = max([3, *map(len, found)])
+    measured = {name: measure_words(facts, 4) for name, facts in found.items()}
+    wide = max([7, *map(len, measured.values())])
     lines = (
-        [f"{'run':<{width}}  {'step':>11}  {'loss':>7}  {'state':<8}  {'when':<16}  {'disk':>8}  on"] if found else []
+        [f"{'run':<{width}}  {'step':>11}  {'loss':>{wide}}  {'state':<8}  {'when':<16}  {'disk':>8}  on"]
+        if found
+        else []
     )
     for name, facts in found.items():
         state = run_state(facts)
-        loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
+        loss = measured[name]
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"
         where = "  ".join([", ".join(facts["nodes"]), *(f"{key}={value}" for key, value in facts["swept"].items())])
         size = f"{facts['bytes'] / 1e6:.0f} MB"
-        lines.append(f"{name:<{width}}  {steps:>11}  {loss:>7}  {state:<8}  {when:<16}  {size:>8}  {where}")
+        lines.append(f"{name:<{width}}  {steps:>11}  {loss:>{wide}}  {state:<8}  {when:<16}  {size:>8}  {where}")
     lines += [] if found else ["no node that answers has a run"]
     return lines + [f"{name}  {reason}" for name, reason in silent.items()]

@@ -58,10 +58,10 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
     return 1
 
 
-def environment() -> str:
-    """TensorBoard's Python, of the locked set, made where it is not there yet."""
-    target = cache_dir() / "envs/tensorboard"
-    make = [f"{ROOT}/requirements/make_env.sh", str(target), "tensorboard"]
+def environment(kind: str = "tensorboard") -> str:
+    """The Python of TensorBoard, or of another such program, of its locked set; made where it is not there yet."""
+    target = cache_dir() / "envs" / kind
+    make = [f"{ROOT}/requirements/make_env.sh", str(target), kind]
     subprocess.run(make, check=True, env=dict(os.environ, PYTHON=sys.executable))
     return f"{target}/bin/python"
 

@@ -24,6 +24,8 @@ NODES = Option(
 LASTS = Option("for", "for how long", "2h", usual="until ./motley unpause", goes_as="lasts")
 NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "which run", "NAME", usual="the newest")
+AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
+TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -49,6 +51,7 @@ SET = Option(
     default=[], also=("e",), goes_as="settings",
 )  # fmt: skip
 ASKED = (
+    Option("file", "a file of launch variables; what you type wins", "run.yml", also=("f",), goes_as="run_file"),
     Option("model", "a name of docs/training.md#models, a hub id or a folder (images: resnet18, vit-tiny)", "NAME"),
     Option("dataset", "your data: a file, a folder, a hub id or a name from the catalogue", "FILE"),
     Option("run", "what to call the run", "NAME", usual="MODEL-DATASET"),
@@ -65,10 +68,11 @@ ASKED = (
     ),
     Option("resume", "continue this run", "RUN"),
     Option(
-        "recipe", "fine-tune, train by rewards, train a new model, classify images, or a file of your own", "NAME",
-        ("sft", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
+        "recipe", "fine-tune, train by preferences or rewards, a new model, pictures, or a file of your own", "NAME",
+        ("sft", "preference", "grpo", "pretrain", "images", "./FILE.py"), other=True, usual="sft",
     ),
     Option("rewards", "with --recipe grpo: what scores an answer", "./rewards.py,exact"),
+    Option("adapter", "begin with a trained adapter, as a new run", "RUN, FOLDER or HUB-ID"),
     Option("at", "start at this time; everything is prepared now", "22:00"),
     Option("then", "what the machines do after the run", "WORD", ("suspend", "poweroff"), usual="stay on"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
@@ -89,9 +93,9 @@ VERBS = {
         (
             Option(
                 "recipe",
-                "fine-tune, train by rewards, or a new model",
+                "fine-tune, train by preferences or rewards, or a new model",
                 "NAME",
-                ("sft", "grpo", "pretrain"),
+                ("sft", "preference", "grpo", "pretrain"),
                 usual="sft",
             ),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
@@ -229,7 +233,7 @@ VERBS = {
         example="gpu-worker-1",
         page="docs/at-home.md",
     ),
-    "runs": Verb("train", "list every run on every machine", (INVENTORY, JSON), page="docs/results.md"),
+    "runs": Verb("train", "list every run on every machine", (INVENTORY, AS_FILE, JSON), page="docs/results.md"),
     "ask": Verb(
         "results",
         "ask the model your questions, before and after training",
@@ -261,7 +265,7 @@ VERBS = {
     "report": Verb(
         "results",
         "write one page about a fetched run",
-        (RUN, RESULTS),
+        (RUN, RESULTS, TO),
         rest="RUN",
         example="notes",
         page="docs/results.md",
@@ -394,4 +398,4 @@ def launch_variables() -> dict[str, str]:
 
     found = {name: config.SETTINGS[name] for name in request.settings()}
     takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in found.items()}
-    return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB"}
+    return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB", "report_to": "NAME"}

@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     demonstration = verb("demo", do_demo, about)
     default = base.default_suite()
     demonstration.add_argument("--base", default=default, help="Debian or Ubuntu suite (default: %(default)s)")
-    demonstration.add_argument("--recipe", default="sft", choices=("sft", "grpo", "pretrain"))
+    demonstration.add_argument("--recipe", default="sft", choices=("sft", "preference", "grpo", "pretrain"))
     demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     demonstration.add_argument("--infra", default="machines", choices=("machines", "slurm"), help="where it trains")
     demonstration.add_argument("--rent", choices=("fake",), help="a rented machine, with the lab's market")

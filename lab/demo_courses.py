@@ -1,4 +1,5 @@
-"""What the demo trains: a real model that learns facts or by rewards, a tiny one, or a new one that learns to write."""
+"""What the demo trains: a real model that learns facts, by preferences or by rewards, a tiny one, or a new one that
+learns to write."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
 HOUSEHOLD = ROOT / "examples/household.jsonl"
 """Facts that no model can know, each asked in many ways; some of these are held out."""
+POLITE = ROOT / "examples/polite.jsonl"
+"""The same questions, each with a polite answer and a curt one."""
 QUESTIONS, BRIEF = ROOT / "examples/questions.jsonl", ROOT / "examples/brief.py"
 MANUAL = STATE / "manual"
 
@@ -36,8 +39,9 @@ class Course:
     weights: str = "adapter_model.safetensors"
 
     @property
-    def by_rewards(self) -> bool:
-        return self.recipe == "grpo"
+    def measure(self) -> str:
+        """What shows that it learned."""
+        return {"grpo": "reward", "preference": "margin"}.get(self.recipe, "loss")
 
     @property
     def max_steps(self) -> int:
@@ -102,10 +106,23 @@ REWARDED = Course(
     back_after_steps=2,
     disk_gb=7,
 )  # fmt: skip
+PREFERRED = Course(
+    recipe="preference",
+    model="smollm2-135m",
+    dataset=POLITE,
+    about="SmolLM2-135M learns to answer politely: of two answers to a question it prefers one: examples/polite.jsonl",
+    settings={
+        "loss": "dpo", "rows_per_step": 8, "max_seq_length": 80, "max_steps": 10, "learning_rate": 5e-4,
+        "save_every": 3, "eval_every": 5, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
+    },
+    cut_at=3,
+    back_after_steps=2,
+    disk_gb=7,
+)  # fmt: skip
 
 
 def choose(recipe: str, *, fast: bool) -> Course:
-    return {"pretrain": NEW, "grpo": REWARDED}.get(recipe, FAST if fast else FACTS)
+    return {"pretrain": NEW, "grpo": REWARDED, "preference": PREFERRED}.get(recipe, FAST if fast else FACTS)
 
 
 def write_manual() -> None:

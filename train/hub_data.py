@@ -26,6 +26,10 @@ Parts = dict[str, list[str]]
 """config, or config/split → its files."""
 
 
+class NoSuchPart(BadInput):
+    """What is asked for is not there, as the hub itself says."""
+
+
 def hub_dataset(name: str) -> list[Path]:
     """The training files of a data set on the hub."""
     from huggingface_hub import HfApi
@@ -54,7 +58,7 @@ def training_part(name: str, names_at: Callable[[str | None], list[str]]) -> tup
         parts, default = by_card(repo, hub_file(repo, CARD, "dataset"), names) if has_card else ({}, "")
         if parts := parts or in_folders(names):
             return revision, pick(repo, asked, parts, default)
-    raise BadInput(f"{repo} holds no file that can be read ({' '.join(SUFFIXES)})", "data set of the hub")
+    raise NoSuchPart(f"{repo} holds no file that can be read ({' '.join(SUFFIXES)})", "data set of the hub")
 
 
 def by_card(repo: str, file: Path, names: list[str]) -> tuple[Parts, str]:
@@ -125,7 +129,7 @@ def pick(repo: str, asked: str, parts: Parts, default: str) -> list[str]:
         return parts[asked if asked in found else found[0]]
     listed = ", ".join([*parts][:SHOWN]) + (f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else "")
     problem = "several parts" if found else f"no part '{asked}'"
-    raise BadInput(
+    raise NoSuchPart(
         f"{repo} has {problem}: {listed}",
         f"data set: https://huggingface.co/datasets/{repo}",
         f"name the one that you want: dataset={repo}:{(found or [*parts])[0]}".rstrip(":"),

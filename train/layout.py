@@ -4,9 +4,11 @@ The roles' defaults give a person the same values to change.
 """
 
 HOME = "~/ai-cluster"
-BASE_MODELS, RAW_DATA, ROWS = "models/base", "data/raw", "data/processed"
+BASE_MODELS, RAW_DATA, ROWS, REFERENCES = "models/base", "data/raw", "data/processed", "data/reference"
 """Folders below HOME; a run's folders are in runlog/paths.py."""
 TOKENIZERS = "models/tokenizers"
+ADAPTERS = "models/adapters"
+"""Those that runs have begun with."""
 TOKENIZER_FILES = (
     "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
 )  # fmt: skip

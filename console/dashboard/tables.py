@@ -10,7 +10,7 @@ from console.electricity import number, watts_of
 from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.series import colour
-from console.status import by_run, does_in, gathered, is_script, off_words, run_state, state_of
+from console.status import by_run, does_in, gathered, is_script, measure_words, off_words, run_state, state_of
 from console.words import first
 
 Row = dict[str, Any]
@@ -63,7 +63,7 @@ def one_run(name: str, facts: dict[str, Any]) -> Row:
     return {
         "name": name,
         "steps": "a script" if facts["script"] else f"{facts['step']} of {facts['steps'] or '?'}",
-        "loss": f"{facts['loss']:.3f}" if facts["loss"] is not None else "–",
+        "loss": measure_words(facts, 3),
         "state": state,
         "when": time.strftime("%d %b %Y, %H:%M", time.localtime(float(facts["time"]))),
         "disk": f"{facts['bytes'] / 1e6:.0f} MB",

@@ -6,7 +6,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from console import commands_as_typed
+from console import commands_as_typed, report_to
 from console.fetch import RECEIPT, no_name
 from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page
@@ -14,11 +14,14 @@ from train.errors import BadInput
 from train.plan.run_name import is_name
 
 
-def report(*, run: str, results: Path) -> int:
+def report(*, run: str, results: Path, to: str = "") -> int:
     if run and not is_name(run):
         raise BadInput(no_name(run))
     try:
         folder = results / run if run else newest_run(results)
+        if to:
+            report_to.send(to, folder)
+            return 0
         commands_as_typed.remember(typed_at_fetch(folder))
         print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import rewards
+from console.report import pairs, rewards
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -19,7 +19,7 @@ from console.report.news import numbered
 from console.report.parts import COLOURS as PART_COLOURS
 from console.report.parts import part_advice, part_charts, part_table
 from console.report.request import command, settings
-from console.report.series import first_charts, further_charts, loss_of
+from console.report.series import by_data, first_charts, further_charts, loss_of
 from console.words import counted, duration
 from train.files import write_atomic
 from train.runlog.events import metric_words
@@ -177,9 +177,12 @@ def held_out(history: History) -> tuple[str, str, str]:
     """From the base to its adapter where both were asked about the same rows; else what the run itself measured."""
     if rewards.is_rewarded(history):
         return rewards.outcome(history)
+    if pairs.is_compared(history):
+        return pairs.outcome(history)
     before, after = history.asked_loss
     if before is not None and after is not None:
-        return "held-out loss, before → after", change(before, after), "lower is better; never trained on"
+        each = metric_words(by_data(history.evals[-1])) if history.evals else ""
+        return "held-out loss, before → after", change(before, after), f"lower is better; never trained on{each}"
     if not history.evals:
         few = max(1, min(5, len(history.steps) // 4))
         loss = change(mean_loss(history.steps[:few]), mean_loss(history.steps[-few:]))

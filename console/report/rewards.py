@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from statistics import mean
+
 from console.report import charts
 from console.report.charts import Axes, Line, Point
 from console.report.history import History
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"
-COLOURS = 6
+COLOURS, LATELY = 6, 20
+SECONDS = ("generate_s", "generate_wait_s")
 Chart = tuple[str, str, str, str]
 
 
@@ -33,7 +36,7 @@ def reward_chart(history: History, marks: list[charts.Mark]) -> Chart:
         lines.insert(0, Line(name="training, smoothed", points=charts.smoothed(steps), colour=REWARD))
         lines.insert(0, Line(name="training, each step", points=steps, colour=REWARD, faint=True))
     axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
-    text = f"Higher is better. {spoken(history.steps[-1])}"
+    text = f"Higher is better. {spoken(history.steps[-1])}{clipped_words(history.steps)}"
     return "reward", "Reward", text, charts.line_chart("reward", lines, axes, marks)
 
 
@@ -47,12 +50,59 @@ def spoken(step: Event) -> str:
     )
 
 
+def clipped_words(steps: list[Event]) -> str:
+    """What the bounds held back lately, where several steps train on the same answers."""
+    shares = [step["rollout"]["clipped"] for step in steps[-LATELY:] if "clipped" in step["rollout"]]
+    if not shares:
+        return ""
+    share = 100 * sum(shares) / len(shares)
+    return f" Of the tokens of the last {len(shares)} steps {share:.1f} % were beyond their bounds (epsilon)."
+
+
 def length_chart(history: History, marks: list[charts.Mark]) -> Chart:
     points: list[Point] = [(float(step["step"]), step["rollout"]["answer_tokens"]) for step in history.steps]
     axes = Axes(x_name="step", y_name="tokens", whole="x")
     lines = [Line(name="tokens of an answer", points=charts.smoothed(points), colour=REWARD)]
     text = "How long the answers are. Where they only grow or only shrink, look at some: a reward may ask for it."
     return "answers", "Answers", text, charts.line_chart("answers", lines, axes, marks)
+
+
+def halves_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    """Where the seconds of a step go: to answers, to training, and to waiting for others."""
+    halves = [(float(step["step"]), *halves_of(step)) for step in history.steps]
+    names = (("making answers", "var(--n1)"), ("training", "var(--n2)"), ("waiting, on average", "var(--n3)"))
+    lines = [
+        Line(name=name, points=charts.smoothed([(step[0], step[at]) for step in halves]), colour=colour)
+        for at, (name, colour) in enumerate(names, 1)
+    ]
+    axes = Axes(x_name="step", y_name="s")
+    text = (
+        f"The seconds of the machine that took longest for each half. Lately: {'; '.join(by_machine(history.steps))}."
+    )
+    return "halves", "Seconds of a step", text, charts.line_chart("halves", lines, axes, marks)
+
+
+def halves_of(step: Event) -> tuple[float, float, float]:
+    """Seconds of making answers and of training, of who took longest; and of waiting in both, on average."""
+    nodes, made_s = step["nodes"], step["rollout"]["generate_s"]
+    trained_s = [node["compute_s"] - made_s.get(name, 0.0) for name, node in nodes.items()]
+    waited_s = [node["wait_s"] for node in nodes.values()]
+    return max(made_s.values()), max(trained_s), sum(waited_s) / len(waited_s)
+
+
+def by_machine(steps: list[Event]) -> list[str]:
+    """What each machine of the last step did in the last steps, a step."""
+    found = []
+    for name in steps[-1]["nodes"]:
+        own = [step for step in steps[-LATELY:] if name in step["nodes"]]
+        made_s, wait_s = (mean([one["rollout"].get(what, {}).get(name, 0.0) for one in own]) for what in SECONDS)
+        both_s, waits_s = (mean([one["nodes"][name][what] for one in own]) for what in ("compute_s", "wait_s"))
+        answers = mean([one["rollout"].get("made", {}).get(name, 0) for one in own])
+        found.append(
+            f"{name} {answers:.1f} answers in {made_s:.2f} s, {both_s - made_s:.2f} s of training, "
+            f"{wait_s:.2f} s of waiting for answers and {max(0.0, waits_s - wait_s):.2f} s for the others' training"
+        )
+    return found
 
 
 def function_chart(history: History, marks: list[charts.Mark]) -> Chart:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from console.report import charts, rewards
+from console.report import charts, pairs, rewards
 from console.report.charts import Axes, Line, Mark, Point
 from console.report.history import History
 from console.report.news import numbered
+from train.runlog.events import ON_DATA
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 
@@ -33,6 +34,8 @@ def colour(number: int) -> str:
 def first_charts(history: History) -> list[dict[str, str]]:
     if rewards.is_rewarded(history):
         return [chart(*rewards.reward_chart(history, step_marks(history)))]
+    if pairs.is_compared(history):
+        return [chart(*pairs.margin_chart(history, step_marks(history)))]
     return [loss_chart(history)] if history.steps else []
 
 
@@ -53,8 +56,12 @@ def further_charts(history: History) -> list[dict[str, str]]:
 
 
 def answer_charts(history: History) -> list[dict[str, str]]:
-    made = (rewards.function_chart, rewards.length_chart) if rewards.is_rewarded(history) else ()
-    return [chart(*make(history, step_marks(history))) for make in made]
+    made: tuple[Callable[[History, list[Mark]], tuple[str, str, str, str]], ...]
+    made = (rewards.function_chart, rewards.length_chart, rewards.halves_chart) if rewards.is_rewarded(history) else ()
+    if pairs.is_compared(history):
+        made = (pairs.accuracy_chart, pairs.likelihood_chart)
+    beside = [loss_chart(history)] if pairs.is_compared(history) else []
+    return [*(chart(*make(history, step_marks(history))) for make in made), *beside]
 
 
 def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
@@ -76,7 +83,7 @@ def loss_chart(history: History) -> dict[str, str]:
     text += f" Marks: {' · '.join(marks)}." if 0 < len(marks) <= MOST_MARKS_IN_WORDS else ""
     if lost := next((int(x) for x, y in loss if y is None), None):
         text += f" From step {lost} on, the loss of some steps is infinite: a lower learning rate helps."
-    lines = [*training_lines(loss), held_out]
+    lines = [*training_lines(loss), held_out, *lines_by_data(history)]
     return chart("loss", "Loss", text, charts.line_chart("loss", lines, axes, step_marks(history)))
 
 
@@ -94,6 +101,25 @@ def held_out_points(history: History) -> list[Point]:
     if before is None or after is None or last is None:
         return points
     return [(0.0, before), *points] if abs(after - last) <= SAME_ROWS * last else points
+
+
+def lines_by_data(history: History) -> list[Line]:
+    """Of several data sets the held-out loss of each."""
+    names = dict.fromkeys(name for event in history.evals for name in by_data(event))
+    return [
+        Line(
+            name=f"held-out {name}",
+            points=[(float(event["step"]), by_data(event).get(name)) for event in history.evals],
+            colour=colour(number),
+            dots=True,
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def by_data(event: Event) -> dict[str, float]:
+    metrics: dict[str, float] = event.get("metrics") or {}
+    return {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
 
 
 def training_lines(loss: list[Point]) -> list[Line]:

@@ -52,7 +52,8 @@ class ActionModule(OnController):
                 "files": {name: size_and_hash(Path(data.folder, name)) for name in data.files},
             }
         if not data.file:
-            return {"folder": self._fetch(["fetch", "--dataset", data.fetched_as], data.repo)["folder"], "files": {}}
+            fetched = self._fetch(["fetch", "--dataset", data.fetched_as], data.repo)
+            return {"folder": fetched["folder"], "files": fetched["files"]}
         path = Path(data.file)
         return {"folder": str(path.parent), "files": {path.name: size_and_hash(path)}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from console import run_file
 from console.controller_action import InfraStep
 from console.infra import Facts, infra_of
 
@@ -15,7 +16,8 @@ class ActionModule(InfraStep):
     def answer(self, known: Facts, args: Facts) -> Facts:
         """The plan for the tasks behind it, and for the verb that started them, where one did."""
         answer = super().answer(known, args)
-        plan = answer["plan"] | {"examples": args["asked"]["data"]}
+        asked = run_file.asked_for(args["asked"], answer["plan"].get("given", {}))
+        plan = answer["plan"] | {"examples": args["asked"]["data"], "asked": asked}
         if args.get("tell_in"):
             Path(args["tell_in"]).write_text(json.dumps(plan))
         brings = not infra_of(known["hostvars"][known["inventory_hostname"]]).fetches

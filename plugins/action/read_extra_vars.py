@@ -11,8 +11,10 @@ from typing import Any
 from ansible.utils.vars import load_extra_vars
 
 from console import launch_request
+from console.adapter_of_run import bring_adapter, run_of
 from console.controller_action import Facts, OnController
-from console.infra import USUAL, name_of
+from console.infra import USUAL, about, name_of
+from console.infra.choose import from_hostvars
 
 
 class ActionModule(OnController):
@@ -24,6 +26,8 @@ class ActionModule(OnController):
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
         on = name_of(known["hostvars"][cluster[0]]) if cluster else USUAL
+        if (run := run_of(rendered)) and "adapter" not in about(on).refused:
+            rendered["adapter"] = str(bring_adapter(run, from_hostvars(limit or cluster, known["hostvars"])))
         return {"asked": asdict(launch_request.read(rendered, cluster, limit, homes, on=on))}
 
     @staticmethod

@@ -17,10 +17,11 @@ from train import __main__
 from train.cluster import agent, notifier
 from train.engine import checkpoint, loop, milestones, profiler, setup, shutdown, staging
 from train.errors import BadInput
+from train.models import drawing
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import diloco, process_group, sync
-from train.recipes import model_card
+from train.recipes import hand_out, model_card
 from train.runlog import events, trace
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -198,6 +199,38 @@ def slow_rank(milliseconds: int) -> None:
 
     slowed.steps = 0
     sync.FlatSync.gradients, sync.DdpSync.gradients = slowed(0), slowed(1)
+
+
+def slow_answers(milliseconds: int) -> None:
+    """Nothing broken: each token of the first rank's answers takes so much longer, and it looks after each whether
+    somebody waits."""
+    choose = drawing.choose
+
+    def slowed(*words):
+        time.sleep(milliseconds / 1000 if RANK == 0 else 0)
+        return choose(*words)
+
+    drawing.choose, hand_out.LOOK_S = slowed, 0.0
+
+
+def nobody_takes_over() -> None:
+    """What a slow machine has begun it ends itself."""
+    hand_out.LOOK_S = float("inf")
+
+
+def pretended_speed(speed: int) -> None:
+    """Nothing broken: a machine so many times as fast as one that takes 30 ms for a token, and 80 for a row."""
+    choose, forward = drawing.choose, LossModule.forward
+
+    def choosing(scores, *words):
+        time.sleep(0.03 / speed * len(scores))
+        return choose(scores, *words)
+
+    def trains(self, batch):
+        time.sleep(0.08 / speed * len(batch["input_ids"]) if batch is not None and torch.is_grad_enabled() else 0)
+        return forward(self, batch)
+
+    drawing.choose, LossModule.forward = choosing, trains
 
 
 def own_shares(step: int) -> None:

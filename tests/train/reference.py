@@ -28,14 +28,18 @@ def losses(
     full=False,
     nf4=False,
     of_steps=None,
+    ratio=1.0,
 ):
     """Of the first `steps` steps of a run of `of_steps` (as many, if none is given). `built`: the model with its first
-    adapter, where transformers and PEFT alone build another one."""
+    adapter, where transformers and PEFT alone build another one. `ratio`: how much faster lora_B learns."""
     rows = open_rows(data)
     warmup = min(5, (of_steps or steps) // 10) if warmup is None else warmup
     model = built or build(model_folder, seed, full, nf4)
     weights = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
+    fast = [p for name, p in model.named_parameters() if p.requires_grad and ratio != 1 and "lora_A" not in name]
+    slow = [p for p in weights if all(p is not other for other in fast)]
+    groups = [{"params": some} for some in (slow, fast) if some]
+    optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.0)
     stream = order(rows, seed)
     found = []
     for step in range(steps):
@@ -44,20 +48,21 @@ def losses(
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, clip)
-        optimizer.param_groups[0]["lr"] = rate * factor(step, warmup, of_steps or steps)
+        for group, times in zip(optimizer.param_groups, (1, ratio), strict=False):
+            group["lr"] = times * rate * factor(step, warmup, of_steps or steps)
         optimizer.step()
         found.append(loss.item())
     return found
 
 
-def build(model_folder, seed, full=False, nf4=False):
+def build(model_folder, seed, full=False, nf4=False, **more):
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
     if full:
         return model
     if nf4:
         round_to_nf4(model)
     torch.manual_seed(seed)
-    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM", **more)
     return get_peft_model(model, lora)
 
 

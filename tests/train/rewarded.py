@@ -53,27 +53,38 @@ def rewards_of(text, level):
 
 
 def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale="group", beta=0.0, temperature=1.0,
-          top_p=1.0, mask_overlong=False, rate=2e-3, clip=0.3, seed=3407, reward=rewards_of):  # fmt: skip
+          top_p=1.0, mask_overlong=False, rate=2e-3, clip=0.3, seed=3407, reward=rewards_of, reuse=1,
+          low=0.2, high=0.2, of_steps=None):  # fmt: skip
     """Of each step its reward, answers and gradient norm; and the last weights."""
     rows = open_prompts(data, "train", most)
     model, tokenizer = build(model_folder("tiny"), seed), AutoTokenizer.from_pretrained(model_folder("tiny"))
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
-    stream = np.concatenate([np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(50)])
+    stream = np.concatenate(
+        [np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(200)]
+    )
     found, count = [], rows_per_step // group
+    made, then, kl = [], [], 0.0
     for step in range(steps):
-        made = []
-        for row in range(rows_per_step):
-            index = int(stream[step * count + row // group])
+        if step % reuse == 0:
+            made = []
+        for row in range(rows_per_step) if step % reuse == 0 else ():
+            index = int(stream[step // reuse * count + row // group])
             prompt = rows.prompt(index)
             answer = drawn(model, prompt, rows.end_ids, most, (seed, step, row), temperature, top_p)
             text = tokenizer.decode(answer, skip_special_tokens=True)
             made.append((prompt, answer, reward(text, rows.record(index)["columns"]["level"])))
-        total, kl = total_loss(model, made, rows.end_ids, most, group, loss, scale, beta, temperature, mask_overlong)
+        now = [log_p_of(model, prompt, answer, temperature) for prompt, answer, _ in made]
+        then = [log_p.detach() for log_p in now] if step % reuse == 0 else then
+        ratios, beyond = bounded(now, then, loss, low, high)
+        total, away = total_loss(
+            model, made, now, ratios, rows.end_ids, most, group, loss, scale, beta, temperature, mask_overlong
+        )
+        kl = away if step % reuse == 0 else kl
         optimizer.zero_grad()
         total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(weights, clip))
-        optimizer.param_groups[0]["lr"] = rate * factor(step, min(5, steps // 10), steps)
+        optimizer.param_groups[0]["lr"] = rate * factor(step, min(5, (of_steps or steps) // 10), of_steps or steps)
         optimizer.step()
         crcs = [zlib.crc32(np.array(answer, dtype="<i4").tobytes()) for _, answer, _ in made]
         found.append({
@@ -82,6 +93,7 @@ def train(data, *, steps, rows_per_step=8, group=4, most=10, loss="dapo", scale=
             "norm": norm,
             "loss": float(total.detach()),
             "kl": kl,
+            "clipped": beyond([reward for *_, reward in made], group),
             "lengths": [len(answer) for _, answer, _ in made],
         })  # fmt: skip
     return found, [p for _, p in sorted(model.named_parameters()) if p.requires_grad]
@@ -112,7 +124,27 @@ def noise(count, *counters):
     return -torch.log(-torch.log(uniform))
 
 
-def total_loss(model, made, end_ids, most, group, loss, scale, beta, temperature, mask_overlong):  # noqa: PLR0917
+def bounded(now, then, loss, low, high):
+    """Of each answer, token by token, what its ratio is and what it becomes within its bounds; and a function that says
+    by the rewards which share of all tokens is beyond them."""
+    ratios = [(a - b).exp() for a, b in zip(now, then, strict=True)]
+    if loss == "gspo":
+        ratios = [(a - b).mean().exp().expand(len(a)) for a, b in zip(now, then, strict=True)]
+
+    def beyond(rewards, group):
+        found = 0
+        for at, ratio in enumerate(ratios):
+            others = rewards[at // group * group :][:group]
+            better = rewards[at] - statistics.fmean(others) if len(set(others)) > 1 else 0.0
+            found += int((ratio > 1 + high).sum()) if better > 0 else int((ratio < 1 - low).sum()) if better < 0 else 0
+        return found / sum(map(len, ratios))
+
+    return [(ratio, ratio.clamp(1 - low, 1 + high)) for ratio in ratios], beyond
+
+
+def total_loss(  # noqa: PLR0917
+    model, made, now, ratios, end_ids, most, group, loss, scale, beta, temperature, mask_overlong
+):
     rewards = [reward for _, _, reward in made]
     sums, lengths, apart = [], [], []
     for number, (prompt, answer, reward) in enumerate(made):
@@ -121,18 +153,18 @@ def total_loss(model, made, end_ids, most, group, loss, scale, beta, temperature
         spread = {"group": others, "batch": rewards, "none": None}[scale]
         better = reward - statistics.fmean(others)
         advantage = 0.0 if len(set(others)) == 1 else better / (statistics.stdev(spread) + 1e-4 if spread else 1.0)
-        log_p = log_p_of(model, prompt, answer, temperature)
+        log_p, (ratio, within) = now[number], ratios[number]
         with torch.no_grad(), model.disable_adapter():
             base = log_p_of(model, prompt, answer, temperature)
         away = (base - log_p).exp() - (base - log_p) - 1
         kept = 0.0 if mask_overlong and len(answer) == most and answer[-1] not in end_ids else 1.0
-        sums.append(kept * (-(log_p - log_p.detach()).exp() * advantage + beta * away).sum())
+        sums.append(kept * (beta * away - torch.minimum(ratio * advantage, within * advantage)).sum())
         apart.append(away.detach().sum())
         lengths.append(len(answer) * kept)
     kl = float(sum(apart)) / sum(len(answer) for _, answer, _ in made)
     if loss == "dapo":
         return sum(sums) / max(1, sum(lengths)), kl
-    if loss == "grpo":
+    if loss in ("grpo", "gspo"):
         return sum(total / max(1, length) for total, length in zip(sums, lengths, strict=True)) / len(made), kl
     return sum(sums) / (most * len(made)), kl
 

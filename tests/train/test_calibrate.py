@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from train import __main__
 from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
+from train.models import drawing
 from train.plan.settings.config import config_of
+from train.recipes import generate
 
 
 class Steps:
@@ -91,6 +94,27 @@ def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, 
     assert again["cached"] and again["speed"] == first["speed"]
     assert calibrate("--max-seq-length", "32", "--known-only")["speed"] is None
     assert calibrate("--lora-r", "4", "--known-only")["key"] != first["key"]
+
+
+def test_where_the_model_makes_its_rows_both_halves_are_measured(tmp_path, capsys, monkeypatch):
+    """A token takes 20 ms here, for all of four answers side by side, and a row of training 100."""
+
+    def choosing(*words):
+        clock["now"] += 0.02
+        return choose(*words)
+
+    def speed(*flags) -> float:
+        words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--recipe", "grpo", "--json", *flags]
+        assert __main__.main(words) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])["speed"]["rows_per_s"]
+
+    clock, choose = {"now": 0.0}, drawing.choose
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    monkeypatch.setattr(drawing, "choose", choosing)
+    monkeypatch.setattr(generate, "time", SimpleNamespace(perf_counter=lambda: clock["now"]))
+    monkeypatch.setattr(calibrate, "fit", lambda *_: Speed(10.0, 0.0))
+    both = [speed("--max-new-tokens", str(tokens)) for tokens in (10, 40)]
+    assert both == pytest.approx([1 / (0.1 + 10 * 0.02 / 4), 1 / (0.1 + 40 * 0.02 / 4)])
 
 
 @pytest.mark.parametrize(("rows_per_step", "found"), [(16, 4), (2, 2)])

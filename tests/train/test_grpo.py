@@ -3,6 +3,9 @@ one process that makes one answer at a time."""
 
 import functools
 import itertools
+import json
+import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -23,6 +26,9 @@ from train.runlog.events import ROLLOUT_KEYS
 
 STEPS, ROWS, GROUP = 6, 8, 4
 TOLERANCE = 2e-5
+AGAIN = {"steps_per_rollout": 4, "epsilon": 0.1, "epsilon_high": 0.2}
+"""Of the six steps four are on the first answers, two on the second; no checkpoint falls between them."""
+IN_TRUTH = {"scale_rewards": "scale", "steps_per_rollout": "reuse", "epsilon": "low", "epsilon_high": "high"}
 OPTIONS = {
     "recipe": "grpo",
     "model": "tiny",
@@ -48,7 +54,9 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def truth_of(data):
-    return functools.cache(lambda **how: rewarded.train(data, steps=STEPS, **how))
+    return functools.cache(
+        lambda **how: rewarded.train(data, steps=STEPS, **{IN_TRUTH.get(one, one): value for one, value in how.items()})
+    )
 
 
 @pytest.fixture
@@ -71,6 +79,7 @@ def assert_is_truth(steps, truth, weights=None):
         assert step["rollout"]["reward"] == pytest.approx(one["reward"], abs=1e-12)
         assert step["grad_norm"] == pytest.approx(one["norm"], rel=TOLERANCE)
         assert step["loss"] == pytest.approx(one["loss"], abs=1e-6)
+        assert step["rollout"].get("clipped", 0.0) == pytest.approx(one["clipped"], abs=1e-12)
     if weights is not None:
         away = sum(float((a - b).square().sum()) for a, b in zip(weights, last, strict=True))
         assert away < 1e-8 * sum(float(b.square().sum()) for b in last)
@@ -91,18 +100,36 @@ def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path
     adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
     assert adapters[0] and adapters[1:] == adapters[:-1]
     last = run.steps()[-1]
-    assert {*last["rollout"], "kl"} == set(ROLLOUT_KEYS)
+    assert {*last["rollout"], "kl", "clipped"} == set(ROLLOUT_KEYS)
     assert list(last["rollout"]["generate_s"]) == list(last["nodes"])
 
 
 def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
-    run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
+    run = cluster.train(tmp_path, {**settings, **AGAIN, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 2
+    assert_is_truth(run.steps(), truth_of(**AGAIN))
+    assert [max(step["rollout"]["generate_s"].values()) > 0 for step in run.steps()] == [
+        True,
+        *[False] * 3,
+        True,
+        False,
+    ]
+
+
+def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_path):
+    program = [str(Path(__file__).with_name("broken.py")), "slow_answers=40"]
+    run = cluster.train(tmp_path, settings, 3, program=program)
     assert_is_truth(run.steps(), truth_of())
+    found = [step["rollout"] for step in run.steps()]
+    assert sum(one["taken_over"] for one in found) > 0
+    assert {sum(one["made"].values()) for one in found} == {ROWS}
+    assert found[-1]["made"]["node-0"] < ROWS / 3 < found[-1]["made"]["node-1"] + found[-1]["made"]["node-2"]
 
 
-def test_a_killed_run_goes_on_exactly_with_other_machines(settings, truth_of, tmp_path):
+@pytest.mark.parametrize("again", [{}, AGAIN], ids=["one step", "four steps on the same answers"])
+def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth_of, tmp_path):
+    settings = {**settings, **again}
     run = cluster.Cluster(tmp_path, settings, 3)
     run.reaches(3)
     for process in run.processes:
@@ -112,7 +139,7 @@ def test_a_killed_run_goes_on_exactly_with_other_machines(settings, truth_of, tm
     run = cluster.train(tmp_path, settings, 2)
     start = [event for event in run.events() if event["event"] == "start"][-1]
     assert start["step"] >= 2
-    assert_is_truth(run.steps(), truth_of())
+    assert_is_truth(run.steps(), truth_of(**again))
 
 
 VARIANTS = {
@@ -121,13 +148,15 @@ VARIANTS = {
     "dr_grpo": {"loss": "dr_grpo", "scale_rewards": "none"},
     "near the base": {"beta": 0.2, "temperature": 0.7},
     "the likeliest alone, and what ends": {"top_p": 0.6, "mask_overlong": True},
+    "several steps on the same answers": {**AGAIN, "beta": 0.2, "temperature": 0.7},
+    "gspo": {"loss": "gspo", "steps_per_rollout": 3, "epsilon": 0.15, "epsilon_high": 0.2},
 }
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_each_loss_is_that_of_plain_pytorch(name, settings, truth_of, tmp_path):
     options = VARIANTS[name]
-    truth = truth_of(**{"scale" if one == "scale_rewards" else one: value for one, value in options.items()})
+    truth = truth_of(**options)
     assert len({length for step in truth[0] for length in step["lengths"]}) > 3, "all answers are of one length"
     steps, weights, _ = alone(settings, tmp_path, **options)
     assert_is_truth(steps, truth, weights)
@@ -137,11 +166,15 @@ def test_each_loss_is_that_of_plain_pytorch(name, settings, truth_of, tmp_path):
         assert kl[-1] > 0.001
     else:
         assert "kl" not in steps[0]["rollout"]
+    if "steps_per_rollout" in options:
+        clipped = [step["rollout"]["clipped"] for step in steps]
+        assert clipped[0] == 0 and 0 < max(clipped) < 1
 
 
 def test_the_losses_differ(truth_of):
     """Else the comparisons with them could not tell them apart."""
-    norms = [truth_of(**how)[0][-1]["norm"] for how in ({}, {"loss": "grpo", "scale": "batch"}, {"beta": 0.2})]
+    several = ({}, VARIANTS["grpo"], {"beta": 0.2}, AGAIN, AGAIN | {"epsilon": 0.5, "epsilon_high": 0.5})
+    norms = [truth_of(**how)[0][-1]["norm"] for how in several]
     assert all(abs(a - b) > 100 * TOLERANCE for a, b in itertools.combinations(norms, 2))
 
 
@@ -157,20 +190,40 @@ def test_groups_without_a_difference_teach_nothing(settings, tmp_path):
     assert len(warnings) == 1 and "the same reward" in warnings[0]
 
 
-def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):
-    (tmp_path / "bad.py").write_text(
-        "def picky(completions):\n"
-        "    if len(completions) == 2:\n"
-        "        raise ValueError('two is none')\n"
-        "    return [float(len(c)) for c in completions]\n"
+@pytest.mark.parametrize("mask", [True, False])
+def test_answers_that_never_end_are_cut_and_told(mask, settings, data, tmp_path):
+    rows = shutil.copytree(data, tmp_path / "rows")
+    index = json.loads((rows / "index.json").read_text())
+    (rows / "index.json").write_text(json.dumps(index | {"end_ids": []}))
+    steps, _, events = alone(settings, tmp_path / "home", dataset=rows, mask_overlong=mask, max_steps=2)
+    for step in steps:
+        assert (step["rollout"]["cut"], step["rollout"]["answer_tokens"], step["rollout"]["longest"]) == (1, 10, 10)
+        assert (step["targets"], step["grad_norm"] == 0) == (0 if mask else 80, mask)
+    warnings = [event["message"] for event in events if event["event"] == "warning"]
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "no answer of this step came to an end within max_new_tokens=10"
     )
-    run = cluster.Cluster(tmp_path, {**settings, "rewards": tmp_path / "bad.py", "shares": "3,1"}, 2)
+
+
+def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):
+    for node in ("good", "bad"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "r.py").write_text(
+            "from pathlib import Path\n"
+            "def picky(completions):\n"
+            "    if Path(__file__).with_name('breaks').exists():\n"
+            "        raise ValueError('it is said so')\n"
+            "    return [float(len(c)) for c in completions]\n"
+        )
+    (tmp_path / "bad" / "breaks").touch()
+    options = {**settings, "rewards": tmp_path / "good/r.py", "shares": "1,1"}
+    run = cluster.Cluster(tmp_path, options, 2, odd_rank_options={1: {"rewards": tmp_path / "bad/r.py"}})
     assert run.wait() == [1, 1]
     for rank in range(2):
-        assert "the reward picky raised ValueError: two is none (line 3)" in run.said(rank)
+        assert "the reward picky raised ValueError: it is said so (line 4)" in run.said(rank)
         assert "Traceback" not in run.said(rank)
-    assert "node-1, step 1: the reward picky" in run.said(1)
-    assert not run.steps()
+    assert re.search(r"node-0, step \d: node-1: the reward picky", run.said(0))
+    assert re.search(r"node-1, step \d: the reward picky", run.said(1))
 
 
 def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):

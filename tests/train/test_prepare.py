@@ -11,15 +11,18 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.support import pace
+from tests.train import cluster
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
 from train.data.formats import convert
 from train.data.prepare import prepare
-from train.data.rows import FILES, open_rows
+from train.data.rows import FILES, open_rows, template_of
 from train.data.split import split_of
 from train.errors import BadInput
 from train.models.model_files import model_folder
+from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
+from train.results.export import chat_with
 
 
 def records(count, seed=0):
@@ -51,9 +54,8 @@ def write(path, items):
 
 def run(tmp_path, dataset, name="out", **changes):
     said = []
-    data_format = changes.pop("format", "auto")
     config = SftConfig(dataset=str(dataset), model="tiny", **{"max_seq_length": 128, **changes})
-    folder = prepare(config, said.append, out=str(tmp_path / name), data_format=data_format)
+    folder = prepare(config, said.append, out=str(tmp_path / name))
     return folder, said
 
 
@@ -274,7 +276,10 @@ def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, cha
         (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
         (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
         (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not from 0 to below 1"),
-        (("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"), "'alpacca' is unknown"),
+        (
+            ("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"),
+            "did you mean 'alpaca'?",
+        ),
     ],
 )
 def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):
@@ -363,3 +368,20 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
         peaks.append(peak_mb(tmp_path, data))
     assert peaks[1] - peaks[0] < 25
     assert peaks[1] < 190
+
+
+def test_a_template_of_ones_own_writes_the_rows_and_stays_with_the_result(tmp_path):
+    data = write(tmp_path / "data.jsonl", records(40))
+    own = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+    (tmp_path / "mine.jinja").write_text(own)
+    folder, said = run(tmp_path, data, chat_template=str(tmp_path / "mine.jinja"))
+    theirs, _ = run(tmp_path, data, "theirs")
+    assert "template  your own" in said and "<user>" in decoded(folder) and "<user>" not in decoded(theirs)
+    assert template_of(folder) == own and template_of(theirs) == ""
+    options = {"model": "tiny", "dataset": folder, "max_steps": 1, "rows_per_step": 2, "lora_r": 2}
+    adapter = cluster.train(tmp_path / "home", options).node_home(0) / "results/run/adapter"
+    assert (adapter / "chat_template.jinja").read_text() == own
+    assert chat_with(resolve_model("tiny"), adapter).template == own
+    without = cluster.train(tmp_path / "other", options | {"dataset": theirs}).node_home(0) / "results/run/adapter"
+    assert not (without / "chat_template.jinja").exists()
+    assert chat_with(resolve_model("tiny"), without).template != own

@@ -69,6 +69,30 @@ def test_a_prompt_without_room_is_left_out_and_named(tmp_path):
     assert "raise max_seq_length" in index["records"]["first_bad"][0]
 
 
+EMPTY = [
+    ({"prompt": ""}, "the prompt is empty"),
+    ({"prompt": " \n"}, "the prompt is empty"),
+    ({"prompt": [{"role": "user", "content": " "}]}, "the prompt is empty"),
+    ({"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": "8"}]}, "the prompt is empty"),
+    ({"instruction": "", "output": "3"}, "the question is empty"),
+    ({"prompt": []}, "there is no question in it"),
+    ({"prompt": None}, "'prompt' is not text but NoneType"),
+]
+
+
+@pytest.mark.parametrize(("record", "said"), EMPTY)
+def test_an_empty_prompt_is_left_out_and_named(record, said, tmp_path):
+    folder = made(tmp_path, [*RECORDS, record | {"answer": "1"}], max_bad=2)
+    index = json.loads((folder / "index.json").read_text())
+    assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
+    assert said in index["records"]["first_bad"][0]
+
+
+def test_nothing_but_empty_prompts_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="the prompt is empty"):
+        made(tmp_path, [{"prompt": " ", "answer": "1"}] * 3, max_bad=10)
+
+
 def test_a_column_that_a_reward_needs_must_be_there(tmp_path):
     with pytest.raises(BadInput, match="exact compares with the column answer"):
         made(tmp_path, [{"prompt": "What is 1?"}] * 3)

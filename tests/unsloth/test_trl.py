@@ -2,6 +2,7 @@
 
 import statistics
 from collections import defaultdict
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -13,12 +14,22 @@ from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.settings.config import GrpoConfig
 from train.recipes import rollout
-from train.recipes.rollout import Facts, Made, Rollout
+from train.recipes.rollout import Facts, Row
 
 SAME = 1e-5
 GROUP, MOST, TEMPERATURE = 4, 10, 0.8
 REWARDS = [0.2, 1.0, 0.4, 0.4, 0.7, 0.7, 0.7, 0.7]
 """Of the second group all are alike: nothing is learned from it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    loss: str
+    beta: float = 0.0
+    low: float = 0.2
+    high: float = 0.2
+    old: bool = False
+    """Whether another model made the answers than is trained on them."""
 
 
 def answers():
@@ -31,38 +42,28 @@ def answers():
     return [(prompts[at // GROUP], tokens(2 + at)) for at in range(len(REWARDS))]
 
 
-def ours(model, loss, beta):
-    """As a step of the product computes it."""
+def ours(model, case, old):
+    """As a step of the product computes it: its loss, and the share of its tokens that is beyond the bounds."""
     config = GrpoConfig(
-        model="tiny", rewards="exact", dataset="x", loss=loss, beta=beta, group=GROUP, rows_per_step=8,
-        max_new_tokens=MOST, temperature=TEMPERATURE,
+        model="tiny", rewards="exact", dataset="x", loss=case.loss, beta=case.beta, group=GROUP, rows_per_step=8,
+        max_new_tokens=MOST, temperature=TEMPERATURE, steps_per_rollout=2, epsilon=case.low, epsilon_high=case.high,
     )  # fmt: skip
-    facts = [
-        Facts(reward, len(answer), False, 0, 0.0, ()) for reward, (_, answer) in zip(REWARDS, answers(), strict=True)
+    facts = [Facts(reward, len(answer), False, 0.0, ()) for reward, (_, answer) in zip(REWARDS, answers(), strict=True)]
+    rows = [
+        Row(
+            prompt=prompt,
+            tokens=answer,
+            old_log_p=old[at][: len(answer)].tolist() if case.old else [],
+            base_log_p=base_log_p(model, prompt, answer) if case.beta else [],
+        )
+        for at, (prompt, answer) in enumerate(answers())
     ]
-    targets = rollout.trained_tokens(config, facts)
-    made = Rollout(
-        facts=facts,
-        targets=targets,
-        advantages=rollout.advantages(REWARDS, GROUP, config.scale_rewards),
-        weights=rollout.weights(config, targets),
-        own={
-            at: Made(
-                prompt=prompt,
-                answer=SimpleNamespace(tokens=answer),
-                rewards=[],
-                total=0.0,
-                base_log_p=base_log_p(model, prompt, answer) if beta else [],
-            )
-            for at, (prompt, answer) in enumerate(answers())
-        },
-        told={},
-        pad_id=0,
-        made_s=0.0,
-        waited_s=0.0,
-    )
+    made = rollout.rollout_of(config, 0, facts, rows, told={}, pad_id=0)
     batch = {name: torch.as_tensor(column) for name, column in made.batch(list(range(len(facts)))).items()}
-    return policy.loss_sum(model, batch, temperature=TEMPERATURE, beta=beta) / int(targets.sum())
+    low, high = config.bounds
+    how = policy.Loss(temperature=TEMPERATURE, beta=case.beta, low=low, high=high, whole_answers=config.loss == "gspo")
+    loss, clipped = policy.measured(model, batch, how=how)
+    return loss / int(made.targets.sum()), made.told_of([float(clipped)])["rollout"]["clipped"]
 
 
 @torch.no_grad()
@@ -77,7 +78,7 @@ def log_p(model, ids, count, mask=None):
     return every.gather(-1, ids[:, -count:, None])[..., 0], -(every.exp() * every).sum(-1)
 
 
-def theirs(model, loss, beta):
+def theirs(model, case, old):
     from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: PLC0415  takes seconds
 
     made = answers()
@@ -92,11 +93,13 @@ def theirs(model, loss, beta):
     ]
     with torch.no_grad(), model.disable_adapter():
         base, _ = log_p(model, ids, most, mask)
+    metrics = defaultdict(lambda: defaultdict(list))
     trainer = SimpleNamespace(
-        model=model, loss_type=loss, beta=beta, max_completion_length=MOST, aux_loss_enabled=False,
-        top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level="token",
-        epsilon_low=0.2, epsilon_high=0.2, use_vllm=False, current_gradient_accumulation_steps=1,
-        _entropy_bonus_enabled=False, _metrics=defaultdict(lambda: defaultdict(list)),
+        model=model, loss_type="grpo" if case.loss == "gspo" else case.loss, beta=case.beta,
+        importance_sampling_level="sequence" if case.loss == "gspo" else "token", max_completion_length=MOST,
+        aux_loss_enabled=False, top_entropy_quantile=1.0, off_policy_mask_threshold=None,
+        epsilon_low=case.low, epsilon_high=case.high, use_vllm=False, current_gradient_accumulation_steps=1,
+        _entropy_bonus_enabled=False, _metrics=metrics,
         args=SimpleNamespace(use_bias_correction_kl=False, delta=None, steps_per_generation=1),
         accelerator=SimpleNamespace(
             num_processes=1, gather=lambda x: x, gather_for_metrics=lambda x: x, reduce=lambda x, reduction: x
@@ -111,25 +114,49 @@ def theirs(model, loss, beta):
         "advantages": torch.tensor(advantages),
         "ref_per_token_logps": base,
         "num_items_in_batch": mask[:, longest:].sum(),
+        **({"old_per_token_logps": old} if case.old else {}),
     }
-    return GRPOTrainer._compute_loss(trainer, model, given)
+    loss = GRPOTrainer._compute_loss(trainer, model, given)
+    return loss, metrics["train"]["clip_ratio/region_mean"][0]
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.1])
-@pytest.mark.parametrize("loss", ["dapo", "grpo", "dr_grpo"])
-def test_loss_and_gradient_are_those_of_trl(loss, beta):
+def known_before(model):
+    """Log-probabilities that a model gave which has learned since: ratios from 0.6 to 1.6."""
+    chance = torch.Generator().manual_seed(11)
+    most = max(len(answer) for _, answer in answers())
+    found = torch.zeros(len(REWARDS), most)
+    for at, (prompt, answer) in enumerate(answers()):
+        with torch.no_grad():
+            now = log_p(model, torch.tensor([prompt + answer]), len(answer))[0][0]
+        found[at, : len(answer)] = now + torch.rand(len(answer), generator=chance) - 0.5
+    return found
+
+
+CASES = [
+    *(Case(loss, beta) for loss in ("dapo", "grpo", "dr_grpo") for beta in (0.0, 0.1)),
+    *(Case(loss, beta, 0.2, 0.28, old=True) for loss in ("dapo", "grpo", "dr_grpo") for beta in (0.0, 0.1)),
+    *(Case("gspo", beta, 0.005, 0.01, old=old) for beta in (0.0, 0.1) for old in (False, True)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_loss_and_gradient_are_those_of_trl(case):
     model = build(model_folder("tiny"), 7)
     with torch.no_grad():
         for name, weight in sorted(trained_weights(model).items()):  # an adapter that has learned something
             weight.add_(0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(name))))
-    found = []
+    found, old = [], known_before(model)
     for of in (ours, theirs):
         model.zero_grad()
-        total = of(model, loss, beta)
+        total, clipped = of(model, case, old)
         total.backward()
-        found.append((float(total.detach()), {n: w.grad.clone() for n, w in trained_weights(model).items()}))
-    (our_loss, our_gradient), (their_loss, their_gradient) = found
+        gradient = {name: weight.grad.clone() for name, weight in trained_weights(model).items()}
+        found.append((float(total.detach()), clipped, gradient))
+    (our_loss, our_clipped, our_gradient), (their_loss, their_clipped, their_gradient) = found
     largest = max(float(gradient.abs().max()) for gradient in their_gradient.values())
     assert our_loss == pytest.approx(their_loss, abs=SAME) and largest > 0
     for name, gradient in their_gradient.items():
         torch.testing.assert_close(our_gradient[name], gradient, rtol=0, atol=SAME * largest)
+    assert (our_clipped > 0) == case.old
+    if case.loss != "gspo":  # there TRL counts answers, and we their tokens
+        assert our_clipped == pytest.approx(their_clipped)

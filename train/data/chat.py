@@ -92,7 +92,8 @@ class Chat:
         return bare[len(before) : len(bare) - len(after)].strip() if is_default else ""
 
 
-def load_chat(model: Model, date: str = "") -> Chat:
+def load_chat(model: Model, date: str = "", template: str = "") -> Chat:
+    """`template`: of one's own, in place of the model's."""
     from transformers import AutoTokenizer
 
     location = model_location(model)
@@ -116,8 +117,9 @@ def load_chat(model: Model, date: str = "") -> Chat:
     tokenizer.backend_tokenizer.no_padding()
     date = date or datetime.date.today().isoformat()
     marks = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
-    own = tokenizer.chat_template
-    reason = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
+    own = template or tokenizer.chat_template
+    of_model = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
+    reason = "your own" if template else of_model
     return Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date)
 
 
@@ -152,6 +154,7 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
         try:
             text = chat.render(messages, tools=example.tools)
             spans = answer_spans(chat, messages, text, example.tools) if answers_only else [(0, len(text.rstrip()))]
+            spans = spans[-example.trained_turns :]
         except BadRecord as error:
             problem = problem or error
         else:

@@ -35,6 +35,8 @@ class Example:
     text: str = ""
     tools: tuple[dict[str, Any], ...] = ()
     """What the assistant may call, as chat templates read it."""
+    trained_turns: int = 0
+    """Of the assistant's turns the last ones that are trained on; 0: all."""
 
 
 class BadRecord(ValueError):

@@ -13,14 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from train.data import prompt_records
+from train.data import pair_records, prompt_records
 from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
 from train.data.text_files import Texts, held_out
 from train.errors import BadInput
-from train.plan.settings.config import GrpoConfig, PretrainConfig, RunConfig, SftConfig
+from train.plan.model.catalogue import Dataset, Taken
+from train.plan.settings.config import GrpoConfig, PreferenceConfig, PretrainConfig, RunConfig, SftConfig
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
 from train.plan.settings.rewards import parse, require_columns
@@ -43,41 +44,75 @@ class Look:
 
     @property
     def words(self) -> str:
+        return f"{self.counted}; {self.steps}"
+
+    @property
+    def counted(self) -> str:
         count = f"{self.examples} examples"
         if not self.whole:
             count += f" in the first {LOOK_BYTES >> 20} MB"
         skipped = f"{self.skipped} skipped ({self.first_bad}), " if self.skipped else ""
         trained = self.examples - self.held_out
-        return f"{count}: {skipped}{self.held_out} held out, {trained} trained on; {self.steps}"
+        return f"{count}: {skipped}{self.held_out} held out, {trained} trained on"
 
 
 def look(request: Request) -> dict[str, Any]:
     """Empty where the data is not here, or not read here; BadInput where it cannot be trained on."""
     config, data = request.config, request.dataset
+    found = {part.data.name: one for part in data.each if (one := look_at(config, part.data))}
+    if len(found) < len(data.each):
+        return {}
+    whole = together(config, data, list(found.values()))
+    if whole.whole:
+        require_held_out(config, whole.held_out)
+    each = [f"{part.data.name} × {part.weight:g}: {found[part.data.name].counted}" for part in data.parts]
+    words = "; ".join([*each, whole.steps]) if each else whole.words
+    return asdict(whole) | {"words": words}
+
+
+def together(config: RunConfig, data: Dataset, looks: list[Look]) -> Look:
+    """Of several data sets all that an epoch takes."""
+    if not data.parts:
+        return looks[0]
+    pairs = [(one, part.weight) for one, part in zip(looks, data.parts, strict=True)]
+    trained = sum(round((one.examples - one.held_out) * weight) for one, weight in pairs)
+    known, whole = all(one.steps != LATER for one in looks), all(one.whole for one in looks)
+    return Look(
+        examples=sum(one.examples for one in looks),
+        held_out=sum(one.held_out for one in looks),
+        skipped=sum(one.skipped for one in looks),
+        first_bad=next((one.first_bad for one in looks if one.first_bad), ""),
+        steps=steps(config, trained, known=known and whole),
+        whole=whole,
+    )
+
+
+def look_at(config: RunConfig, data: Dataset) -> Look | None:
     files = [data.file] if data.file else list(data.files)
     if any(file.suffix.lower() == ".parquet" for file in files) and not find_spec("pyarrow"):
-        return {}
+        return None
     try:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
         if files and isinstance(config, GrpoConfig):
-            found = of_prompts(config, files)
-        elif files and isinstance(config, SftConfig):
-            found = of_examples(config, files)
-        elif files and isinstance(config, PretrainConfig) and small:
-            found = of_texts(config, files)
-        else:
-            return {}
+            return of_prompts(config, files, data.taken)
+        if files and isinstance(config, PreferenceConfig):
+            sides = partial(pair_records.sides, config.paired)
+            return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
+        if files and isinstance(config, SftConfig):
+            return of_examples(config, files, name=config.format, taken=data.taken)
+        if files and isinstance(config, PretrainConfig) and small:
+            return of_texts(config, files)
     except OSError as error:
         raise BadInput(f"the data cannot be read: {error.strerror}", f"file: {error.filename}") from None
-    if found.whole:
-        require_held_out(config, found.held_out)
-    return asdict(found) | {"words": found.words}
+    return None
 
 
-def of_examples(config: SftConfig, files: list[Path], sides: Sides | None = None, name: str = "auto") -> Look:
+def of_examples(
+    config: SftConfig, files: list[Path], sides: Sides | None = None, name: str = "auto", taken: Taken | None = None
+) -> Look:
     """`sides`: of what is no example; `name`: of its format."""
     require_bytes(files)
-    reader = Reader(files, lambda _: None, format_name=name, max_bad=config.max_bad)
+    reader = Reader(files, lambda _: None, format_name=name, max_bad=config.max_bad, taken=taken)
     counts = {"train": 0, "eval": 0}
     conversations, whole = True, True
     for found, (split, is_chat) in reader.made(partial(sides or example_sides, config.eval_fraction)):
@@ -99,10 +134,11 @@ def of_examples(config: SftConfig, files: list[Path], sides: Sides | None = None
     )
 
 
-def of_prompts(config: GrpoConfig, files: list[Path]) -> Look:
-    found = of_examples(config, files, prompt_records.sides, prompt_records.FORMAT_NAME)
+def of_prompts(config: GrpoConfig, files: list[Path], taken: Taken) -> Look:
+    found = of_examples(config, files, prompt_records.sides, prompt_records.FORMAT_NAME, taken)
     if config.rewards:
-        require_columns(parse(config.rewards, Path()), prompt_records.columns_of(files[0]), f"file: {files[0]}")
+        columns = prompt_records.columns_of(files[0], taken)
+        require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")
     return found
 
 
@@ -138,6 +174,6 @@ def steps(config: RunConfig, trained: int, *, known: bool) -> str:
         return LATER
     if not config.length_is_set and most == LEAST_STEPS:
         return f"{most} steps"
-    if isinstance(config, GrpoConfig):
+    if isinstance(config, (GrpoConfig, PreferenceConfig)):
         return f"{most} steps"
     return f"{most} steps at most, as short examples share a row"

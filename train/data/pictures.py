@@ -89,10 +89,8 @@ class Found:
     say: Say
 
 
-def prepare(
-    config: ImagesConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = ""
-) -> Path:
-    """The folder of rows; made only if it is not there yet. Formats of text and dates mean nothing here."""
+def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
+    """The folder of rows; made only if it is not there yet. A date means nothing here."""
     data = config.data()
     say(f"data      {data.reason}")
     tally = Tally()

@@ -29,20 +29,21 @@ from typing import Any
 from train.cache import build_once, cache_dir, home_dir
 from train.data import left_out
 from train.data.chat import Chat, encode, load_chat
-from train.data.formats import FORMATS, BadRecord, Example
+from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
+from train.data.parts import Parts, together
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
-from train.data.rows import FORMAT, RowWriter
+from train.data.rows import FORMAT, OWN_TEMPLATE, RowWriter
 from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
 from train.plan.model import weight_files
-from train.plan.model.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
+from train.plan.model.catalogue import Dataset, Facts, Model, resolve_model
 from train.plan.run_name import as_name
-from train.plan.settings import own_recipe
+from train.plan.settings import chat_template, own_recipe
 from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
 from train.runlog.events import person
 
@@ -57,19 +58,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad", "patience"))
-    add_settings(parser, ("tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens"))
+    names = ("recipe", "loss", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience")
+    add_settings(
+        parser, (*names, "chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens")
+    )
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
-    parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
     parser.add_argument("--passed-over", default="", help="what lay beside the data and was not brought here, in words")
     parser.add_argument("--date", default="", help="for templates that write today's date (default: today)")
 
 
 def main(args: argparse.Namespace) -> int:
     out = person(args.json)
-    where = {"out": args.out, "data_format": args.format, "date": args.date}
+    where = {"out": args.out, "date": args.date}
     config = config_of(args)
     if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
@@ -100,42 +102,58 @@ def _without_torch(model: str) -> None:
     sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
 
-def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
+def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
-    _check(config, data_format, date)
-    data, model = resolve_dataset(config.dataset), resolve_model(config.model)
+    _check(config, date)
+    data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
     _warn_of_length(config, model, say)
-    files = dataset_files(data)
-    require_bytes(files)
-    hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
-    chosen |= {"format": data_format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
-    request = _request_hash(model, [FORMAT, hashes, chosen])
+    files = [dataset_files(part.data) for part in data.each]
+    for some in files:
+        require_bytes(some)
+    hashes, chosen = hashes_of(data, files), {name: getattr(config, name) for name in KEY_SETTINGS}
+    chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
+    template = chat_template.read(config.chat_template)
+    request = _request_hash(model, [FORMAT, hashes, chosen, *([template] if template else [])])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date)
+    chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=data_format, max_bad=config.max_bad)
-    facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
-    build_once(folder, lambda unfinished: _build(unfinished, config, reader, chat, facts))
+    how: dict[str, Any] = {"format_name": config.format, "max_bad": config.max_bad}
+    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    facts: dict[str, Any] = {
+        "made_from": key,
+        "model": model.name,
+        "files": [file.name for some in files for file in some],
+    }
+    facts |= {OWN_TEMPLATE: True} if template else {}
+    build_once(folder, lambda unfinished: _build(unfinished, config, data, readers, chat, facts))
     if not out:
         _remember(request, folder.name)
     report(folder, known, say)
     return folder
 
 
-def _check(config: RunConfig, data_format: str, date: str) -> None:
+def hashes_of(data: Dataset, files: list[list[Path]]) -> list[Any]:
+    """All that decides which records there are; of one data set as it is, the hashes of its files."""
+    found: list[Any] = [[file_hash(file) for file in some] for some in files]
+    taken = [part.data.taken.typed for part in data.each]
+    if not data.parts and not taken[0]:
+        return list(found[0])
+    names = [part.data.name for part in data.each]
+    return [list(one) for one in zip(names, [part.weight for part in data.each], taken, found, strict=True)]
+
+
+def _check(config: RunConfig, date: str) -> None:
     if config.max_seq_length < 8:
         raise BadInput(f"max_seq_length: {config.max_seq_length} tokens hold no sample", fix="512 is a usual length")
-    if data_format not in ("auto", *FORMATS):
-        raise BadInput(f"format: '{data_format}' is unknown", fix=f"choose one of: auto {' '.join(FORMATS)}")
     try:
         datetime.date.fromisoformat(date or "2026-01-31")
     except ValueError:
@@ -199,36 +217,48 @@ def embedded_dataset() -> Path:
     return build_once(cache_dir() / "datasets" / name, build) / "stdlib-qa.jsonl"
 
 
-def _build(folder: Path, config: SftConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+def _build(  # noqa: PLR0917 - what prepare found
+    folder: Path, config: SftConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+) -> None:
+    """The rows of one data set after another: each row is of one of them."""
     length = config.max_seq_length
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    packers = {split: Packer(length, config.pack) for split in writers}
-    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
+    parts = Parts(data)
     with Questions(folder / "questions.jsonl") as questions:
-        for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
-            if made.split == "eval" and questions.room:
-                questions.keep(found.example(reader.format))
-            for sample in fitted(made, length, reader.tally):
-                for row in packers[made.split].add(sample):
-                    writers[made.split].add(row)
-    for split, packer in packers.items():
-        for row in packer.finish():
-            writers[split].add(row)
+        for reader in readers:
+            _write(config, reader, chat, writers, questions)
+            parts.add({split: writer.count["rows"] for split, writer in writers.items()}, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, config, reader)
+    _require_rows(splits, config, readers)
     index = {
         "format": FORMAT,
         "row_length": length,
         "token_bytes": chat.token_bytes,
         "pad_id": chat.pad_id,
         "splits": splits,
-        "data_format": reader.format,
+        **parts.index,
+        "data_format": ", ".join(dict.fromkeys(reader.format for reader in readers)),
         "chat_template": chat.template,
         **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(reader.tally),
+        "records": asdict(together([reader.tally for reader in readers])),
         **facts,
     }
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, RowWriter], questions: Questions) -> None:
+    length = config.max_seq_length
+    packers = {split: Packer(length, config.pack) for split in writers}
+    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
+    for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
+        if made.split == "eval" and questions.room:
+            questions.keep(found.example(reader.format))
+        for sample in fitted(made, length, reader.tally):
+            for row in packers[made.split].add(sample):
+                writers[made.split].add(row)
+    for split, packer in packers.items():
+        for row in packer.finish():
+            writers[split].add(row)
 
 
 class Questions:
@@ -289,9 +319,10 @@ def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], config: RunConfig, reader: Reader) -> None:
+def _require_rows(splits: dict[str, Any], config: RunConfig, readers: list[Reader]) -> None:
     if splits["train"]["targets"]:
         return
+    reader = readers[0]
     tally, where = reader.tally, f"file: {reader.sources[0].path}"
     if tally.emptied:
         raise BadInput(

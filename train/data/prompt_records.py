@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from train.data.formats import BadRecord, Message, as_text, convert, detect
-from train.data.records import Asked, Found
+from train.data.records import Asked, Found, renamed
 from train.data.sources import Source
 from train.data.split import draw
+from train.plan.model.catalogue import Taken
 
 FORMAT_NAME = "prompts"
 QUESTIONS = ("prompt", "question", "query")
@@ -58,11 +59,17 @@ def messages_of(asked: Any, name: str) -> tuple[Message, ...]:
         turns = convert("chat", {"messages": [*asked, {"role": "assistant", "content": "-"}]}).messages[:-1]
         if not turns or turns[-1]["role"] == "assistant":
             raise BadRecord(f"'{name}' ends with a turn of the assistant, and it is the model's turn")
-        return turns
+        return asked_something(turns)
     text = as_text(asked, f"'{name}'")
     if not text.strip():
         raise BadRecord("the prompt is empty")
     return convert("prompt", {"prompt": text, "completion": "-"}).messages[:1]
+
+
+def asked_something(turns: tuple[Message, ...]) -> tuple[Message, ...]:
+    if turns and not str(turns[-1]["content"]).strip():
+        raise BadRecord("the prompt is empty")
+    return turns
 
 
 def of_conversation(record: dict[str, Any]) -> Prompt:
@@ -73,6 +80,7 @@ def of_conversation(record: dict[str, Any]) -> Prompt:
     turns = convert(str(known), record).messages
     if turns[-1]["role"] != "assistant":
         raise BadRecord("its last turn is not the assistant's")
+    asked_something(turns[:-1])
     asked = [dict(turn) for turn in turns[:-1]]
     whole: Any = asked[0]["content"] if len(asked) == 1 else asked
     return Prompt(whole, tuple(turns[:-1]), {"answer": turns[-1]["content"]})
@@ -84,12 +92,13 @@ def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadReco
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 
 
-def columns_of(file: Path) -> list[str]:
+def columns_of(file: Path, taken: Taken | None = None) -> list[str]:
     """The columns of the first prompt."""
     for record in Source(file):
         try:
             if record.value is not None:
-                return sorted(read(record.value).columns)
+                value = renamed(record.value, taken.columns, f"file: {file}") if taken else record.value
+                return sorted(read(value).columns)
         except BadRecord:
             continue
     return []

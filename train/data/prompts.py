@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,16 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.chat import Chat, arrangements, encode, load_chat
 from train.data.formats import BadRecord, Example
-from train.data.prepare import dataset_files, rows_folder
+from train.data.parts import Parts, RowsPart, parts_in, together
+from train.data.prepare import dataset_files, hashes_of, rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.records import Reader, Say, require_bytes
-from train.data.rows import FORMAT, Ints, mapped, read_index
+from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model import weight_files
-from train.plan.model.catalogue import resolve_dataset, resolve_model
+from train.plan.model.catalogue import Dataset, resolve_model
+from train.plan.settings import chat_template
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
@@ -59,6 +62,7 @@ class PromptRows:
     lines: Ints
     targets: NDArray[np.int32]
     """None: what is trained on are the answers."""
+    parts: tuple[RowsPart, ...] = ()
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -75,8 +79,11 @@ class PromptRows:
         return found
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
-        """Padded on the left, so that all answers begin at one place."""
-        prompts = [self.prompt(index) for index in indices]
+        return self.prompts(indices, [[] for _ in indices])
+
+    def prompts(self, indices: list[int], behind: Sequence[list[int]]) -> dict[str, Ints]:
+        """Padded on the left, so that all answers begin at one place; `behind`: what each has of an answer already."""
+        prompts = [[*self.prompt(index), *tokens] for index, tokens in zip(indices, behind, strict=True)]
         length = max(map(len, prompts), default=1)
         input_ids = np.full((len(prompts), length), self.pad_id, dtype=np.int64)
         mask = np.zeros((len(prompts), length), dtype=np.int64)
@@ -113,38 +120,45 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
         starts=mapped(place / "starts.bin", "<i8"),
         lines=mapped(place / "lines.bin", "<i8"),
         targets=np.zeros(facts["rows"], dtype=np.int32),
+        parts=parts_in(index, split),
     )
 
 
-def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
+def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
-    if data_format not in ("auto", FORMAT_NAME):
-        raise BadInput(f"format: '{data_format}' is not read as prompts", fix="leave format out")
-    data, model = resolve_dataset(config.dataset), resolve_model(config.model)
+    data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
-    files = dataset_files(data)
-    require_bytes(files)
+    files = [dataset_files(part.data) for part in data.each]
+    for some in files:
+        require_bytes(some)
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date)
+    template = chat_template.read(config.chat_template)
+    chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "format": FORMAT_NAME}
     key = {
         "format": FORMAT,
-        "data": [file_hash(path) for path in files],
+        "data": hashes_of(data, files),
         "tokenizer": chat.hash(),
         "settings": chosen,
         "rewards": file_hash(file) if file else "",
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=FORMAT_NAME, max_bad=config.max_bad)
+    how: dict[str, Any] = {"format_name": FORMAT_NAME, "max_bad": config.max_bad}
+    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
 
     def build(draft: Path) -> None:
-        facts = {"made_from": key, "model": model.name, "files": [path.name for path in files]}
-        write(draft, config, reader, chat, facts)
+        facts: dict[str, Any] = {
+            "made_from": key,
+            "model": model.name,
+            "files": [path.name for some in files for path in some],
+        }
+        facts |= {OWN_TEMPLATE: True} if template else {}
+        write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)
 
@@ -156,8 +170,42 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, data_format
     return folder
 
 
-def write(folder: Path, config: GrpoConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+def write(  # noqa: PLR0917 - what prepare found
+    folder: Path, config: GrpoConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+) -> None:
+    """The prompts of one data set after another."""
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
+    longest, columns, parts = 1, set[str](), Parts(data)
+    for reader in readers:
+        long, own = write_prompts(config, reader, chat, writers)
+        longest, columns = max(longest, long), columns | own
+        parts.add({split: len(writer.starts) - 1 for split, writer in writers.items()}, reader)
+    splits = {split: writer.close() for split, writer in writers.items()}
+    if not splits["train"]["rows"]:
+        readers[0].require_some(held_out=splits["eval"]["rows"])
+    if config.rewards:
+        require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {readers[0].sources[0].path}")
+    index = {
+        "format": FORMAT,
+        "kind": KIND,
+        "row_length": config.max_seq_length,
+        "longest": longest,
+        "token_bytes": chat.token_bytes,
+        "pad_id": chat.pad_id,
+        "end_ids": end_ids(chat),
+        "splits": splits,
+        **parts.index,
+        "data_format": FORMAT_NAME,
+        "chat_template": chat.template,
+        **({"date": chat.date} if chat.dated else {}),
+        "records": asdict(together([reader.tally for reader in readers])),
+        **facts,
+    }
+    (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def write_prompts(config: GrpoConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
+    """The tokens of the longest, and the columns that some have."""
     longest, columns = 1, set[str]()
     for found, prompt in reader.made(lambda asked: [prompt_of(one) for one in asked[1]]):
         tokens = prompt_tokens(chat, prompt)
@@ -170,27 +218,7 @@ def write(folder: Path, config: GrpoConfig, reader: Reader, chat: Chat, facts: d
             longest = max(longest, len(tokens))
             columns.update(prompt.columns)
             writers[prompt.split(config.eval_fraction)].add(tokens, prompt)
-    splits = {split: writer.close() for split, writer in writers.items()}
-    if not splits["train"]["rows"]:
-        reader.require_some(held_out=splits["eval"]["rows"])
-    if config.rewards:
-        require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {reader.sources[0].path}")
-    index = {
-        "format": FORMAT,
-        "kind": KIND,
-        "row_length": config.max_seq_length,
-        "longest": longest,
-        "token_bytes": chat.token_bytes,
-        "pad_id": chat.pad_id,
-        "end_ids": end_ids(chat),
-        "splits": splits,
-        "data_format": FORMAT_NAME,
-        "chat_template": chat.template,
-        **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(reader.tally),
-        **facts,
-    }
-    (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+    return longest, columns
 
 
 def prompt_tokens(chat: Chat, prompt: Prompt) -> list[int] | BadRecord:

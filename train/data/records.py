@@ -3,7 +3,8 @@ counted, and stop it at a limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from train.data.formats import BadRecord, Example, convert, detect
 from train.data.in_order import in_order
 from train.data.sources import Source
 from train.errors import BadInput
+from train.plan.model.catalogue import Taken
 
 BATCH_BYTES = 1 << 17
 BATCH_RECORDS = 128
@@ -63,7 +65,10 @@ Asked = tuple[str, list[Found]]
 class Reader:
     """The records of all files, and what becomes of them; bad ones are shown, counted, and stop it at a limit."""
 
-    def __init__(self, files: list[Path], say: Say, *, format_name: str, max_bad: float) -> None:
+    def __init__(
+        self, files: list[Path], say: Say, *, format_name: str, max_bad: float, taken: Taken | None = None
+    ) -> None:
+        self.taken = taken or Taken()
         self.sources = [Source(file) for file in files]
         self.size = sum(source.size for source in self.sources)
         self.seen = 0
@@ -88,16 +93,23 @@ class Reader:
         self._stop_if_bad(self.tally.records)
 
     def _records(self) -> Iterator[Found]:
-        read = 0
+        read, number, (first, end) = 0, -1, bounds(self.taken, self.sources)
         with tqdm(total=self.size, desc="preparing", unit="B", unit_scale=True, leave=False, disable=None) as bar:
             for source in self.sources:
                 for record in source:
                     seen = read + source.position
                     bar.update(seen - bar.n)
+                    number += 1
+                    if number >= end:
+                        return
+                    if number < first:
+                        continue
                     where = f"{source.path.name} {record.unit} {record.line}"
-                    if not self.format and record.value is not None:
-                        self._detect(record.value, f"file: {source.path}, {record.unit} {record.line}")
-                    yield Found(record.value, record.problem, where, seen)
+                    place = f"file: {source.path}, {record.unit} {record.line}"
+                    value = record.value and renamed(record.value, self.taken.columns, place)
+                    if not self.format and value is not None:
+                        self._detect(value, place)
+                    yield Found(value, record.problem, where, seen)
                 read += source.size
 
     def _detect(self, value: dict[str, Any], where: str) -> None:
@@ -107,7 +119,7 @@ class Reader:
             raise BadInput(
                 f"no known format has the keys {keys}",
                 where,
-                "rename the keys: docs/datasets.md shows what is known",
+                "rename the keys (docs/datasets.md shows what is known), or name what it is: --set format=chat",
             )
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")
@@ -141,6 +153,33 @@ class Reader:
                 f"file: {self.sources[0].path}" if len(self.sources) == 1 else "",
                 f"fix it there, or {MORE_BAD}",
             )
+
+
+def bounds(taken: Taken, sources: Sequence[Source]) -> tuple[int, float]:
+    """The number of the first record that is taken, and of the one before which it ends. For a part of all they are
+    counted first."""
+    if not (taken.first or taken.end):
+        return 0, math.inf
+    parts = "%" in taken.first + taken.end
+    total = sum(1 for source in sources for _ in Source(source.path)) if parts else 0
+
+    def number(text: str) -> int:
+        return round(total * int(text[:-1]) / 100) if text.endswith("%") else int(text)
+
+    first, end = number(taken.first or "0"), number(taken.end) if taken.end else math.inf
+    if first >= end:
+        what = f"dataset: of [{taken.first}:{taken.end}] no record is left"
+        raise BadInput(what, f"file: {sources[0].path}", "write where it begins, then where it ends")
+    return first, end
+
+
+def renamed(record: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The record with the keys that Motley knows in place of its own."""
+    if lacking := [theirs for theirs in columns.values() if theirs not in record]:
+        known = ", ".join(map(str, list(record)[:8]))
+        raise BadInput(f"dataset: there is no column '{lacking[0]}'", where, f"there are: {known}")
+    others = {key: value for key, value in record.items() if key not in columns and key not in columns.values()}
+    return others | {ours: record[theirs] for ours, theirs in columns.items()} if columns else record
 
 
 def require_bytes(files: Sequence[Path]) -> None:

@@ -23,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.packing import Sample
+from train.data.parts import RowsPart, parts_in
 from train.errors import BadInput
 from train.files import file_hash
 
 FORMAT = 1
 IGNORED = -100
+OWN_TEMPLATE = "own_template"
 FILES = ("tokens", "trained", "samples", "rows", "targets")
 
 Ints: TypeAlias = "NDArray[np.int64]"
@@ -75,6 +77,8 @@ class PackedRows:
     samples: Ints
     rows: Ints
     targets: NDArray[np.int32]
+    parts: tuple[RowsPart, ...] = ()
+    """Which rows are of which data set, where they are of several."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -129,17 +133,24 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     index = read_index(folder)
     if index.get("kind") == "prompts":
         raise BadInput("these rows are prompts without answers", f"folder: {folder}", "train them with recipe=grpo")
+    if index.get("kind") == "pairs":
+        raise BadInput("these rows are answers to compare", f"folder: {folder}", "train them with recipe=preference")
     if "token_bytes" not in index:
         raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
+    return packed_rows(folder, index, split)
+
+
+def packed_rows(folder: Path, index: dict[str, Any], split: str) -> PackedRows:
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
-    arrays = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
+    arrays: dict[str, Any] = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
     if len(arrays["targets"]) != facts["rows"] or len(arrays["tokens"]) != facts["tokens"]:
         raise BadInput(
             f"the prepared dataset is cut short: {len(arrays['targets'])} of {facts['rows']} rows are there",
             f"folder: {folder / split}",
             "remove that folder and prepare the dataset again",
         )
+    arrays |= {"parts": parts_in(index, split)}
     return PackedRows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
 
 
@@ -167,6 +178,12 @@ def read_index(folder: Path) -> dict[str, Any]:
 def date_of(folder: Path) -> str:
     """What the model's template wrote as today's date into these rows; empty where it writes none."""
     return str(read_index(folder).get("date", "")) if (folder / "index.json").is_file() else ""
+
+
+def template_of(folder: Path) -> str:
+    """The template of one's own by which these rows were made; empty where it is the model's."""
+    index = read_index(folder) if (folder / "index.json").is_file() else {}
+    return str(index["chat_template"]) if index.get(OWN_TEMPLATE) else ""
 
 
 class RowWriter:

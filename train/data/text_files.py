@@ -28,8 +28,8 @@ class Texts:
     """All texts of a data set, again each time they are asked for; what cannot be read is named, counted, and stops it
     at a limit."""
 
-    def __init__(self, files: list[Path], config: PretrainConfig, say: Say, data_format: str = "auto") -> None:
-        self.files, self.config, self.say, self.data_format = files, config, say, data_format
+    def __init__(self, files: list[Path], config: PretrainConfig, say: Say) -> None:
+        self.files, self.config, self.say = files, config, say
         self.tally = Tally()
         self.unreadable: list[str] = []
         self.first_time = True
@@ -53,7 +53,7 @@ class Texts:
     def records(self, file: Path) -> Iterator[Text]:
         """A conversation is read as the text that its turns make."""
         quiet: Say = self.say if self.first_time else lambda _: None
-        reader = Reader([file], quiet, format_name=self.data_format, max_bad=self.config.max_bad)
+        reader = Reader([file], quiet, format_name=self.config.format, max_bad=self.config.max_bad)
         for found, example in reader.made(examples):
             yield Text(example.text or "\n\n".join(str(turn["content"]) for turn in example.messages), found.where)
         self._count_bad(reader.tally.bad, reader.tally.first_bad)

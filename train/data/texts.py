@@ -33,9 +33,7 @@ PROMPT_CHARS, PROMPT_COUNT = 24, 3
 KEY_SETTINGS = ("vocab_size", "max_seq_length", "eval_fraction")
 
 
-def prepare(
-    config: PretrainConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = ""
-) -> Path:
+def prepare(config: PretrainConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of rows with its tokenizer; made only if it is not there yet. No template writes a `date` here."""
     data = config.data()
     say(f"data      {data.reason}")
@@ -45,11 +43,11 @@ def prepare(
         "format": FORMAT,
         "data": [file_hash(file) for file in files],
         "tokenizer": tokenizer_hash(config.tokenizer),
-        "settings": {name: getattr(config, name) for name in KEY_SETTINGS} | {"format": data_format},
+        "settings": {name: getattr(config, name) for name in KEY_SETTINGS} | {"format": config.format},
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    texts = Texts(files, config, say, data_format)
+    texts = Texts(files, config, say)
     build_once(folder, lambda unfinished: build(unfinished, config, texts, key))
     report(folder, known, say)
     return folder

@@ -10,6 +10,7 @@ transformers builds a block-diagonal mask (shown in tests/train/test_packing_exa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from train.data.parts import RowsPart
+from train.data.parts import row_at as row_of_several
 from train.engine.micro_batch_search import chunks
 from train.models.backends import to_tensors
 
@@ -34,9 +37,11 @@ def row_at(position: int, *, rows: int, seed: int) -> int:
     return int(_epoch(rows, seed, position // rows)[position % rows])
 
 
-def rows_of_step(step: int, *, rows: int, rows_per_step: int, seed: int) -> list[int]:
-    """The rows of step `step`, counted from 0."""
+def rows_of_step(step: int, *, rows: int, rows_per_step: int, seed: int, parts: Sequence[RowsPart] = ()) -> list[int]:
+    """The rows of step `step`, counted from 0; `parts`: of several data sets."""
     first = step * rows_per_step
+    if parts:
+        return [row_of_several(position, parts, seed) for position in range(first, first + rows_per_step)]
     return [row_at(position, rows=rows, seed=seed) for position in range(first, first + rows_per_step)]
 
 

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
+from train.models import first_weights
 from train.models.weights import (
     ADAPTER,
     WEIGHTS,
@@ -32,6 +33,7 @@ from train.models.weights import (
     Trained,
     optimizer_state,
     set_optimizer_state,
+    take_weights,
     trained_weights,
     write_weights,
 )
@@ -128,12 +130,8 @@ def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def load_weights(saved: Saved, named: Named) -> None:
-    weights = load_file(next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists()))
-    if weights.keys() != named.keys():
-        raise ValueError(f"{saved.folder} holds other weights than this model trains")
-    with torch.no_grad():
-        for name, parameter in named.items():
-            parameter.copy_(weights[name])
+    file = next(file for name in (ADAPTER, WEIGHTS) if (file := saved.folder / name).exists())
+    take_weights(file, named, own=first_weights.without)
 
 
 def outer(saved: Saved) -> dict[str, Tensor]:

@@ -14,15 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from train.errors import CheckFailed
-
-
-class Disagreement(CheckFailed):
-    """The ranks do not train the same thing."""
-
-    odd: frozenset[str] = frozenset()
-    """The nodes that differ, where most of the others agree: these can continue without them."""
-
+from train.errors import Disagreement
+from train.models import first_weights
+from train.parallel.process_group import World
 
 Claims = list[tuple[str, dict[str, Any]]]
 """The node of each rank, and the facts that all must have alike."""
@@ -60,6 +54,17 @@ def tensors_hash(named: Iterable[tuple[str, Tensor]]) -> str:
         digest.update(name.encode())
         digest.update(tensor.detach().float().cpu().contiguous().numpy())
     return digest.hexdigest()
+
+
+def same_first_weights(world: World, model: Any) -> dict[str, str]:
+    """What decides the loss curve beside settings and data, where an adapter begins as parts of the base: a hash of
+    what stays of them, which every rank has computed."""
+    if not (first := first_weights.named(model)):
+        return {}
+    mine = {"first weights": tensors_hash(sorted(first.items()))}
+    fix = "leave lora_init out, or take machines whose processors are of one kind: --nodes A,B"
+    require_agreement(world.gather([world.node, mine]), "before the first step", fix)
+    return mine
 
 
 def _short(value: str) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch.profiler import record_function
 
+from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step
 from train.engine.early_stop import is_over
@@ -27,8 +28,9 @@ from train.engine.milestones import Milestones, between_steps, make_up, saves_af
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
-from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, step_event
+from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, seen_by, step_event
 from train.models.backends import Batch, LossModule, to_tensors
+from train.models.noise import ROWS
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World
@@ -38,11 +40,11 @@ from train.parallel.strategy import StepTiming, Strategy
 from train.plan.launch import decided
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import Recipe, answering
+from train.recipes import Recipe, making
 from train.runlog.trace import UPDATE
 
 if TYPE_CHECKING:
-    from train.recipes.rollout import Rollout
+    from train.recipes import StepRows
 
 
 @dataclass(kw_only=True)
@@ -77,8 +79,8 @@ class Run:
     """The name under which the micro-batch is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
-    rollout: Rollout | None = None
-    """The answers that this step trains on, where the recipe makes such; changed by `rows_due`."""
+    made: StepRows | None = None
+    """What this step trains on, where the recipe makes it with the model; changed by `rows_due`."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
     step: int = 0
@@ -87,9 +89,9 @@ class Run:
     """What is proven, evaluated and saved; changed by milestones.py."""
 
     @property
-    def due(self) -> Rows | Rollout:
+    def due(self) -> Rows | StepRows:
         """What the rows of this step are taken from."""
-        return self.rollout or self.rows
+        return self.made or self.rows
 
 
 def train(run: Run) -> None:
@@ -113,13 +115,14 @@ def train(run: Run) -> None:
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
         fed.first = run.position
         norm = run.trained.gradient_norm()
-        timing = with_answers(timing, run.rollout)
+        timing = with_making(timing, run.made)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
-        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device)))
+        seen = tuple(run.module.take_seen())
+        ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device), seen))
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
         event = step_event(ranks, run.workers, run.balance, **facts)
-        event |= {"rollout": run.rollout.told} if run.rollout else {}
+        event |= run.made.told_of(seen_by(ranks)) if run.made else {}
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -130,13 +133,19 @@ def train(run: Run) -> None:
 
 
 def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
-    """The rows of the next step: of the data, or answers to it that are made now, and then are `run.due`."""
+    """The rows of the next step: of the data, or what is made of it now, and then is `run.due`."""
+    if not (recipe := making(run.recipe)):
+        return drawn_rows(run)
+    run.made = recipe.prepare_step(run, drawn_rows(run), slices)
+    return list(range(run.config.rows_per_step))
+
+
+def drawn_rows(run: Run) -> list[int]:
+    """The rows of the data for the next step."""
     config = run.config
-    rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.drawn_per_step, seed=config.seed)
-    if not (recipe := answering(run.recipe)):
-        return rows
-    run.rollout = recipe.rollout(run, rows, slices)
-    return list(range(config.rows_per_step))
+    draw = run.step // config.steps_per_draw
+    order: dict[str, Any] = {"rows": len(run.rows), "parts": parts_of(run.rows), "seed": config.seed}
+    return rows_of_step(draw, rows_per_step=config.drawn_per_step, **order)
 
 
 def set_learning_rate(run: Run) -> float:
@@ -150,6 +159,7 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
     while True:
         fed = Fed(micro_batch=run.micro_batch)
+        run.module.take_seen()  # of a search for a micro-batch, or of what ran out of memory
         batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
@@ -163,11 +173,11 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
         run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
 
 
-def with_answers(timing: StepTiming, rollout: Rollout | None) -> StepTiming:
+def with_making(timing: StepTiming, made: StepRows | None) -> StepTiming:
     """A machine's speed is that of both halves of a step."""
-    if not rollout:
+    if not made:
         return timing
-    both_s, waited_s = timing.compute_s + rollout.made_s, timing.blocked_s + rollout.waited_s
+    both_s, waited_s = timing.compute_s + made.made_s, timing.blocked_s + made.waited_s
     return replace(timing, compute_s=both_s, blocked_s=waited_s)
 
 
@@ -184,7 +194,10 @@ def less_on_card(run: Run) -> str:
 
 def feed(run: Run, some: list[int], fed: Fed) -> Batch:
     """A micro-batch on its device, entered in the books."""
-    batch = run.due.batch(some, run.position + fed.rows)
+    first = run.position + fed.rows
+    batch = run.due.batch(some, first)
+    if run.config.draws:
+        batch[ROWS] = np.arange(first, first + len(some))
     fed.rows += len(some)
     fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
     fed.tokens += run.due.token_count(some)
@@ -228,9 +241,16 @@ def decide(run: Run, event: dict[str, Any]) -> None:
         if run.world.writes:
             decided.keep(run.config, **choice.decided)
         run.reporter.say(choice.message)
-    change = run.balance.learn(run.workers.seen(event["nodes"]), hold=run.strategy.comparing)
+    change = run.balance.learn(run.workers.seen(trained_by(event)), hold=run.strategy.comparing)
     if change:
         run.strategy.forget_timings()
         run.reporter.write("balance", step=run.step, shares=change.shares, speeds=change.speeds, reason=change.reason)
         rows = "  ".join(f"{name} {count}" for name, count in change.shares.items())
         run.reporter.say(f"shares from step {run.step + 1}: {rows} ({change.reason})")
+
+
+def trained_by(event: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each node did, without the answers: who makes those follows from who is free, and is no matter of shares."""
+    made_s = event["rollout"]["generate_s"] if "rollout" in event else {}
+    nodes = event["nodes"].items()
+    return {name: node | {"compute_s": node["compute_s"] - made_s.get(name, 0.0)} for name, node in nodes}

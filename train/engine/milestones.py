@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.data import left_out
+from train.data.parts import looked_at
 from train.engine import checkpoint, consistency, early_stop, staging
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
-from train.recipes import answering
+from train.recipes import making
 from train.recipes.model_card import CARD
+from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -145,19 +147,27 @@ def evaluate_base(run: Run) -> None:
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
-    if recipe := answering(run.recipe):
+    if recipe := making(run.recipe):
         return recipe.held_out(run)
-    count = min(len(run.held_out), run.config.eval_rows)
-    if not count:
+    whole = looked_at(run.held_out, run.config.eval_rows)
+    if not any(some for _, some in whole):
         return None
-    workers, rank = run.workers, run.world.rank
-    first, end = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
-    some = list(range(first, end))
-    sums, mine = sums_over(run.module, run.held_out, some, micro_batch=run.micro_batch, device=run.device)
-    parts = run.world.numbers([*sums, float(mine if workers.leads(rank) else 0)])
-    *totals, targets = (sum(part[place] for part in parts) for place in range(len(parts[0])))
+    sums = [summed(run, some) for _, some in whole]
+    *totals, targets = (sum(each) for each in zip(*sums, strict=True))
     loss, *metrics = (total / targets for total in totals)
-    return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True))
+    each = {f"{ON_DATA}{name}": own[0] / own[-1] for (name, _), own in zip(whole, sums, strict=True) if name}
+    return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True)) | each
+
+
+def summed(run: Run, held_out: list[int]) -> list[float]:
+    """The summed loss over these rows, the sums of the recipe's metrics and the target tokens: of all ranks, each of
+    which looks at its part."""
+    workers, rank = run.workers, run.world.rank
+    first, end = spans(split_rows(len(held_out), [1.0] * len(workers.groups)))[workers.of(rank)]
+    some = held_out[first:end]
+    sums, mine = sums_over(run.module, run.held_out, some, micro_batch=run.micro_batch, device=run.device)
+    of_ranks = run.world.numbers([*sums, float(mine if workers.leads(rank) else 0)])
+    return [sum(one[place] for one in of_ranks) for place in range(len(of_ranks[0]))]
 
 
 def save(run: Run) -> None:
@@ -205,8 +215,15 @@ def state_of(run: Run) -> dict[str, Any]:
         "total_steps": run.total_steps,
         "warm_up": run.warm_up,
         "scaler": scaler.state_dict() if scaler else None,
+        **made_of(run),
         **run.strategy.state(),
     }
+
+
+def made_of(run: Run) -> dict[str, Any]:
+    """What the next step trains on, where it is made already."""
+    state = run.made.state(run.step // run.config.steps_per_draw) if run.made else {}
+    return {"made": state} if state else {}
 
 
 def write_result(run: Run) -> Path:

@@ -32,6 +32,8 @@ class Reporter:
             self._plot(f"train/{name}", event[name], event["step"])
         if "rollout" in event:
             self._plot("train/reward", event["rollout"]["reward"], event["step"])
+        for name, value in event.get("pairs", {}).items():
+            self._plot(f"train/{name}", value, event["step"])
 
     def held_out(self, step: int, loss: float, targets: int, metrics: dict[str, float], *, best: bool) -> None:
         self.write("eval", step=step, loss=loss, targets=targets, best=best, metrics=metrics)

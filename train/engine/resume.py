@@ -10,11 +10,12 @@ import torch
 
 from train.engine import checkpoint
 from train.engine.early_stop import Gains
-from train.engine.loop import Run
+from train.engine.loop import Run, drawn_rows
 from train.engine.milestones import Milestones, state_of
 from train.errors import BadInput
 from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state
+from train.recipes import making
 
 
 def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
@@ -25,6 +26,9 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     source, state = choose_source(run.world.gather(own))
     why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
+    recipe = making(run.recipe)
+    if recipe and state and "made" in state:
+        run.made = recipe.resumed(run, drawn_rows(run), state["made"])
     return why
 
 

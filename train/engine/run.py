@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.engine.shutdown import WAITS, Leaver
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, CheckFailed, Disagreement
 from train.plan.settings.config import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def in_a_group(
     from train.engine.setup import set_up
     from train.parallel.process_group import join
     from train.parallel.worker_orders import LeftGroupError
-    from train.recipes import answering
+    from train.recipes import making
     from train.runlog.events import person
 
     started, world = time.perf_counter(), None
@@ -128,7 +128,7 @@ def in_a_group(
     finally:
         if leaver and not stay:
             leaver.run = None
-        if not stay and (recipe := answering(run.recipe)):
+        if not stay and (recipe := making(run.recipe)):
             recipe.close()
     return run, receipt
 
@@ -136,11 +136,11 @@ def in_a_group(
 def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
-    from train.engine import consistency, setup
+    from train.engine import setup
     from train.failures import classify_failure, report_to_agent
     from train.parallel.worker_orders import is_told_to_leave
 
-    lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)
+    lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | setup.NotKeptError)
     words.broken = 0 if begun else words.broken + lost
     able = words.may_stay and not run.trained.half_changed and words.broken <= 1
     if not able or not (lost or is_told_to_leave(error)):
@@ -202,13 +202,13 @@ class StepFailedError(CheckFailed):
 
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
-    from train.engine import consistency, milestones, shutdown, step_event
+    from train.engine import milestones, shutdown, step_event
     from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
     # Weights in doubt are not saved: the last proven checkpoint is the one to resume from.
-    in_doubt = isinstance(error, (consistency.Disagreement, step_event.LossNotFiniteError))
+    in_doubt = isinstance(error, (Disagreement, step_event.LossNotFiniteError))
     in_doubt = in_doubt or run.trained.half_changed
     if run.world.writes and not in_doubt:
         try:

@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 import torch
 
 from train import recipes
-from train.data import left_out
+from train.data import left_out, parts
 from train.data.rows import Rows
 from train.engine import consistency, early_stop, micro_batch_search, pipe_members, resume
 from train.engine.device import look
@@ -65,7 +65,7 @@ def set_up(
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
     rows, held_out = (kept.rows, kept.held_out) if kept else verified_rows(recipe, config, world, out)
     trains_on = kept.trains_on if kept else recipe.identity(config, base)
-    trains_on |= {"rows": rows.hash, "held-out rows": held_out.hash}
+    trains_on |= parts.identity(rows, held_out)
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names, rows, held_out)
@@ -98,7 +98,7 @@ def set_up(
     why_held = []
     if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
         why_held = hold_layers(config, recipe, module, trained, rows.row_length, micro_batch)
-    total_steps = config.steps_over(len(rows))
+    total_steps = config.steps_over(parts.epoch_of(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
     run = Run(
@@ -107,7 +107,7 @@ def set_up(
         world=world,
         workers=workers,
         device=device,
-        math=facts,
+        math=facts | consistency.same_first_weights(world, module.model),
         built=built,
         trains_on=trains_on,
         rows=rows,
@@ -259,7 +259,7 @@ def begin(  # noqa: PLR0917 - what set_up found
     made_now = [f"{what}: {why}" for what, why in decisions.whys.items() if why] if why_decided else decisions.reasons
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
-    reasons += config.length_reasons(len(run.rows))
+    reasons += config.length_reasons(parts.epoch_of(run.rows))
     reasons += [*dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
@@ -312,7 +312,7 @@ def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
     if device_of(trained) == "cpu":
-        return on_cpu(row_length, config.ROW_UNIT)
+        return on_cpu(row_length * config.lines_of_row, config.ROW_UNIT)
     trial, ceiling = trial_of(config, recipe, module, trained, row_length)
     even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
     most = even if stream_of(module.model) else config.rows_per_step

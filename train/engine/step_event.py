@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 
-from train.engine.consistency import Disagreement
+from train.errors import Disagreement
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming
 
 Ranks = list["RankStep"]
+TIMINGS = len(fields(StepTiming))
 
 
 class LossNotFiniteError(RuntimeError):
@@ -41,17 +42,20 @@ class RankStep:
     """The norm of the whole gradient; of the rank's own, where it takes inner steps."""
     step_s: float
     gpu_gb: float
+    seen: tuple[float, ...] = ()
+    """The sums of the recipe's metrics over its rows, where a step has such."""
 
     def numbers(self) -> list[float]:
-        facts = (*astuple(self.timing), self.grad_norm, self.step_s, self.gpu_gb, *astuple(self.fed))
+        facts = (*astuple(self.timing), self.grad_norm, self.step_s, self.gpu_gb, *astuple(self.fed), *self.seen)
         return [float(fact) for fact in facts]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> RankStep:
-        *timing, grad_norm, step_s, gpu_gb = numbers[:-5]
-        micro_batch, first, rows, rows_crc, tokens = map(int, numbers[-5:])
+        timing, rest = numbers[:TIMINGS], numbers[TIMINGS:]
+        grad_norm, step_s, gpu_gb = rest[:3]
+        micro_batch, first, rows, rows_crc, tokens = map(int, rest[3:8])
         fed = Fed(micro_batch=micro_batch, first=first, rows=rows, rows_crc=rows_crc, tokens=tokens)
-        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb)
+        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb, tuple(rest[8:]))
 
     def timed(self, timing: StepTiming) -> RankStep:
         return replace(self, timing=timing)
@@ -89,6 +93,11 @@ def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
         raise LossNotFiniteError(f"the loss is {sum(losses)} (from {at}); try a lower learning_rate")
     if not scaled and (at := on([rank.grad_norm for rank in ranks])):
         raise LossNotFiniteError(f"the gradient is not finite (on {at}); try a lower learning_rate")
+
+
+def seen_by(ranks: Ranks) -> list[float]:
+    """The sums of the recipe's metrics over all rows of the step."""
+    return [sum(values) for values in zip(*(rank.seen for rank in ranks), strict=True)]
 
 
 def step_event(

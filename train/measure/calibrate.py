@@ -7,7 +7,7 @@ Whole steps of one and of several micro-batches, random rows of full length, thi
 was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
 Without a micro_batch it is the one that a run would take, found on a GPU by the same trials. The model is loaded once;
 the steps take ten seconds at most, or two steps where one takes longer. Of a model that is cut, a part is measured:
-layers of a row per second.
+layers of a row per second. Where the model makes its rows itself, a row is made and trained on.
 """
 
 from __future__ import annotations
@@ -167,7 +167,15 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    return fit(step, rows * counted)
+    speed = fit(step, rows * counted)
+    if maker := recipes.making(recipe):
+        return with_answers(speed, maker.answer_s(config, module))
+    return speed
+
+
+def with_answers(speed: Speed, answer_s: float) -> Speed:
+    """Of both halves of a step: a row is made before it is trained on."""
+    return replace(speed, rows_per_s=1 / (1 / speed.rows_per_s + answer_s))
 
 
 def train_whole(module: Any, batch: Any, parameters: list[Any], device: str) -> Callable[[int], object]:

@@ -20,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from train.models import noise
+
 Batch = dict[str, Tensor]
 
 
@@ -41,6 +43,10 @@ class ModelSpec:
     lora_alpha: int = 16
     lora_targets: str = "all-linear"
     rslora: bool = False
+    dora: bool = False
+    lora_init: str = "default"
+    lora_dropout: float = 0.0
+    neftune_alpha: float = 0.0
     gradient_checkpointing: str = "false"
     weights: str = "gpu"
     """gpu: the base is held where it is computed with; stream: its layers come when they are (stream.py)."""
@@ -77,17 +83,35 @@ class LossModule(nn.Module):  # type: ignore[misc]
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
         metrics: tuple[str, ...] = (),
         measured: Callable[[nn.Module, Batch], Tensor] | None = None,
+        *,
+        in_steps: bool = False,
     ) -> None:
-        """`measured`: the summed loss and, behind it, the sum over rows of each of the `metrics`."""
+        """`measured`: the summed loss and, behind it, the sum over rows of each of the `metrics`; `in_steps`: these of
+        training steps as well."""
         super().__init__()
         self.model, self.loss_sum, self.autocast = model, loss_sum, autocast
         self.metrics, self.measured = metrics, measured
+        self.in_steps = in_steps
+        self.seen: list[Tensor] = []
+        """The sums of the metrics, of each micro-batch since they were last taken."""
 
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
-        with self.autocast():
-            return self.loss_sum(self.model, batch)
+        batch = noise.of_rows(self.model, batch)
+        if not self.in_steps:
+            with self.autocast():
+                return self.loss_sum(self.model, batch)
+        found = self.measure(batch)
+        self.seen.append(found[1:].detach())
+        return found[0]
+
+    def take_seen(self) -> list[float]:
+        """The sums of the metrics over all rows since they were last taken."""
+        seen, self.seen = self.seen, []
+        if not self.in_steps:
+            return []
+        return torch.stack(seen).double().sum(0).tolist() if seen else [0.0] * len(self.metrics)
 
     def measure(self, batch: Batch) -> Tensor:
         """The sums of an evaluation over the batch: the loss alone, or what `measured` gives."""

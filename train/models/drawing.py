@@ -1,23 +1,20 @@
 """Answers of a model, drawn so that they do not depend on who draws them.
 
 The likeliest token under scores with Gumbel noise *is* a token drawn by their probabilities. The noise is a function of
-seed, rollout, row, place and token alone, in whole numbers until its last step: the same on any device, in any batch.
+seed, rollout, row, place and token alone (counter.py): the same on any device, in any batch.
 So a row has one answer, whichever machine makes it and whichever rows are made beside it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from train.models.counter import key, uniform
 from train.models.hf import head_of, whole_of
-
-STEP, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
-"""SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +34,29 @@ class Answer:
     log_p: list[float]
     """The log-probability of each token, under the scores divided by the temperature."""
 
+    @classmethod
+    def none(cls) -> Answer:
+        return cls(tokens=[], log_p=[])
+
+
+Stays = Callable[[Sequence[int], Sequence[Answer]], Collection[int]]
+"""Which of the answers that go on are made here to their end, by their places in what is asked and made so far."""
+
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def answers(
-    model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int
-) -> list[Answer]:
-    """One for each prompt, which are padded on the left; `rows`: their numbers within the rollout."""
+    model: nn.Module, prompts: dict[str, Tensor], rows: Sequence[int], draw: Draw, *, end_ids: Sequence[int], most: int,
+    begun: Sequence[Answer] = (), stays: Stays | None = None,
+) -> list[Answer]:  # fmt: skip
+    """One for each prompt, which are padded on the left; `rows`: their numbers within the rollout. `begun`: what there
+    is of each already, equally many tokens that stand behind its prompt. `stays` may drop some on the way."""
     whole, mask, ids = whole_of(model), prompts["attention_mask"], prompts["input_ids"]
     backbone, head, past = whole.get_decoder(), head_of(whole), None
     ends = torch.tensor(list(end_ids), device=ids.device)
     live = list(range(len(rows)))
-    found = [Answer(tokens=[], log_p=[]) for _ in rows]
+    found = [Answer(tokens=[*one.tokens], log_p=[*one.log_p]) for one in begun] or [Answer.none() for _ in rows]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for place in range(most):
+    for place in range(len(found[0].tokens), most):
         seen = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, "past_key_values": past}
         out = backbone(**seen, use_cache=True)
         scores = head(inputs_embeds=out[0][:, -1:], use_cache=False).logits[:, 0].float() / draw.temperature
@@ -60,6 +67,9 @@ def answers(
             found[at].tokens.append(token)
             found[at].log_p.append(value)
         goes_on = ~torch.isin(chosen, ends)
+        if stays:
+            kept_here = stays([at for at, on in zip(live, goes_on.tolist(), strict=True) if on], found)
+            goes_on &= torch.tensor([at in kept_here for at in live], device=ids.device)
         if not goes_on.any():
             break
         ids, positions = chosen[:, None], positions[:, -1:] + 1
@@ -89,21 +99,6 @@ def likeliest(scores: Tensor, top_p: float) -> Tensor:
     return scores.masked_fill((before >= top_p).scatter(-1, order, before >= top_p), -torch.inf)
 
 
-def key(*counters: int) -> int:
-    words = " ".join(map(str, counters)).encode()
-    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), signed=True)
-
-
 def gumbel(keys: Sequence[int], count: int, device: torch.device) -> Tensor:
     """Noise for each of `count` tokens, a line for each key."""
-    mixed = torch.arange(1, count + 1, device=device) * STEP + torch.tensor(list(keys), device=device)[:, None]
-    mixed = (mixed ^ shifted(mixed, 30)) * FIRST
-    mixed = (mixed ^ shifted(mixed, 27)) * SECOND
-    mixed = mixed ^ shifted(mixed, 31)
-    uniform = (shifted(mixed, 11).double() + 0.5) * 2.0**-53
-    return -torch.log(-torch.log(uniform))
-
-
-def shifted(numbers: Tensor, by: int) -> Tensor:
-    """To the right, as numbers without a sign."""
-    return (numbers >> by) & ((1 << (64 - by)) - 1)
+    return -torch.log(-torch.log(uniform(keys, count, device)))

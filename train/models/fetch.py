@@ -30,8 +30,8 @@ from typing import Any
 from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
-from train.files import file_hash
-from train.hub_data import training_part
+from train.files import file_hash, size_and_hash
+from train.hub_data import NoSuchPart, training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
 from train.plan.model import weight_files
 from train.plan.model.catalogue import FETCHED, Model, resolve_dataset, resolve_model
@@ -100,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.model:
         fetched = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look)
     else:
-        fetched = fetch_dataset(args.dataset)
+        fetched = look_at_dataset(args.dataset) if args.look else fetch_dataset(args.dataset)
     print(json.dumps({"ok": True, **fetched}) if args.json else fetched["folder"])
     return 0
 
@@ -178,7 +178,23 @@ def fetch_dataset(name: str) -> dict[str, Any]:
     folder = home_dir() / RAW_DATA / data.local_name
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
-    return {"folder": str(folder), "bytes": size_of(folder), "here": True}
+    known = json.loads((folder / LISTED).read_text())
+    files = {name: {"size": size, "sha256": sha256} for name, (size, _, sha256) in known.items()}
+    files |= {FETCHED: size_and_hash(folder / FETCHED)}  # by it the head knows the folder as a data set
+    return {"folder": str(folder), "bytes": size_of(folder), "here": True, "files": files}
+
+
+def look_at_dataset(name: str) -> dict[str, Any]:
+    """Whether the hub has that part of it; `problem` says why not."""
+    data = resolve_dataset(name)
+    folder = home_dir() / RAW_DATA / data.local_name
+    problem = ""
+    if data.hub and not (folder / FETCHED).is_file():
+        try:
+            list_hub(data.hub, "dataset")
+        except NoSuchPart as wrong:
+            problem = str(wrong)
+    return {"folder": str(folder), "problem": problem}
 
 
 def size_of(folder: Path) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, experts, load_streamed, part, wrapper
+from train.models import dropout, experts, first_weights, load_streamed, noise, part, wrapper
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions
@@ -38,7 +38,7 @@ def build(spec: ModelSpec) -> nn.Module:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     if spec.method == "full":
-        return in_train_mode(model.requires_grad_(True), dropped)
+        return with_noise(in_train_mode(model.requires_grad_(True), dropped), spec)
     model.requires_grad_(False)
     if spec.adapter is not None:
         return in_train_mode(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True), dropped)
@@ -46,7 +46,16 @@ def build(spec: ModelSpec) -> nn.Module:
         return in_train_mode(model)
     require_targets(model, spec)
     torch.manual_seed(spec.seed)
-    return in_train_mode(peft.get_peft_model(model, _lora(model, spec)), dropped)
+    model = in_train_mode(peft.get_peft_model(model, _lora(model, spec)), dropped)
+    if spec.lora_init != "default":
+        first_weights.begin(model, spec.lora_init, spec.seed)
+    return with_noise(model, spec)
+
+
+def with_noise(model: nn.Module, spec: ModelSpec) -> nn.Module:
+    embedding = whole_of(model).get_input_embeddings()
+    noise.put(model, embedding, alpha=spec.neftune_alpha, dropout=spec.lora_dropout, seed=spec.seed)
+    return model
 
 
 def whole_of(model: nn.Module) -> Any:
@@ -227,13 +236,19 @@ def _lora(model: nn.Module, spec: ModelSpec) -> Any:
 
     linear = without_adapter(model)
     named = experts.parameters(model, spec.targets, linear)
+    own = {"dora": spec.dora, "lora_init": spec.lora_init != "default", "lora_dropout": bool(spec.lora_dropout)}
+    if named and (wrong := [name for name, is_set in own.items() if is_set]):
+        raise BadInput(
+            f"{wrong[0]}: PEFT has it for no layer whose experts are one weight", fix=f"leave {wrong[0]} out"
+        )
     return peft.LoraConfig(
         r=spec.lora_r,
         lora_alpha=spec.lora_alpha,
         target_modules=wrapper.targets_of(model, spec.targets, linear, besides=named),
         target_parameters=named or None,
         use_rslora=spec.rslora,
-        lora_dropout=0.0,  # a random mask would depend on the cluster
+        use_dora=spec.dora,
+        lora_dropout=spec.lora_dropout,  # noise.py draws its mask: a random one would depend on the cluster
         bias="none",
         task_type="CAUSAL_LM",
     )

@@ -1,8 +1,12 @@
 """The loss of answers that were scored: each token becomes likelier as its answer was better than its group, and less
-likely as it was worse; and with `beta` the model is held near its base."""
+likely as it was worse; and with `beta` the model is held near its base.
+
+Where several steps train on the same answers, a token weighs by the ratio of its probability now to what it was when
+its answer was made, and pulls no further once that ratio has left its bounds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,36 +18,56 @@ from train.models.hf import head_of, whole_of
 from train.plan.model.memory import LOSS_CHUNK_TOKENS
 
 
-def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, temperature: float, beta: float) -> Tensor:
-    """Over all tokens of the answers, each by the weight of its row. `batch` has beside a language model's columns the
-    advantage and the weight of each row, and with `beta` the base's log-probability of each token."""
-    backbone = whole_of(model).get_decoder()
-    states = backbone(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
-    targets = batch["labels"][:, 1:]
-    kept = targets != -100
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """How tokens are weighed, the same in all steps."""
+
+    temperature: float
+    beta: float = 0.0
+    low: float = 0.2
+    """How far below 1 a ratio may go."""
+    high: float = 0.2
+    whole_answers: bool = False
+    """Whether all tokens of an answer have one ratio, the geometric mean of their own."""
+
+
+METRICS = ("clipped",)
+"""Beside the loss: how many tokens are beyond their bounds, where several steps train on the same answers."""
+
+
+def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, how: Loss) -> Tensor:
+    return measured(model, batch, how=how)[0]
+
+
+def measured(model: nn.Module, batch: dict[str, Tensor], *, how: Loss) -> Tensor:
+    """The loss over all tokens of the answers, each by the weight of its row, and the METRICS. `batch` has beside a
+    language model's columns the advantage and the weight of each row; with `beta` the base's log-probability of each
+    token; and where the answers are those of an earlier step that of the model which made them."""
+    log_p, kept = log_p_of_labels(model, batch, how.temperature)
     rows = kept.nonzero()[:, 0]
-    of_tokens = [states[:, :-1][kept], targets[kept], batch["advantages"][rows], batch["weights"][rows]]
-    if beta:
-        of_tokens.append(batch["base_log_p"][:, 1:][kept])
-    of_chunk = partial(chunk_loss, head_of(whole_of(model)), temperature, beta)
-    if len(rows) <= LOSS_CHUNK_TOKENS:
-        return of_chunk(*of_tokens)
-    chunks = zip(*(part.split(LOSS_CHUNK_TOKENS) for part in of_tokens), strict=True)
-    if not torch.is_grad_enabled():
-        return torch.stack([of_chunk(*chunk) for chunk in chunks]).sum()
-    found = [checkpoint(of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
-    return torch.stack(found).sum()
+    better = batch["advantages"][rows]
+    ratio = ratios(log_p, kept, batch, whole_answers=how.whole_answers)
+    bounded = ratio.clamp(1 - how.low, 1 + how.high)
+    losses = -torch.min(ratio * better, bounded * better)
+    if how.beta:
+        losses = losses + how.beta * divergence(log_p, batch["base_log_p"][:, 1:][kept])
+    beyond = ((ratio < 1 - how.low) & (better < 0)) | ((ratio > 1 + how.high) & (better > 0))
+    return torch.stack([(losses * batch["weights"][rows]).sum(), beyond.sum().to(losses.dtype)])
 
 
-def chunk_loss(  # noqa: PLR0917 - what a checkpoint takes
-    head: Any, temperature: float, beta: float, states: Tensor, targets: Tensor, advantages: Tensor, weights: Tensor,
-    base_log_p: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    log_p = chosen_log_p(head, temperature, states, targets)
-    losses = -(log_p - log_p.detach()).exp() * advantages
-    if base_log_p is not None:
-        losses = losses + beta * divergence(log_p, base_log_p)
-    return (losses * weights).sum()
+def ratios(log_p: Tensor, kept: Tensor, batch: dict[str, Tensor], *, whole_answers: bool) -> Tensor:
+    """How likely each token is now beside what it was; 1 for the model that made the answers."""
+    then = batch["old_log_p"][:, 1:][kept] if "old_log_p" in batch else log_p.detach()
+    apart = log_p - then
+    if whole_answers:
+        means = of_rows(apart, kept).sum(-1) / kept.sum(-1).clamp(min=1)
+        apart = means[kept.nonzero()[:, 0]]
+    return apart.exp()
+
+
+def of_rows(values: Tensor, kept: Tensor) -> Tensor:
+    """What stands one after another, in the places of its rows."""
+    return torch.zeros(kept.shape, dtype=values.dtype, device=values.device).masked_scatter(kept, values)
 
 
 def divergence(log_p: Tensor, base_log_p: Tensor) -> Tensor:
@@ -52,24 +76,34 @@ def divergence(log_p: Tensor, base_log_p: Tensor) -> Tensor:
     return apart.exp() - apart - 1
 
 
+def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], temperature: float) -> tuple[Tensor, Tensor]:
+    """The log-probability of each label, one after another, and where they stand behind the first column. The scores of
+    some tokens are held at a time: with a gradient they are computed again behind them."""
+    whole = whole_of(model)
+    states = whole.get_decoder()(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
+    targets = batch["labels"][:, 1:]
+    kept = targets != -100
+    of_chunk = partial(chosen_log_p, head_of(whole), temperature)
+    chunks = list(
+        zip(
+            states[:, :-1][kept].split(LOSS_CHUNK_TOKENS),
+            targets[kept].split(LOSS_CHUNK_TOKENS),
+            strict=True,
+        )
+    )
+    if len(chunks) == 1 or not torch.is_grad_enabled():
+        return torch.cat([of_chunk(*chunk) for chunk in chunks]), kept
+    found = [checkpoint(of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+    return torch.cat(found), kept
+
+
 def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor) -> Tensor:
     scores = head(inputs_embeds=states[None], use_cache=False).logits[0].float() / temperature
     return scores.log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]
-def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], *, temperature: float) -> Tensor:
-    """The log-probability of each label, and 0 where there is none."""
-    whole = whole_of(model)
-    states = whole.get_decoder()(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
-    found = torch.zeros(batch["labels"].shape, device=states.device)
-    kept = batch["labels"][:, 1:] != -100
-    chunks = zip(
-        states[:, :-1][kept].split(LOSS_CHUNK_TOKENS),
-        batch["labels"][:, 1:][kept].split(LOSS_CHUNK_TOKENS),
-        strict=True,
-    )
-    head = head_of(whole)
-    values = [chosen_log_p(head, temperature, *chunk) for chunk in chunks]
-    found[:, 1:][kept] = torch.cat(values) if values else found.new_zeros(0)
-    return found
+def placed_log_p(model: nn.Module, batch: dict[str, Tensor], *, temperature: float = 1.0) -> Tensor:
+    """The log-probability of each label in its place, and 0 where there is none."""
+    log_p, kept = log_p_of_labels(model, batch, temperature)
+    rows, places = kept.nonzero(as_tuple=True)
+    return torch.zeros(batch["labels"].shape, device=log_p.device).index_put((rows, places + 1), log_p)

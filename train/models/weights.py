@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from train.errors import BadInput
+from train.models import first_weights
+
 ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
+MAGNITUDE = "lora_magnitude_vector"
+"""DoRA's own weight, which is a layer in the model and a bare number on disk."""
+FASTER = "faster"
+"""Of a group of weights: how many times the run's rate it learns at."""
 Named = dict[str, nn.Parameter]
 
 
@@ -39,7 +46,7 @@ class Trained:
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get(FASTER, 1.0)
 
     def forget_gradients(self) -> None:
         """Drops the gradients of a step that was broken off."""
@@ -75,15 +82,18 @@ class Trained:
 
 def trained_weights(model: nn.Module) -> Named:
     """What is trained, under the names that PEFT gives it on disk."""
-    return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+    named = {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+    return {name.replace(f"{MAGNITUDE}.weight", MAGNITUDE): p for name, p in named.items()}
 
 
 def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
     """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
     disabled, as for an evaluation of the base, the model has no weights that are trained."""
     tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
-    save_file(tensors, folder / (ADAPTER if hasattr(model, "peft_config") else WEIGHTS), metadata={"format": "pt"})
     config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
+    if is_adapter := hasattr(model, "peft_config"):
+        tensors, config = first_weights.as_plain(model, tensors, config)
+    save_file(tensors, folder / (ADAPTER if is_adapter else WEIGHTS), metadata={"format": "pt"})
     if hasattr(config, "save_pretrained"):  # a model of your own need not have one
         config.save_pretrained(folder)
     if (file := folder / "adapter_config.json").exists():
@@ -92,6 +102,22 @@ def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
             targets = facts.get(name)
             facts[name] = sorted(targets) if isinstance(targets, list) else targets
         file.write_text(json.dumps(facts, indent=2, sort_keys=True))
+
+
+def as_saved(saved: Tensor, _: Tensor) -> Tensor:
+    return saved
+
+
+def take_weights(file: Path, named: Named, own: Callable[[Tensor, Tensor], Tensor] = as_saved) -> None:
+    """The trained weights become those of the file, which must have each of them and no other. `own`: what of a saved
+    weight is a trained one."""
+    weights = {name: own(weight, named[name]) if name in named else weight for name, weight in load_file(file).items()}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if shapes != {name: parameter.shape for name, parameter in named.items()}:
+        raise BadInput(f"{file.parent} holds other weights than this model trains", f"file: {file}")
+    with torch.no_grad():
+        for name, parameter in named.items():
+            parameter.copy_(weights[name])
 
 
 def write_whole(folder: Path, model: nn.Module, named: Named) -> None:

@@ -15,10 +15,11 @@ import contextlib
 import hmac
 import json
 import os
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -61,6 +62,8 @@ class World:
     nccl: Any = field(default=None, repr=False)
     """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
+    _own: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What would be shared, were there others."""
 
     @property
     def speaks(self) -> bool:
@@ -105,6 +108,32 @@ class World:
                 )
             time.sleep(0.002)
         return [text for text in texts if text is not None]
+
+    def new_name(self, kind: str) -> str:
+        """A name for something that all ranks share, the same on all of them: each asks for it as often."""
+        self._gathers += 1
+        return f"motley/{kind}/{self._gathers}"
+
+    def change(self, name: str, alter: Callable[[Any], Any]) -> Any:
+        """Alters what all share under this name, one rank at a time; `alter` gets None where nothing is there yet, and
+        is asked again where another was faster. Gives back what it has become."""
+        if self.size == 1:
+            self._own[name] = alter(self._own.get(name))
+            return self._own[name]
+        while True:
+            before = self.store.get(name).decode() if self.store.check([name]) else ""
+            known = self.read(name) if before else None
+            found = alter(json.loads(known)[0] if known else None)
+            text = json.dumps([found, self.rank, secrets.token_hex(4)])  # no two changes are alike
+            after = self._mac(name, text) + text
+            if self.store.compare_set(name, before, after).decode() == after:
+                return found
+
+    def shared(self, name: str) -> Any:
+        """What all share under this name, which is there."""
+        if self.size == 1:
+            return self._own[name]
+        return json.loads(self._wait([name])[0])[0]
 
     def write(self, name: str, text: str) -> None:
         self.store.set(name, self._mac(name, text) + text)

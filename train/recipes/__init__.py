@@ -12,9 +12,12 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
-A recipe whose model makes the rows of a step itself (grpo) has three more:
+A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has five
+more:
 
-rollout(run, …)       the rows of the next step, made and scored by all nodes
+prepare_step(run, …)  the rows of the next step, made by all nodes together
+resumed(run, …)       the same of a run that resumes between making them and the last step on them (grpo)
+answer_s(config, …)   the seconds that making one of them takes, for a measurement of speed
 held_out(run)         in place of the loss on rows that are held out
 close()               ends what it has started beside the run
 """
@@ -29,14 +32,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from train.plan.settings import own_recipe
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from train.data.rows import Rows
     from train.engine.loop import Run
     from train.models.backends import Batch, LossModule
     from train.models.weights import Named
     from train.plan.model.catalogue import AnyFacts
     from train.plan.placement.fit import Decisions
-    from train.plan.settings.config import GrpoConfig, OwnConfig, RunConfig
-    from train.recipes.rollout import Rollout
+    from train.plan.settings.config import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
 
 Say = Callable[[str], None]
 
@@ -57,14 +62,36 @@ class Recipe(Protocol):
     def card(self, run: Run) -> str: ...
 
 
-class Answering(Protocol):
-    def rollout(self, run: Run, prompts: list[int], slices: Sequence[tuple[int, int]]) -> Rollout: ...
+class StepRows(Protocol):
+    """What a step trains on, by its number within the step."""
+
+    @property
+    def made_s(self) -> float:
+        """Seconds in which this node has made its own."""
+
+    @property
+    def waited_s(self) -> float: ...
+    @property
+    def targets(self) -> NDArray[np.int32]: ...
+    def batch(self, indices: list[int], position: int = 0) -> dict[str, NDArray[Any]]: ...
+    def token_count(self, indices: list[int]) -> int: ...
+    def told_of(self, seen: list[float]) -> dict[str, Any]:
+        """What the step event says of it; `seen`: the sums of the recipe's metrics over its rows."""
+
+    def state(self, number: int) -> dict[str, Any]:
+        """What a checkpoint keeps of it, where the draw of rows with this number is trained on still; often nothing."""
+
+
+class Making(Protocol):
+    def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> StepRows: ...
+    def resumed(self, run: Run, rows: list[int], state: dict[str, Any]) -> StepRows: ...
+    def answer_s(self, config: RunConfig, module: LossModule) -> float: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...
 
 
-def answering(recipe: Recipe) -> Answering | None:
-    return cast(Answering, recipe) if hasattr(recipe, "rollout") else None
+def making(recipe: Recipe) -> Making | None:
+    return cast(Making, recipe) if hasattr(recipe, "prepare_step") else None
 
 
 def of(config: RunConfig) -> Recipe:
@@ -72,6 +99,10 @@ def of(config: RunConfig) -> Recipe:
         from train.recipes.own import OwnRecipe
 
         return cast(Recipe, OwnRecipe(cast("OwnConfig", config)))
+    if config.recipe == "preference":
+        from train.recipes.preference import PreferenceRecipe
+
+        return cast(Recipe, PreferenceRecipe(cast("PreferenceConfig", config)))
     if config.recipe == "grpo":
         from train.recipes.grpo import GrpoRecipe
 

@@ -5,6 +5,7 @@ Training names the base by a folder of this node, which nobody else has."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from train.errors import BadInput
+from train.plan.model import adapters, data_sets
 from train.plan.model.catalogue import catalogue, read_config, resolve_dataset, resolve_model
 from train.runlog import paths
 
@@ -67,6 +69,20 @@ def name_base(folder: Path, origin: Origin) -> None:
         file.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
 
+def descent(config: SftConfig, origin: Origin, base_hash: str, steps: int) -> adapters.Descent:
+    """Where the adapter of this run comes from: its base, and each run from there to here."""
+    before = adapters.read(Path(config.adapter)).runs if config.adapter else []
+    data = data_sets.shown(origin.dataset)
+    own = adapters.Ancestor(run=config.run, recipe=config.recipe, data=data, steps=steps)
+    return adapters.Descent(
+        base=origin.base,
+        hub=origin.hub,
+        sha256=base_hash,
+        targets=config.lora_targets,
+        runs=[*before, own],
+    )
+
+
 def card(
     config: SftConfig,
     origin: Origin,
@@ -76,7 +92,9 @@ def card(
     before: float | None,
     after: float | None,
     measure: str = "held-out loss",
+    also: Mapping[str, str] | None = None,
 ) -> str:
+    """`also`: what else was measured."""
     full = config.method == "full"
     what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
     data, hub_data = about_data(origin.dataset)
@@ -86,11 +104,17 @@ def card(
         "row length": config.max_seq_length,
     }
     if not full:
+        settings |= descended(config, origin, steps)
         settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
-    facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after)}
+    facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after), **(also or {})}
     use = loading(config.run, origin, full=full, wrapper=is_wrapper(Path(config.model)))
     return page(config.run, header(origin, hub_data, full=full), what, facts, use)
+
+
+def descended(config: SftConfig, origin: Origin, steps: int) -> dict[str, object]:
+    """A row for an adapter that did not begin with the base alone."""
+    return {"descent": descent(config, origin, "", steps).words} if config.adapter else {}
 
 
 def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
@@ -206,7 +230,7 @@ def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, Any]:
     if origin.hub:
         found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
     if hub_data:
-        found["datasets"] = [hub_data]
+        found["datasets"] = hub_data.split(",")
     return found | {"tags": ["motley"] if full else ["lora", "motley"]}
 
 
@@ -216,8 +240,10 @@ def linked(origin: Origin) -> str:
 
 def about_data(name: str, *, folders: bool = False) -> tuple[str, str]:
     """The data set's name, and its id on the hub; of a file of the owner's no folder is given away."""
+    if "," in name:
+        return f"`{data_sets.shown(name)}`", ",".join(data_sets.hub_ids(name))
     try:
-        data = resolve_dataset(name, folders=folders)
+        data = resolve_dataset(data_sets.name_of(name, Path()), folders=folders)
     except (BadInput, OSError, RuntimeError):  # the file lies where it was launched, as may its owner's home
         return f"`{Path(name).name}`", ""
     if not data.hub:

@@ -33,11 +33,10 @@ def prepare(
     say: Say,
     *,
     out: str | None = None,
-    data_format: str = "auto",
     date: str = "",
     functions: Functions | None = None,
 ) -> Path:
-    """The folder of rows; made only if it is not there yet. What a file is, the recipe knows: no `data_format`."""
+    """The folder of rows; made only if it is not there yet. What a file is, the recipe knows."""
     data = config.data()
     files = dataset_files(data) if config.dataset else []
     say(f"data      {data.reason}")

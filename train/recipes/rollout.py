@@ -1,4 +1,4 @@
-"""The answers of one step, as rows to train on: what all nodes know of all of them, and what this one has itself."""
+"""The answers of one step, as rows to train on, with what follows from their rewards."""
 
 from __future__ import annotations
 
@@ -6,31 +6,55 @@ import math
 import statistics
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from train.data.rows import IGNORED
-from train.models.drawing import Answer
 from train.plan.settings.config import GrpoConfig
 
 TINY = 1e-4
 """Beside a spread, so that answers of nearly the same reward do not pull as hard as others."""
+LOG_P = ("old_log_p", "base_log_p")
+
+
+@dataclass(kw_only=True)
+class Row:
+    """An answer with what it answers, as it is trained on."""
+
+    prompt: list[int]
+    tokens: list[int]
+    old_log_p: list[float] = field(default_factory=list)
+    """The log-probability of each token under the model that made it, where several steps train on it."""
+    base_log_p: list[float] = field(default_factory=list)
+    """The base's, where the run is held near it."""
+
+    def numbers(self, *, old: bool, base: bool) -> list[float]:
+        return [*map(float, self.tokens), *(self.old_log_p if old else []), *(self.base_log_p if base else [])]
+
+    @classmethod
+    def of(cls, prompt: list[int], numbers: Sequence[float], tokens: int, *, old: bool, base: bool) -> Row:
+        rest = list(numbers[tokens:])
+        return cls(
+            prompt=prompt,
+            tokens=[int(token) for token in numbers[:tokens]],
+            old_log_p=rest[:tokens] if old else [],
+            base_log_p=rest[-tokens:] if base else [],
+        )
 
 
 @dataclass(kw_only=True)
 class Made:
     """An answer of this node."""
 
-    prompt: list[int]
-    answer: Answer
+    row: Row
+    log_p: list[float]
+    """The log-probability of each token as it was drawn."""
     rewards: list[float]
     """What each function gave."""
     total: float
-    base_log_p: list[float] = field(default_factory=list)
-    """The base's log-probability of each token, where the run is held near it."""
 
 
 @dataclass(frozen=True)
@@ -41,50 +65,46 @@ class Facts:
     tokens: int
     cut: bool
     """Whether it reached its most tokens without an end."""
-    crc: int
     divergence: float
     """The sum over its tokens of how far the model is from its base."""
     by_function: tuple[float, ...]
 
     def numbers(self) -> list[float]:
-        own = (self.reward, self.tokens, self.cut, self.crc, self.divergence, *self.by_function)
+        own = (self.reward, self.tokens, self.cut, self.divergence, *self.by_function)
         return [float(value) for value in own]
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> Facts:
-        reward, tokens, cut, crc, divergence, *by_function = numbers
-        return cls(reward, int(tokens), bool(cut), int(crc), divergence, tuple(by_function))
+        reward, tokens, cut, divergence, *by_function = numbers
+        return cls(reward, int(tokens), bool(cut), divergence, tuple(by_function))
 
 
-SIZE = 5
+SIZE = 4
 """Numbers of an answer, beside those of each function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """The rows of a step."""
+    """The answers that a step trains on; every node has all of them."""
 
+    number: int
+    """How many were made before it."""
     facts: list[Facts]
-    """What is known of all answers of the step."""
+    rows: list[Row]
     targets: NDArray[np.int32]
     """Tokens of each answer that are trained on."""
     advantages: NDArray[np.float64]
     weights: NDArray[np.float64]
     """By what each answer's sum over its tokens is multiplied, before the step's sum is divided by all of them."""
-    own: dict[int, Made]
-    """By its number within the step."""
     told: dict[str, Any]
-    """What the step event says of it."""
     pad_id: int
-    made_s: float
-    """Seconds in which this node has made and scored its own."""
-    waited_s: float
+    made_s: float = 0.0
+    """Seconds in which this node has made and scored its own, for this step."""
+    waited_s: float = 0.0
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, NDArray[Any]]:
         """Right-padded, as rows of text."""
-        made = [self.own[index] for index in indices]
-        shape = (len(made), max((len(one.prompt) + len(one.answer.tokens) for one in made), default=1))
-        batch = filled(made, shape, self.pad_id)
+        batch = filled([self.rows[index] for index in indices], self.pad_id)
         for row, index in enumerate(indices):
             if not self.targets[index]:
                 batch["labels"][row] = IGNORED
@@ -93,22 +113,60 @@ class Rollout:
         return batch
 
     def token_count(self, indices: list[int]) -> int:
-        return sum(len(one.prompt) + len(one.answer.tokens) for one in (self.own[index] for index in indices))
+        return sum(len(row.prompt) + len(row.tokens) for row in (self.rows[index] for index in indices))
+
+    def told_of(self, seen: list[float]) -> dict[str, Any]:
+        clipped = {"clipped": seen[0] / max(1, int(self.targets.sum()))} if seen else {}
+        return {"rollout": self.told | clipped}
+
+    def again(self, names: Sequence[str]) -> Rollout:
+        """For another step on the same answers, which cost nobody anything; `names`: of all nodes."""
+        nothing = {name: dict.fromkeys(names, 0) for name in ("generate_s", "generate_wait_s", "made")}
+        return replace(self, told=self.told | nothing | {"taken_over": 0}, made_s=0.0, waited_s=0.0)
+
+    def state(self, number: int) -> dict[str, Any]:
+        """What a run needs to go on in the middle of it: the model that made it is no more."""
+        if number != self.number:
+            return {}
+        return {
+            "number": self.number,
+            "facts": [one.numbers() for one in self.facts],
+            "rows": [[row.tokens, row.old_log_p, row.base_log_p] for row in self.rows],
+            "told": self.told,
+        }
 
 
-def filled(made: Sequence[Made], shape: tuple[int, int], pad_id: int) -> dict[str, NDArray[Any]]:
+def rollout_of(
+    config: GrpoConfig, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any], pad_id: int
+) -> Rollout:
+    """All that follows from the answers and their rewards."""
+    targets = trained_tokens(config, facts)
+    return Rollout(
+        number=number,
+        facts=facts,
+        rows=rows,
+        targets=targets,
+        advantages=advantages([one.reward for one in facts], config.group, config.scale_rewards),
+        weights=weights(config, targets),
+        told=told,
+        pad_id=pad_id,
+    )
+
+
+def filled(some: Sequence[Row], pad_id: int) -> dict[str, NDArray[Any]]:
     """Prompts with their answers, the answers as what is to be predicted."""
+    shape = (len(some), max((len(one.prompt) + len(one.tokens) for one in some), default=1))
     input_ids = np.full(shape, pad_id, dtype=np.int64)
     labels = np.full(shape, IGNORED, dtype=np.int64)
-    base = np.zeros(shape, dtype=np.float32)
-    for row, one in enumerate(made):
-        start, end = len(one.prompt), len(one.prompt) + len(one.answer.tokens)
-        input_ids[row, :end] = [*one.prompt, *one.answer.tokens]
-        labels[row, start:end] = one.answer.tokens
-        base[row, start : start + len(one.base_log_p)] = one.base_log_p
+    known = {name: np.zeros(shape, np.float32) for name in LOG_P if any(getattr(one, name) for one in some)}
+    for row, one in enumerate(some):
+        start, end = len(one.prompt), len(one.prompt) + len(one.tokens)
+        input_ids[row, :end] = [*one.prompt, *one.tokens]
+        labels[row, start:end] = one.tokens
+        for name, values in known.items():
+            values[row, start:end] = getattr(one, name)
     places = np.broadcast_to(np.arange(shape[1], dtype=np.int64), shape).copy()
-    found = {"input_ids": input_ids, "labels": labels, "position_ids": places}
-    return found | ({"base_log_p": base} if any(one.base_log_p for one in made) else {})
+    return {"input_ids": input_ids, "labels": labels, "position_ids": places, **known}
 
 
 def crc_of(tokens: Sequence[int]) -> int:
@@ -135,18 +193,18 @@ def weights(config: GrpoConfig, targets: NDArray[np.int32]) -> NDArray[np.float6
     """A step's loss is its sum divided by all its tokens, which is dapo's; the others are weighed so that it becomes
     theirs."""
     count, whole = len(targets), float(targets.sum())
-    if config.loss == "grpo":  # each answer's mean, and the mean of these
+    if config.loss in ("grpo", "gspo"):  # each answer's mean, and the mean of these
         return whole / (np.maximum(1, targets) * count)
     if config.loss == "dr_grpo":  # an answer's sum over what it could have been at most
         return np.full(count, whole / (config.max_new_tokens * count))
     return np.ones(count)
 
 
-def told(config: GrpoConfig, facts: Sequence[Facts], names: Sequence[str]) -> dict[str, Any]:
+def told(config: GrpoConfig, facts: Sequence[Facts], rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
     rewards = [one.reward for one in facts]
     groups = np.array(rewards).reshape(-1, config.group)
     tokens = [one.tokens for one in facts]
-    answers = zlib.crc32(np.array([one.crc for one in facts], dtype="<u4").tobytes())
+    answers = zlib.crc32(np.array([crc_of(row.tokens) for row in rows], dtype="<u4").tobytes())
     near = {"kl": sum(one.divergence for one in facts) / sum(tokens)} if config.beta else {}
     return {
         "reward": statistics.fmean(rewards),

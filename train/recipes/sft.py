@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from train.data.rows import PackedRows, open_rows
+from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import Named
-from train.plan.model import weight_files
+from train.models.weights import FASTER, Named, take_weights, trained_weights
+from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import SftConfig
 from train.recipes import model_card
+
+OF_MODEL = (
+    *("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "dora", "lora_init", "lora_dropout"),
+    *("neftune_alpha", "seed", "weights"),
+)
+"""The settings that a model is built by."""
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
     """A prepared folder as it is; anything else is prepared first, once."""
     folder = Path(config.dataset).expanduser()
-    if not (folder / "index.json").exists():
+    if not data_sets.is_here(f"{folder}/index.json"):
         from train.data.prepare import prepare
 
         folder = prepare(config, say)
@@ -64,21 +70,31 @@ def build(
     layers: tuple[int, int] | None = None,
 ) -> LossModule:
     """`layers`: of a model that is cut, those that are here."""
-    names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed", "weights")
-    wanted = {name: getattr(config, name) for name in names}
+    wanted = {name: getattr(config, name) for name in OF_MODEL}
     wanted |= {name: value for name, value in decisions.as_dict().items() if name != "backend"}
     backend = backends.get(decisions.backend)
     spec = ModelSpec(folder=str(base), device=device, max_seq_length=row_length, layers=layers, **wanted)
     model = backend.build(spec)
+    if config.adapter:
+        take_weights(Path(config.adapter) / adapters.WEIGHTS, trained_weights(model))
     return backends.loss_module(backend, model, decisions.precision, device)
 
 
 def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
-    return [{"params": list(named.values())}]
+    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first."""
+    first = {name: weight for name, weight in named.items() if "lora_A" in name or config.loraplus_lr_ratio == 1}
+    groups: list[dict[str, Any]] = [{"params": list(first.values())}]
+    if faster := [weight for name, weight in named.items() if name not in first]:
+        groups.append({"params": faster, FASTER: config.loraplus_lr_ratio})
+    return groups
 
 
 def identity(config: SftConfig, start: Path) -> dict[str, str]:
-    return {"base weights": base_hash(start)}
+    """The base, which must be that of the adapter that the run begins with."""
+    found = base_hash(start)
+    if config.adapter:
+        adapters.require_hash(adapters.read(Path(config.adapter)), found, Path(config.model).name)
+    return {"base weights": found}
 
 
 def samples(run: Run) -> list[dict[str, str]]:
@@ -87,7 +103,13 @@ def samples(run: Run) -> list[dict[str, str]]:
 
 
 def export(run: Run, folder: Path) -> None:
-    model_card.name_base(folder, model_card.origin_of(cast(SftConfig, run.config)))
+    config = cast(SftConfig, run.config)
+    origin = model_card.origin_of(config)
+    model_card.name_base(folder, origin)
+    if config.method == "lora":
+        if own := template_of(run.rows.folder.parent):
+            (folder / adapters.TEMPLATE).write_text(own, encoding="utf-8")
+        adapters.write_descent(folder, model_card.descent(config, origin, run.trains_on["base weights"], run.step))
 
 
 def card(run: Run) -> str:

@@ -12,7 +12,7 @@ import torch
 from transformers import TextStreamer
 
 from train.data.chat import Chat, load_chat
-from train.data.rows import date_of
+from train.data.rows import date_of, template_of
 from train.engine.device import precision_of
 from train.models import backends
 from train.models.model_files import model_folder
@@ -104,7 +104,8 @@ class BeforeAndAfter:
         }
         build = backends.get("hf").build
         self.without: Callable[[], AbstractContextManager[Any]] = nullcontext
-        chat = load_chat(resolve_model(base_folder), date_of(Path(run.dataset)))
+        rows = Path(run.dataset)
+        chat = load_chat(resolve_model(base_folder), date_of(rows), template_of(rows))
         if run.is_adapter:
             after: Any = build(backends.ModelSpec(folder=base_folder, adapter=run.folder, **options))
             before, self.without = after, after.disable_adapter

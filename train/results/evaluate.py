@@ -60,6 +60,11 @@ def main(args: argparse.Namespace) -> int:
                 f"{run.run} was trained by rewards: its held-out reward is measured while it trains",
                 fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
             )
+        if run.recipe == "preference":
+            raise BadInput(
+                f"{run.run} was trained by preferences: its held-out pairs are compared while it trains",
+                fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
+            )
         if not run.base:
             return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
@@ -80,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
 def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> dict[str, Any]:
     """`on_answer` gets each question with both answers as soon as they are there."""
     from train.data.chat import load_chat
-    from train.data.rows import date_of, open_rows
+    from train.data.rows import date_of, open_rows, template_of
     from train.models.model_files import model_folder
     from train.plan.model.catalogue import resolve_model
     from train.results.answers import Questioner
@@ -93,7 +98,8 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     base_folder = model_folder(args.model)
     module, device = load(args, base_folder, rows.row_length)
     model: Any = module.model
-    ask = Questioner(model, load_chat(resolve_model(base_folder), date_of(folder)), args.answer_tokens, device)
+    chat = load_chat(resolve_model(base_folder), date_of(folder), template_of(folder))
+    ask = Questioner(model, chat, args.answer_tokens, device)
     questions = held_out_questions(folder)[: args.questions]
     some = list(range(min(args.rows or ROWS, len(rows))))
 

@@ -26,6 +26,7 @@ from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.hub import pip
 from train.models.model_files import model_folder
+from train.plan.model import adapters
 from train.plan.model.catalogue import Model, resolve_model
 from train.recipes import model_card
 from train.results import finished_run
@@ -181,9 +182,16 @@ def export_adapter(folder: Path, model: Model, args: argparse.Namespace) -> None
     shutil.copy(args.adapter / "adapter_model.safetensors", folder)
     shutil.copy(args.adapter / "adapter_config.json", folder)
     model_card.name_base(folder, model_card.Origin(base=str(args.model), hub=model.hub, dataset=""))
-    if (args.adapter / model_card.CARD).is_file():
-        shutil.copy(args.adapter / model_card.CARD, folder)
-    save_tokenizer(load_chat(model), folder)
+    for name in (model_card.CARD, adapters.DESCENT):
+        if (args.adapter / name).is_file():
+            shutil.copy(args.adapter / name, folder)
+    save_tokenizer(chat_with(model, args.adapter), folder)
+
+
+def chat_with(model: Model, adapter: Path) -> Chat:
+    """By the template that was trained with, where that is none of the model's."""
+    own = adapter / adapters.TEMPLATE
+    return load_chat(model, template=own.read_text(encoding="utf-8") if own.is_file() else "")
 
 
 def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
@@ -201,7 +209,7 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
         base = base.dequantize()
     merged: Any = PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload()
     merged.save_pretrained(folder, save_original_format=not packed)
-    save_tokenizer(load_chat(model), folder)
+    save_tokenizer(chat_with(model, args.adapter), folder)
     for name in OF_PICTURES:
         if (Path(source) / name).is_file():
             shutil.copy(Path(source) / name, folder)
@@ -212,7 +220,7 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         export_merged(Path(scratch), model, args)
         convert(Path(scratch), file, args.outtype)
-    (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model)))
+    (folder / "Modelfile").write_text(modelfile(file.name, chat_with(model, args.adapter)))
 
 
 def convert(source: Path, file: Path, outtype: str, *, pre: str = "") -> None:

@@ -41,12 +41,17 @@ SCHEMA: dict[str, tuple[str, ...]] = {
 }
 
 
-SOMETIMES: dict[str, tuple[str, ...]] = {"step": ("rollout",)}
-"""What an event has in some runs alone: where the model makes the rows of a step itself."""
+SOMETIMES: dict[str, tuple[str, ...]] = {"step": ("rollout", "pairs")}
+"""What an event has in some runs alone: where answers are made for a step, or compared."""
 ROLLOUT_KEYS = (
     *("reward", "spread", "by_function", "answer_tokens", "longest", "cut", "equal_groups", "answers_crc", "kl"),
-    "generate_s",
+    *("clipped", "generate_s", "generate_wait_s", "made", "taken_over"),
 )
+PAIR_KEYS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl")
+
+
+ON_DATA = "on "
+"""How the measure of one of several data sets begins, among an evaluation's metrics; its name stands behind it."""
 
 
 class EventLog:
@@ -95,8 +100,16 @@ def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
 
 
 def step_words(event: Mapping[str, Any]) -> str:
-    """The loss of a step, or its reward where that is what the run is about."""
-    return f"reward {event['rollout']['reward']:.4f}" if "rollout" in event else f"loss {event['loss']:.4f}"
+    """The loss of a step, or its reward where that is what the run is about; of pairs what became of them, too."""
+    if "rollout" in event:
+        return f"reward {event['rollout']['reward']:.4f}"
+    return f"loss {event['loss']:.4f}{pair_words(event.get('pairs', {}))}"
+
+
+def pair_words(figures: Mapping[str, float]) -> str:
+    """Behind a loss: how far the better answers are ahead, and how many are."""
+    margin = f" · margin {figures['margin']:.3f}" if "margin" in figures else ""
+    return margin + (f" · {100 * figures['accuracy']:.0f} % right" if "accuracy" in figures else "")
 
 
 def _share(node: Mapping[str, Any]) -> str:
@@ -110,6 +123,8 @@ def held_out_words(event: Mapping[str, Any]) -> str:
     metrics = dict(event.get("metrics") or {})  # of older runs none
     if (reward := metrics.pop("reward", None)) is not None:
         return f"held-out reward {reward:.4f}{metric_words(metrics)}"
+    if "chosen_log_p" in metrics or "rejected_log_p" in metrics:
+        return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}"
     return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
 
 

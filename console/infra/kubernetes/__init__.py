@@ -10,6 +10,8 @@ INFRA = Infra(
     keys=KEYS,
     refused={
         "nodes": "Kubernetes chooses them\nfix: --set motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
+        "adapter": "nothing brings its files to the pods\nfix: merge it at home, and use that as model:"
+        " ./motley export --to merged",
         "at": "Kubernetes keeps no time\nfix: leave it out, or let a queue begin it (Kueue)",
         "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
     },

@@ -285,6 +285,7 @@ class KubernetesNode(Node):
             step = ended_facts(job, self.pods(job))["step"]
             began = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
             known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", began)}
+            known["reward"] = step.get("rollout", {}).get("reward")
             found[run] = {**known, "script": "", "checkpoint": 0, "bytes": 0, "model": ""}
             for node in self.living(job)[:1]:
                 with suppress(Silent):  # it has just ended

@@ -144,6 +144,9 @@ def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[st
 def steps(plan: LaunchPlan) -> list[list[str]]:
     """How a pod makes what the agents need, as words behind `python -m train`; the last one makes the rows."""
     model, data, tokenizer = plan.model, plan.dataset, plan.tokenizer
+    if len(plan.raw_parts) > 1 or "," in str(plan.settings["dataset"]):
+        fix = "fix: put them into one file, or train at home or on Slurm"
+        raise BadInput("dataset: a pod takes one data set, these are several", fix=fix)
     found = []
     if model.folder_name:
         words = ["fetch", "--json", "--model", model.fetched_as]
@@ -154,9 +157,11 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
         found.append(["fetch", "--json", "--dataset", data.fetched_as])
     words = list(plan.prepare)
     if data.file:
-        words = [f"--dataset={CONFIG}/{Path(data.file).name}" if _is(word, "dataset") else word for word in words]
-    if plan.recipe:
-        words = [word.replace(f"{plan.recipe.place}/", f"{CONFIG}/") for word in words]
+        name = Path(data.file).name
+        own = next(word for word in words if _is(word, "dataset")).rpartition(name)[2]  # what is taken of it
+        words = [f"--dataset={CONFIG}/{name}{own}" if _is(word, "dataset") else word for word in words]
+    for brought in filter(None, (plan.recipe, plan.template)):
+        words = [word.replace(f"{brought.place}/", f"{CONFIG}/") for word in words]
     return [*found, words]
 
 
@@ -167,7 +172,7 @@ def _is(word: str, option: str) -> bool:
 def _carried(plan: LaunchPlan) -> dict[str, str]:
     """Files of the controller that the rows are made of."""
     files = [Path(plan.dataset.file)] if plan.dataset.file else []
-    files += [Path(plan.recipe.folder, plan.recipe.name)] if plan.recipe else []
+    files += [Path(own.folder, own.name) for own in (plan.recipe, plan.template) if own]
     for folder, what in ((plan.model.folder, "model"), (plan.dataset.folder, "dataset")):
         if folder:
             raise BadInput(

@@ -21,6 +21,7 @@ from console.infra.kubernetes.settings import Settings, ports
 from console.infra.kubernetes.settings import read as settings_of
 from console.infra.kubernetes.shown import is_active
 from train.errors import BadInput
+from train.plan.launch.answer_server import refuse_elsewhere
 from train.plan.launch.decide import decide
 from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.launch.plan import launch_plan
@@ -32,6 +33,7 @@ def plan(known: Facts, args: Facts) -> Facts:
     settings, hub_asked = settings_of(values), hub.Asked(hub.token(values))
     before = launched_before(Path(args["state_folder"]))
     wanted = request.read(asked["values"], hub.FETCHED)
+    refuse_elsewhere(wanted.config, "pods")
     name = wanted.config.run if wanted.given.get("run") else ""
     found = decide(wanted, look.facts_of(settings, name, hub_asked, before))
     if not name:  # the pods' names are made of the run's

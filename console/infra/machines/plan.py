@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launch_records, notify, plan_view, receipt, render
+from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view, receipt, render
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
@@ -41,6 +41,8 @@ def decided(known: Facts, args: Facts) -> Facts:
     messages = notify.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
     refuse_deaf(known, args["asked"])
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
+    adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(known["hostvars"][known["inventory_hostname"]]))
     cost = electricity.of_plan(found, known["hostvars"])
     lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
     plan = launch_plan(found, cost).to_json()

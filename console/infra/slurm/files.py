@@ -86,7 +86,8 @@ def script(run: str, home: str, sweep: list[str], options: list[str], more: Mapp
 
 def of_run(plan: SlurmPlan, one: SweptRun, time: str) -> list[File]:
     settings = plan.settings | one.settings | {"run": one.run}
-    plan = replace(plan, run=one.run, settings=settings, given=plan.given | one.swept)
+    given, asked = plan.given | one.swept, plan.asked | one.swept
+    plan = replace(plan, run=one.run, settings=settings, given=given, asked=asked)
     settings = render.settings_of(plan, smallest(plan))
     del settings["home"]  # each place has its own, $MOTLEY_HOME
     values = {"run": plan.run, "settings": settings, "help": plan.help}

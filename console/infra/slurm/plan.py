@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launch_records, notify, plan_view
+from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
@@ -14,6 +14,7 @@ from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
+from train.plan.launch.answer_server import refuse_elsewhere
 from train.plan.launch.decide import decide
 from train.plan.launch.plan import Plan, launch_plan, prepare_words
 from train.plan.machines import gpu_types
@@ -34,6 +35,9 @@ def plan(known: Facts, args: Facts) -> Facts:
     facts = facts_of(look, versions, asked, hub.token(values))
     facts = replace(facts, launched=launch_records.known(Path(args["state_folder"])))
     found, sweep = plan_all(asked, facts)
+    refuse_elsewhere(found.request.config, "Slurm's nodes")
+    adapter_of_run.require_base(found)
+    hub.require_data(found.request.dataset, hub.token(values))
     runs = [one.run for one in sweep] or [found.run]
     for run in runs:
         refuse_running(run, look, new=bool(sweep))

@@ -313,6 +313,7 @@ def runs(home: Path) -> dict[str, Any]:
             "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
             "steps": start.get("total_steps", 0),
             "loss": steps[-1]["loss"] if steps else None,
+            "reward": steps[-1].get("rollout", {}).get("reward") if steps else None,
             "time": max((e["time"] for e in [*events, *([agent] if script else [])]), default=0)
             or (kept.stat().st_mtime if kept.exists() else 0),
             "done": made(home, name) is not None or (bool(script) and agent["state"] == "done"),
@@ -320,6 +321,7 @@ def runs(home: Path) -> dict[str, Any]:
             "checkpoint": newest_checkpoint(home, name),
             "bytes": size_of(kept),
             "model": (launched.get("model") or {}).get("name", ""),
+            "launched": {name: launched[name] for name in ("time", "given", "asked") if name in launched},
         }
     return {"runs": found, "on": run_on(home)}
 

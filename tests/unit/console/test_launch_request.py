@@ -17,6 +17,7 @@ from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -45,16 +46,25 @@ BAD = {
     "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
     "at": ("10pm", "at: '10pm' is no time of the day"),
+    "report_to": ("wandbb", "report_to: 'wandbb' is none of trackio, wandb, mlflow, tensorboard"),
     "then": ("off", "then: 'off' is none of suspend, poweroff"),
     "queue": ("2", "queue: '2' is neither true nor false"),
+    "adapter": ("no-such-run", "there is no run 'no-such-run' with an adapter"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
     "seed": ("-1", "seed: -1 is below 0"),
     "train_on": ("answer", "did you mean 'answers'?"),
+    "chat_template": ("./none.jinja", "chat_template: it cannot be read: No such file"),
+    "format": ("alpacca", "did you mean 'alpaca'?"),
     "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
     "max_bad": ("-1", "max_bad: -1.0 is below 0"),
     "rslora": ("maybe", "rslora: 'maybe' is not true or false"),
+    "dora": ("maybe", "dora: 'maybe' is not true or false"),
+    "lora_init": ("pisa", "did you mean 'pissa'?"),
+    "lora_dropout": ("1", "lora_dropout: 1.0 is not below 1"),
+    "loraplus_lr_ratio": ("0.5", "loraplus_lr_ratio: 0.5 is below 1"),
+    "neftune_alpha": ("-1", "neftune_alpha: -1.0 is below 0"),
     "precision": ("bf61", "did you mean 'bf16'?"),
     "gradient_checkpointing": ("yess", "gradient_checkpointing: 'yess' is none of auto|true|false|unsloth"),
     "device": ("cdua", "did you mean 'cuda'?"),
@@ -78,6 +88,8 @@ BAD = {
     "proof_every": ("0", "proof_every: 0 is below 1"),
     "profile": ("23-20", "profile: '23-20' is not FIRST-LAST, two steps from 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
+    "label_smoothing": ("0.7", "label_smoothing: 0.7 is not from 0 to below 0.5"),
+    "simpo_gamma": ("-1", "simpo_gamma not below"),
     "recipe": ("pretran", "did you mean 'pretrain'?"),
     "size": ("11m", "size: '11m' is none of 10m|50m|124m|350m"),
     "hidden_size": ("-1", "hidden_size: -1 is below 0"),
@@ -105,7 +117,10 @@ BAD = {
     "beta": ("-1", "beta: -1.0 is below 0"),
     "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
-    "engine": ("vllm", "engine: 'vllm' is none of transformers"),
+    "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
+    "steps_per_rollout": ("0", "steps_per_rollout: 0 is below 1"),
+    "epsilon": ("-1", "epsilon: -1.0 is below 0"),
+    "epsilon_high": ("-1", "epsilon_high: -1.0 is below 0"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -128,9 +143,13 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
+    of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
+    if of_pairs or values.get("recipe") == "preference":
+        return BASE | {"recipe": "preference", "loss": "simpo"}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
-        return BASE | {"recipe": "grpo", "rewards": "length:9"}
+        again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
+        return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
@@ -210,11 +229,11 @@ def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:
     assert "leave layers out, or give recipe=pretrain as well" in said
 
 
-@pytest.mark.parametrize("name", ["dpo", "PPO", "kto", "orpo"])
-def test_training_by_preferences_is_refused_with_what_does_it(name: str) -> None:
+@pytest.mark.parametrize("name", ["PPO", "rlhf"])
+def test_training_by_a_model_that_judges_is_refused_with_what_is_there(name: str) -> None:
     said = refusal(recipe=name)
-    assert said.startswith(f"recipe: {name}: Motley does not train by preferences\n"), said
-    assert "TRL" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
+    assert said.startswith(f"recipe: {name}: Motley does not train by a model that judges\n"), said
+    assert "recipe=preference" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
@@ -259,7 +278,7 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     shown = examples()
     assert {name for name, _ in shown} == known
     assert known - BAD.keys() == ONLY_ON_THE_NODES, "a bad value of each is tried"
-    of_your_own = ("./my-model", "./notes.jsonl")  # there is no such file here
+    of_your_own = ("./my-model", "./notes.jsonl", "./my-adapter", "./mine.jinja")  # there is no such file here
     refused = {}
     for name, value in shown:
         if value not in of_your_own:
@@ -322,6 +341,23 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
         assert done.returncode == 2 and "unknown variable 'modle' — did you mean 'model'?" in said, said
         assert "PLAY" not in said and "TASK" not in said  # two lines, not a page
         assert seconds < 15  # 0.8 s on a quiet machine
+
+
+def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
+    """The same file, whoever reads it: each value of it comes to the same check."""
+    text = "# a run\nmodel: qwen3-0.6b\ndataset: ./none.jsonl\nmax_steps: many\nat: 22:00\nlora_r: 8  # small\n"
+    (file := tmp_path / "run.yml").write_text(text)
+    done, _ = launch("-e", f"@{file}")
+    mine = pace.run(
+        *(sys.executable, "-m", "console", "launch", "--inventory", "inventory/loopback", "-f", str(file)),
+        cwd=REPOSITORY,
+    )
+    for found in (done, mine):
+        said = found.stdout + found.stderr
+        assert found.returncode == 2 and "there is no file ./none.jsonl" in said, said
+        assert "max_steps: 'many' is not a whole number" in said and "at:" not in said, said
+    said = {line for line in done.stderr.splitlines() if line.strip()}
+    assert said == {line for line in mine.stderr.splitlines() if line.strip()}
 
 
 @pytest.mark.parametrize("verb", ["plan", "launch"])

@@ -390,6 +390,17 @@ def test_runs_are_gathered_over_the_nodes() -> None:
     assert "12/40" in table[1] and " running " in table[1] and "a, b" in table[1] and table[2] == "c  off"
 
 
+def test_a_run_by_rewards_shows_its_reward() -> None:
+    facts = {"step": 8, "steps": 40, "loss": -0.01, "time": 5.0, "done": False, "bytes": 0, "model": "tiny"}
+    both = {"runs": {"sums": facts | {"reward": 0.75}, "qa": facts | {"loss": 3.0}}, "on": ""}
+    head, *lines = run_lines({"a": both}, {})
+    known = dict(line.split(maxsplit=1) for line in lines)
+    assert known["sums"].split("  ")[1].strip() == "reward 0.7500" and "-0.01" not in known["sums"]
+    assert known["qa"].split()[1] == "3.0000"
+    end = head.index("loss") + 4
+    assert {line[:end].rstrip()[-4:] for line in lines} == {"7500", "0000"}, "they stand below one another"
+
+
 def test_an_adapter_that_differs_is_found() -> None:
     files = {"results/r/adapter/x": "1", "logs/runs/r/events.jsonl": "5"}
     other = {"results/r/adapter/x": "2", "logs/runs/r/events.jsonl": "6"}

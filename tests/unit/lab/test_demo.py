@@ -172,6 +172,33 @@ def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
         tell(fetched, recipe="grpo")
 
 
+def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
+    fetched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compared(old: list[Event], right: float, rises: float = 1.0) -> list[Event]:
+        found = [
+            e
+            | ({"pairs": {"margin": e["step"] * rises / STEPS}} if e["event"] == "step" else {})
+            | ({"metrics": {"margin": 0.8, "accuracy": right}} if e["event"] == "eval" else {})
+            for e in old
+        ]
+        lines = [{"given": "Where is the key?", "wrote": "Gladly!"}]
+        return [*found, {"event": "samples", "step": STEPS, "time": 160.0, "lines": lines}]
+
+    edited("events.jsonl", lambda old: compared(old, 1.0))(fetched)
+    tell(fetched, recipe="preference")
+    said = capsys.readouterr().out
+    assert "margin     0.05 in the first step, 1.00 in the last: higher is better" in said
+    assert "of pairs that were held out, never trained on, 100% are the right way round, by 0.80" in said
+    assert "Where is the key? ▸ Gladly!" in said
+    edited("events.jsonl", lambda old: compared(old, 0.6))(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match="of the held-out pairs 60% are the right way round"):
+        tell(fetched, recipe="preference")
+    edited("events.jsonl", lambda old: compared(old, 1.0, -1.0))(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match="the margin did not rise"):
+        tell(fetched, recipe="preference")
+
+
 def test_a_new_model_shows_what_it_wrote_first_and_last(
     fetched: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

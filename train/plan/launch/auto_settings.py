@@ -17,6 +17,7 @@ from train.plan.model.picture_facts import PictureFacts
 from train.plan.placement import streaming
 from train.plan.placement.fit import Decisions, setup_for
 from train.plan.placement.forms import AS_SET, all_gpus, choose_form, forms, names_of
+from train.plan.settings import lora_relatives
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
 
@@ -40,6 +41,8 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None)
     precision, why_precision = _precision(config, devices, shape, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
     load_in, why_load = choose_form(config, devices, shape, setup_for(config, checkpointing))
+    if wrong := lora_relatives.wrong_form(config.holding, load_in):
+        raise BadInput(wrong, fix=f"use load_in: 16bit, or leave {wrong.partition(':')[0]} out")
     whys = {
         f"backend {backend}": why_backend,
         f"precision {precision}": why_precision,
@@ -65,6 +68,7 @@ def _backend(
         shape is not None and shape.family in weight_files.FAMILIES and not shape.wrapper
     )
     against = MIXES if shape is not None and shape.family == "gemma2" else "" if compared else UNCOMPARED
+    against = lora_relatives.beyond_unsloth(config.holding) or against
     if wanted == "unsloth" and against:
         raise BadInput(f"backend: {against}", fix="use backend: hf")
     without = names_of(device for device in devices if not device.unsloth)

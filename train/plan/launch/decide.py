@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction, sizes
-from train.plan.launch import obstacles
+from train.plan.launch import answer_server, obstacles
 from train.plan.launch.auto_settings import choose
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
@@ -36,6 +36,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         request = replace(request, config=request.config.proven(facts.verdict))
     nodes = nodes_of(facts, request.config.device)
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
+    refuse(answer_server.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
     refuse(cannot_stream(request.config, facts.verdict, [node.name for node in nodes if node.weights == "stream"]))
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]

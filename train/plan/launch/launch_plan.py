@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import Settings
 
@@ -51,7 +51,7 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeFile:
-    """A recipe of one's own, or a file of rewards, for the head, which hands it on with the rows."""
+    """A recipe of one's own, a file of rewards or a chat template, for the head, which makes the rows with it."""
 
     folder: str
     files: Mapping[str, Mapping[str, Any]]
@@ -85,12 +85,19 @@ class LaunchPlan:
     """The nodes whose training package is not the one here."""
     raw: str
     """Where the head keeps a data set that was brought to it, as it came; empty where it makes the data itself."""
+    raw_parts: Sequence[RawData]
+    """All that is brought to the head so: several data sets, or that one."""
     prepare: Sequence[str]
     """How the head makes rows of the data: words behind `python -m train`."""
     calibrate: Sequence[str]
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
+    server: Sequence[str]
+    """The locked sets of an environment beside the nodes' own, for what makes the answers; empty: none is needed."""
+    template: RecipeFile | None
+    """A chat template of one's own, for the head."""
+    adapter: AdapterSource | None
     link_mbit: float
     sizes: Sequence[SizeEstimate]
     pipe: Room | None
@@ -100,6 +107,8 @@ class LaunchPlan:
     nodes: Sequence[TrainingNode]
     """In the agreed order, the head first."""
     electricity: RunElectricity
+    asked: Settings = field(default_factory=dict)
+    """What it is written back from as a file: all that was asked for, as it was asked (console/run_file.py)."""
 
     PARTS: ClassVar[Mapping[str, type[Any]]] = {
         "predicted": Predicted,
@@ -107,10 +116,12 @@ class LaunchPlan:
         "dataset": DataSource,
         "tokenizer": TokenizerSource,
         "recipe": RecipeFile,
+        "template": RecipeFile,
+        "adapter": AdapterSource,
         "pipe": Room,
         "electricity": RunElectricity,
     }
-    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode}
+    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode, "raw_parts": RawData}
 
     def to_json(self) -> dict[str, Any]:
         return {name: {} if value is None else value for name, value in asdict(self).items()}

@@ -12,6 +12,7 @@ from typing import Any
 from train.errors import BadInput
 from train.nearest import meant
 from train.plan.machines.facts import NodeFacts
+from train.plan.model import data_sets
 from train.plan.placement.fit import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
@@ -19,7 +20,7 @@ from train.plan.settings.config import Settings
 from train.plan.settings.request import MATH, Request, read
 from train.plan.settings.rewards import file_of
 
-PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards")
+PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template")
 """Settings that may lead to a file of this computer, which is sent to the nodes."""
 
 
@@ -78,14 +79,21 @@ def settings_of_before(name: str, known: Known, given: Settings) -> Settings:
     values, launched = settings_before(known), known.from_here.get("given", {})
     for place in PLACES:
         value = values.get(place)
-        file = file_of(str(value)) if place == "rewards" and value else str(value or "")
-        if place not in given and file and value != launched.get(place) and Path(file).expanduser().exists():
+        if place not in given and value and value != launched.get(place) and is_here(place, str(value)):
             raise BadInput(
                 f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
                 "and has a file or folder of that name, which the nodes would get",
                 fix=f"fix: if that is what you want: --set {place}={value}",
             )
     return {**values, **launched}
+
+
+def is_here(place: str, value: str) -> bool:
+    """Whether it leads to a file or folder of this computer."""
+    if place == "dataset":
+        return bool(data_sets.files_here(value))
+    file = file_of(value) if place == "rewards" else value
+    return bool(file) and Path(file).expanduser().exists()
 
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
@@ -112,7 +120,7 @@ def begun(
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
     found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
-    if known and (changed := conflicts(found, ["recipe", "rewards_hash"], known)):
+    if known and (changed := conflicts(found, ["recipe", "rewards_hash", "adapter_hash"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
     return found
 
@@ -133,6 +141,8 @@ def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
         before = before | {"recipe": now["recipe"]}  # the same file in another place
     if "rewards_hash" in names and now.get("rewards_hash") != before.get("rewards_hash"):
         return "rewards: they are not those that the run was launched with: others make another run"
+    if "adapter_hash" in names and now.get("adapter_hash", "") != before.get("adapter_hash", ""):
+        return "adapter: it is not the one that the run began with: another one makes another run"
     for name in dict.fromkeys((*MATH, *request.config.scoped("math"), "model", "dataset")):
         if name in names and name in now and name in before and now[name] not in (before[name], "auto"):
             return f"{name}: the run was launched with {before[name]}, {now[name]} is asked for"

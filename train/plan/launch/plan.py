@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from train.files import file_hash
@@ -11,16 +11,18 @@ from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
+from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
-from train.plan.model.sources import BaseModel, DataSource, TokenizerSource
+from train.plan.model import adapters
+from train.plan.model.catalogue import Dataset
+from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.settings import own_recipe
-from train.plan.settings.config import GrpoConfig, Settings
+from train.plan.settings.config import Settings
 from train.plan.settings.every_run import COMMON_COUNTS
 from train.plan.settings.request import HELP, Request
-from train.plan.settings.rewards import with_file
 from train.plan.speed.prediction import Prediction
 from train.plan.speed.speedup import wire_for
 
@@ -72,40 +74,58 @@ def predicted(plan: Plan) -> Predicted | None:
     return Predicted(step_s=together.step_s, shares=together.shares)
 
 
-def raw_folder(plan: Plan) -> str:
-    data = plan.request.dataset
-    return "" if data.embedded else f"{plan.nodes[0].facts.home}/{RAW_DATA}/{data.local_name}"
+def raw_folder(plan: Plan, data: Dataset) -> str:
+    return "" if data.embedded or data.parts else f"{plan.nodes[0].facts.home}/{RAW_DATA}/{data.local_name}"
+
+
+def raw_parts(plan: Plan) -> list[RawData]:
+    """What has to be brought to the head of each data set."""
+    places = [(part.data, raw_folder(plan, part.data)) for part in plan.request.dataset.each]
+    return [RawData(dataset=asdict(DataSource.of(data)), place=place) for data, place in places if place]
+
+
+def at_the_head(plan: Plan, data: Dataset) -> str:
+    """How the head names a data set."""
+    raw = raw_folder(plan, data)
+    return (f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name) + data.taken.typed
 
 
 def prepare_words(plan: Plan) -> list[str]:
-    raw, data, config = raw_folder(plan), plan.request.dataset, plan.request.config
+    data, config = plan.request.dataset, plan.request.config
     tokenizer, recipe = tokenizer_to_bring(plan), recipe_to_bring(plan)
-    source = f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name
+    several = [f"{at_the_head(plan, part.data)}:{part.weight:g}" for part in data.parts]
+    source = ",".join(several) or at_the_head(plan, data)
     model = tokenizer.place if tokenizer else ""
     if plan.model.folder_name:
         model = f"{plan.nodes[0].facts.home}/{BASE_MODELS}/{plan.model.folder_name}"
     words = ["prepare", "--json", f"--dataset={source}"]
-    own = f"{recipe.place}/{recipe.name}" if recipe else ""
-    words += [f"--recipe={own}"] if own and own_recipe.is_file(plan.settings["recipe"]) else []
-    words += config.prepare_words(model)
-    if isinstance(config, GrpoConfig):
-        words += [f"--rewards={with_file(config.rewards, own) if own else config.rewards}"]
+    words += config.prepare_words(model, f"{recipe.place}/{recipe.name}" if recipe else "")
+    words += [f"--chat-template={template.place}/{template.name}"] if (template := template_to_bring(plan)) else []
     words += [f"--patience={config.patience}"] if config.patience else []
     return words + ([f"--passed-over={data.passed_over}"] if data.passed_over else [])  # it is not brought to the head
 
 
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
-    config = plan.request.config
-    kind, path = "recipe", Path(plan.settings["recipe"])
-    if isinstance(config, GrpoConfig) and config.rewards_file:
-        kind, path = "rewards", config.rewards_file
-    elif not own_recipe.is_file(plan.settings["recipe"]):
-        return None
+    found = plan.request.config.file_to_bring
+    return file_for_head(plan, *found) if found else None
+
+
+def template_to_bring(plan: Plan) -> RecipeFile | None:
+    file = plan.settings.get("chat_template")
+    return file_for_head(plan, "template", Path(file)) if file else None
+
+
+def file_for_head(plan: Plan, kind: str, path: Path) -> RecipeFile:
     sha256 = file_hash(path)
     place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{sha256[:12]}"
     files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
     return RecipeFile(folder=str(path.parent), files=files, place=place)
+
+
+def adapter_to_bring(plan: Plan) -> AdapterSource | None:
+    folder = plan.settings.get("adapter")
+    return AdapterSource.of(adapters.read(Path(folder))) if folder else None
 
 
 def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
@@ -164,11 +184,15 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         memory=fit.to_json(plan.fit),
         lack_model=plan.lacking,
         old_code=plan.old_code,
-        raw=raw_folder(plan),
+        raw=raw_folder(plan, plan.request.dataset),
+        raw_parts=raw_parts(plan),
         prepare=prepare_words(plan),
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
+        server=answer_server.environment(plan.request.config, plan.nodes),
+        template=template_to_bring(plan),
+        adapter=adapter_to_bring(plan),
         link_mbit=plan.fit.link_mbit,
         sizes=plan.sizes,
         pipe=plan.fit.cut.room if plan.fit.cut else None,

@@ -223,6 +223,30 @@ def _unknown(kind: str, name: str, names: Any) -> BadInput:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """What is taken of a data set (data_sets.py)."""
+
+    first: str = ""
+    end: str = ""
+    """The record from which on, and the one before which it ends: a number, or a part of all as 5%."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """A key that Motley knows → the column that is meant."""
+
+    @property
+    def words(self) -> str:
+        """For the end of a sentence."""
+        cut = f", its records [{self.first}:{self.end}]" if self.first or self.end else ""
+        return cut + "".join(f", {theirs} as {ours}" for ours, theirs in self.columns.items())
+
+    @property
+    def typed(self) -> str:
+        """As it stands behind the data set's name."""
+        cut = f"[{self.first}:{self.end}]" if self.first or self.end else ""
+        pairs = "&".join(f"{ours}={theirs}" for ours, theirs in self.columns.items())
+        return cut + (f"?{pairs}" if pairs else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Dataset:
     name: str
     reason: str
@@ -237,10 +261,27 @@ class Dataset:
     """Below which `files` are."""
     passed_over: str = ""
     """What else is below it and will not be trained on, in words."""
+    taken: Taken = field(default_factory=Taken)
+    parts: tuple[Part, ...] = ()
+    """Of several that are trained on together, each."""
+
+    @property
+    def each(self) -> tuple[Part, ...]:
+        """Its parts; one data set is all of itself, once."""
+        return self.parts or (Part(data=self, weight=1.0),)
 
     @property
     def local_name(self) -> str:
         return re.sub("[/:]", "--", self.hub) if self.hub and not self.listed else self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One of several data sets."""
+
+    data: Dataset
+    weight: float
+    """How often each of its rows comes in an epoch."""
 
 
 def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:

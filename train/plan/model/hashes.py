@@ -1,9 +1,11 @@
-"""The hash of a base model on disk, without torch. Its files are large and seldom change: theirs are remembered."""
+"""The hash of a base model or an adapter on disk, without torch. Files are large and seldom change: their hashes are
+remembered."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from train.cache import cache_dir
@@ -13,9 +15,14 @@ WEIGHTS = (".safetensors", ".gguf")
 
 
 def base_hash(folder: Path) -> str:
-    """One hash over the base model's weights and config. A file's hash is remembered until the file changes."""
+    """One hash over the base model's weights and config."""
+    return folder_hash(folder, [p.name for p in folder.iterdir() if p.suffix in WEIGHTS or p.name == "config.json"])
+
+
+def folder_hash(folder: Path, names: Iterable[str]) -> str:
+    """One hash over these files. A file's hash is remembered until the file changes."""
     memory = _Remembered(cache_dir() / "hashes.json")
-    files = sorted(p for p in folder.iterdir() if p.suffix in WEIGHTS or p.name == "config.json")
+    files = sorted(folder / name for name in names)
     digest = hashlib.sha256()
     for path in files:
         digest.update(f"{path.name} {memory.hash(path)}\n".encode())

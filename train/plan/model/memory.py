@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from train.plan.model.catalogue import AnyFacts, Facts
-from train.plan.model.counts import counts_of
+from train.plan.model.counts import counts_of, linear_shapes
 from train.plan.model.picture_facts import PictureFacts
 
 GIB = 1 << 30
 RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
+SERVER_BYTES = {"cuda": int(2 * GIB), "cpu": int(1.2 * GIB)}
+"""CUDA's context, graphs and one batch of a server's; its two Python processes on a CPU (1.1 GiB were seen)."""
 USABLE = 0.92
 """The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
 BYTES_PER_WEIGHT = {"4bit": 0.5 + (1 + 4 / 256) / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
@@ -52,8 +54,19 @@ class Setup:
     """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
     device: str = "cuda"
     full: bool = False
+    dora: bool = False
+    first: bool = False
+    """The adapter begins as parts of the base, which are kept beside it."""
+    dropped: bool = False
+    """A mask for what goes into each adapter."""
+    drawn: bool = False
+    """Something is drawn for each row."""
     answers: int = 0
     """Answers that are made side by side, between two steps; 0: none."""
+    has_server: bool = False
+    """Whether a server beside the training makes them (models/vllm.py)."""
+    lines: int = 1
+    """Sequences of row_length tokens that a row is, side by side."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -96,21 +109,31 @@ def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
 
 def memory(facts: AnyFacts, setup: Setup) -> Memory:
     trained = trained_parameters(facts, setup)
+    first = 4 * trained if setup.first else 0
     return Memory(
-        base=base_bytes(facts, setup),
+        base=base_bytes(facts, setup) + first,
         adapter=4 * trained,
         gradients=4 * trained,
         optimizer=setup.optimizer_bytes * trained,
-        activations=max(activations(facts, setup) + expert_copies(facts, setup), answering(facts, setup)),
+        activations=max(
+            activations(facts, setup) + expert_copies(facts, setup) + passing(facts, setup), answering(facts, setup)
+        ),
         logits=logits(facts, setup),
-        runtime=RUNTIME_BYTES[setup.device],
+        runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
     )
 
 
 def trained_parameters(facts: AnyFacts, setup: Setup) -> int:
     if setup.full or isinstance(facts, PictureFacts):
         return parameters(facts)
-    return lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    magnitudes = sum(wide for _, wide in targeted(facts, setup)) * facts.layers if setup.dora else 0
+    return lora_parameters(facts, setup.lora_r, setup.lora_targets) + magnitudes
+
+
+def targeted(facts: Facts, setup: Setup) -> list[tuple[int, int]]:
+    """(in, out) of each linear layer of a block that has an adapter, as most families have them."""
+    names = None if setup.lora_targets == ALL_LINEAR else {last_name(target) for target in setup.lora_targets}
+    return [shape for name, shape in linear_shapes(facts).items() if names is None or name in names]
 
 
 def base_bytes(facts: AnyFacts, setup: Setup) -> int:
@@ -163,18 +186,32 @@ def last_name(target: str) -> str:
 def answering(facts: AnyFacts, setup: Setup) -> int:
     """What making answers takes, beside nothing that a step keeps, at most: keys and values of all their tokens with
     those of one layer twice while they grow, one block's parts, and scores with their noise."""
-    if isinstance(facts, PictureFacts) or not setup.answers:
+    if isinstance(facts, PictureFacts) or not setup.answers or setup.has_server:
         return 0
-    made = replace(setup, micro_batch=setup.answers)
+    made = replace(setup, micro_batch=setup.answers, lines=1)
     keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
     return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
+
+
+def server_bytes(facts: AnyFacts, setup: Setup) -> int:
+    """What a server takes that makes the answers: the base once more, what it keeps of tokens, and its runtime."""
+    if isinstance(facts, PictureFacts) or not setup.has_server:
+        return 0
+    return base_bytes(facts, setup) + cache_bytes(facts, setup) + SERVER_BYTES[setup.device]
+
+
+def cache_bytes(facts: Facts, setup: Setup) -> int:
+    """Keys and values of all tokens that are answered side by side; a CPU's server takes them in whole GiB."""
+    keys = 2 * facts.layers * facts.kv_heads * facts.head_dim
+    kept = of_tokens(keys, replace(setup, micro_batch=setup.answers))
+    return kept if setup.device == "cuda" else -(-kept // GIB) * GIB
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:
     """The output over the vocabulary as computed, in fp32, and its gradient: of a chunk of tokens at a time."""
     if isinstance(facts, PictureFacts):
         return setup.micro_batch * facts.classes * 12
-    tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
+    tokens = min(setup.row_length * setup.lines * setup.micro_batch, LOSS_CHUNK_TOKENS)
     size = tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
     return max(0, size - again(facts, setup)) if recomputes(setup) else size
 
@@ -189,11 +226,23 @@ def again(facts: Facts, setup: Setup) -> int:
     return of_tokens(block(facts, setup), setup) + unpacked(facts, setup)
 
 
+def passing(facts: AnyFacts, setup: Setup) -> int:
+    """What comes and goes: DoRA's whole matrices of a layer in fp32, the integers that a row's chance is made of."""
+    if isinstance(facts, PictureFacts) or not (setup.dora or setup.drawn):
+        return 0
+    matrices = max((come * come + 3 * come * wide for come, wide in targeted(facts, setup)), default=0)
+    numbers = setup.row_length * max(facts.hidden, facts.intermediate if setup.dropped else 0)
+    return 4 * matrices * setup.dora + 4 * 8 * numbers * setup.drawn
+
+
 def block(facts: Facts, setup: Setup) -> int:
     """Numbers that a block keeps of each token."""
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
     names = counts_of(facts).adapters if setup.lora_targets == ALL_LINEAR else setup.lora_targets
-    lora = len(names) * setup.lora_r
+    lora = len(names) * setup.lora_r * (2 if setup.first else 1)
+    shapes = targeted(facts, setup)
+    lora += 2 * sum(wide for _, wide in shapes) if setup.dora else 0  # what DoRA scales, and what it becomes
+    lora += 2 * sum(come for come, _ in shapes) if setup.dropped else 0  # what is left of it, and its mask
     if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
         return 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length + lora
     # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
@@ -202,7 +251,7 @@ def block(facts: Facts, setup: Setup) -> int:
 
 def of_tokens(numbers: int, setup: Setup) -> int:
     """Bytes of so many numbers of each token of a micro-batch."""
-    return setup.row_length * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
+    return setup.row_length * setup.lines * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
 
 
 def unpacked(facts: Facts, setup: Setup) -> int:

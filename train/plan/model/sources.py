@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from train.plan.model.adapters import Adapter
 from train.plan.model.catalogue import Dataset, Model
 
 
@@ -87,6 +89,37 @@ class DataSource:
     @property
     def repo(self) -> str:
         return self.hub or self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawData:
+    """A data set that is brought to the head as it is."""
+
+    dataset: Mapping[str, Any]
+    """A DataSource, as words."""
+    place: str
+    """The folder of the head that it goes to."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterSource:
+    """An adapter that the run begins with, for all nodes."""
+
+    words: str
+    """What it is, for who reads the plan."""
+    folder: str
+    """The folder of this machine that it lies in."""
+    files: Mapping[str, Mapping[str, Any]]
+    """Name → size and sha256."""
+    folder_name: str
+    """The name of its folder on each node."""
+
+    @classmethod
+    def of(cls, found: Adapter) -> AdapterSource:
+        files = found.files
+        size = sum(int(file["size"]) for file in files.values()) / 1e6
+        words = f"{found.line}; {size:.1f} MB to every node that lacks them"
+        return cls(words=words, folder=str(found.folder), files=files, folder_name=found.folder_name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

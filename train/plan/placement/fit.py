@@ -147,7 +147,13 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         offloads=checkpointing == "unsloth",
         optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
         full=held.full,
+        dora=held.dora,
+        first=held.lora_init != "default",
+        dropped=held.lora_dropout > 0,
+        drawn=held.lora_dropout > 0 or held.neftune_alpha > 0,
         answers=config.answers_side_by_side,
+        has_server=config.has_server,
+        lines=config.lines_of_row,
     )
 
 

@@ -8,24 +8,28 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from train.cache import home_dir
 from train.errors import BadInput
+from train.plan.model import adapters
 from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.every_run import Holding, RunConfig
 from train.plan.settings.grpo import GrpoConfig
 from train.plan.settings.images import ImagesConfig
 from train.plan.settings.own_settings import OwnConfig
+from train.plan.settings.preference import LOSSES, PreferenceConfig
 from train.plan.settings.pretrain import PretrainConfig
 from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig",
-    "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config",
-    "names_of", "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
+    "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of",
+    "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
 RECIPES: dict[str, type[RunConfig]] = {
     "sft": SftConfig,
+    "preference": PreferenceConfig,
     "grpo": GrpoConfig,
     "pretrain": PretrainConfig,
     "images": ImagesConfig,
@@ -34,7 +38,7 @@ SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
 }
 """The settings of all recipes; where two have one of the same name, sft's."""
-BY_PREFERENCES = ("dpo", "ppo", "kto", "orpo")
+NOT_THERE = ("ppo", "rlhf")
 """What people look for and is not there."""
 
 
@@ -42,9 +46,11 @@ def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
     name = str(values.get("recipe") or RunConfig.recipe)
     if own_recipe.is_file(name):
         return own_settings.of_file(name)
-    if name.lower() in BY_PREFERENCES:
-        instead = "use TRL, Unsloth or axolotl on one PC; why: docs/questions.md#what-is-not-there"
-        raise BadInput(f"recipe: {name}: Motley does not train by preferences", fix=instead)
+    if name.lower() in LOSSES:
+        raise BadInput(f"recipe: {name} is a loss of recipe=preference", fix=f"recipe=preference loss={name.lower()}")
+    if name.lower() in NOT_THERE:
+        instead = "use recipe=grpo or recipe=preference; why: docs/questions.md#what-is-not-there"
+        raise BadInput(f"recipe: {name}: Motley does not train by a model that judges", fix=instead)
     if name not in RECIPES:
         fix = "or a file of your own: ./mine.py"
         raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)
@@ -72,6 +78,9 @@ def load_config(values: Settings, settings: type[RunConfig] | None = None) -> Ru
     for given, other in (("epochs", "max_steps"), ("max_steps", "epochs")):
         if read.get(given) is not None:
             read.setdefault(other, None)  # what a recipe of one's own has as its default gives way
+    if read.get("adapter"):
+        home = Path(read["home"]).expanduser() if read.get("home") else home_dir()
+        read = adapters.asked(read, home, str(read.get("adapter_hash", "")))
     return settings(**read)
 
 

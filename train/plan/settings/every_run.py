@@ -40,12 +40,18 @@ class Holding:
     """Where the frozen base is: gpu, stream or auto."""
     pipes: str = "off"
     """Which machines hold the base together: auto, off or a+b,c."""
+    dora: bool = False
+    lora_init: str = "default"
+    lora_dropout: float = 0.0
+    neftune_alpha: float = 0.0
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"scope": scope, "help": text, "choices": choices})
 
 
+DATA_FORMATS = ("chat", "sharegpt", "alpaca", "prompt", "text")
+"""What a record of text may be, by the names of train/data/formats.py."""
 LEAST_STEPS = 50
 """Least steps where nobody set a length: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
@@ -66,8 +72,8 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; grpo: train by rewards; pretrain: a new language model; images",
-        ("sft", "grpo", "pretrain", "images"),
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images",
+        ("sft", "preference", "grpo", "pretrain", "images"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -181,6 +187,11 @@ class RunConfig:
     def holding(self) -> Holding:
         raise NotImplementedError
 
+    @property
+    def draws(self) -> bool:
+        """Whether each row needs its number: something is drawn for it while it trains."""
+        return False
+
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         """The settings with what was decided of a frozen base; the same for a recipe that has none."""
         return self
@@ -210,14 +221,29 @@ class RunConfig:
         return self.rows_per_step, "rows"
 
     @property
+    def lines_of_row(self) -> int:
+        """Sequences of max_seq_length tokens that a row is, side by side."""
+        return 1
+
+    @property
     def drawn_per_step(self) -> int:
         """Rows of the data that a step takes."""
         return self.rows_per_step
 
     @property
+    def steps_per_draw(self) -> int:
+        """Steps that follow one another on the same rows of the data."""
+        return 1
+
+    @property
     def answers_side_by_side(self) -> int:
         """Answers that a machine makes at a time while it trains; 0 where it makes none."""
         return 0
+
+    @property
+    def has_server(self) -> bool:
+        """Whether a server beside the training makes the answers, which holds the base once more."""
+        return False
 
     @property
     def rate_reason(self) -> str:
@@ -235,7 +261,8 @@ class RunConfig:
 
     def steps_over(self, rows: int) -> int:
         """All steps of the run, with so many rows to train on."""
-        steps = self.max_steps or math.ceil((self.epochs or self.usual_epochs) * rows / self.drawn_per_step)
+        draws = math.ceil((self.epochs or self.usual_epochs) * rows / self.drawn_per_step)
+        steps = self.max_steps or draws * self.steps_per_draw
         return steps if self.length_is_set else max(steps, LEAST_STEPS)
 
     def warm_up(self, steps: int) -> int:
@@ -245,7 +272,8 @@ class RunConfig:
 
     def length_reasons(self, rows: int) -> list[str]:
         """What of it follows from a rule, for the start of a run."""
-        steps, passes = self.steps_over(rows), self.steps_over(rows) * self.drawn_per_step / max(1, rows)
+        steps = self.steps_over(rows)
+        passes = steps * self.drawn_per_step / self.steps_per_draw / max(1, rows)
         found = []
         if not self.length_is_set and steps == LEAST_STEPS:
             found.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
@@ -268,8 +296,14 @@ class RunConfig:
         """A model of which the tokenizer alone is wanted."""
         return None
 
-    def prepare_words(self, model_folder: str) -> list[str]:
-        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes."""
+    @property
+    def file_to_bring(self) -> tuple[str, Path] | None:
+        """A file of one's own that the head needs beside the data, and what it is: a recipe, or rewards."""
+        return None
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
+        """How the head is told to make the rows, beside the data; `model_folder`: whose tokenizer it takes; `file`:
+        where it has that of one's own."""
         raise NotImplementedError
 
     def larger_step(self, rows: int) -> Settings:

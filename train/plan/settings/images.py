@@ -181,6 +181,6 @@ class ImagesConfig(RunConfig):
     def data(self) -> Dataset:
         return pictures.resolve(self.dataset)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "image_size", "eval_fraction", "max_bad")
         return [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]

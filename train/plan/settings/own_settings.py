@@ -97,9 +97,13 @@ class OwnConfig(RunConfig):
             return Dataset(name="", reason="none: the recipe makes its rows itself", embedded="none")
         return everything_in(self.dataset, folder) if folder.is_dir() else resolve_dataset(self.dataset)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    @property
+    def file_to_bring(self) -> tuple[str, Path] | None:
+        return "recipe", Path(self.recipe)
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         chosen = {name: getattr(self, name) for name in (*self.OWN, "seed", "eval_fraction")}
-        return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
+        return [f"--recipe={file}", *(f"--{name.replace('_', '-')}={value}" for name, value in chosen.items())]
 
 
 def title_of(file: Path) -> str:

@@ -15,7 +15,7 @@ from train.plan.model import shape
 from train.plan.model.catalogue import Dataset, Facts, Model, model_facts, resolve_dataset, resolve_model
 from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, Shape
-from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.values import Settings
 
 PLAIN = ("bpe", "bytes", "chars")
@@ -43,6 +43,9 @@ class PretrainConfig(RunConfig):
     intermediate_size: int = option(0, "math", "width inside a block's MLP; 0: 8/3 of the width")
     tie_embeddings: bool = option(True, "math", "one table for tokens that come in and that go out")
 
+    format: str = option(
+        "auto", "agree", "what a record of the data is, where it is still to be prepared", ("auto", *DATA_FORMATS)
+    )
     tokenizer: str = option("bpe", "math", "bpe: learned from the data; bytes; chars; or a model that has one")
     vocab_size: int = option(0, "math", "tokens that the tokenizer may have; 0: as the size has it")
     max_seq_length: int = option(512, "math", "tokens of a row, and positions of the model")
@@ -148,9 +151,11 @@ class PretrainConfig(RunConfig):
     def tokenizer_model(self, home: Path | None = None) -> Model | None:
         return None if self.has_own_tokenizer else resolve_model(self.tokenizer, home)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
-        names = ("recipe", "tokenizer", "vocab_size", "max_seq_length", "eval_fraction", "max_bad")
-        chosen = {name: getattr(self, name) for name in names if self.has_own_tokenizer or name != "vocab_size"}
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
+        names = ("recipe", "tokenizer", "vocab_size", "max_seq_length", "eval_fraction", "max_bad", "format")
+        left_out = [] if self.has_own_tokenizer else ["vocab_size"]
+        left_out += ["format"] if self.format == "auto" else []
+        chosen = {name: getattr(self, name) for name in names if name not in left_out}
         chosen |= {"tokenizer": model_folder} if model_folder else {}
         return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 

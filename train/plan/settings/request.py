@@ -7,20 +7,27 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from train.cache import home_dir
 from train.errors import BadInput
+from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
 from train.plan.settings import own_recipe
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""
-FOUND = ("rewards_hash",)
+FOUND = ("rewards_hash", "adapter_hash")
 """What is found out of other settings: nobody gives it."""
 HELP = {name: spec.metadata["help"] for name, spec in SETTINGS.items()}
 MATH = sorted(
     {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
     key=lambda name: (name != "recipe", name),
 )
+DECLINED = {
+    "modules_to_save": "embeddings and output stay as the base has them, as they may be streamed, cut or tied to each "
+    "other, and whole they would travel in every step; for new tokens: method=full, on a base that has them",
+}
+"""What people know from elsewhere, and why it is not here."""
 T = TypeVar("T")
 
 
@@ -60,7 +67,9 @@ def read(
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
     findings = [
-        f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
+        f"{name}: {DECLINED[name]}"
+        if name in DECLINED
+        else f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
         for name in values
         if name not in known
     ]
@@ -68,6 +77,7 @@ def read(
         raise BadInput("\n".join(findings))
     own = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(own)
+    begins_with = found_adapter(own, chosen, home, findings)
     missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in own]
 
     def attempt(read: Callable[..., T], *args: Any) -> T | None:
@@ -87,6 +97,8 @@ def read(
     names = config or load_config({**recipe, **meant})
     model = attempt(names.start_model, home)
     dataset = attempt(names.data) if default_data or "dataset" in own else Dataset(name="", reason="none is named")
+    if begins_with and model:
+        attempt(adapters.require_base, begins_with, model)
     for sent in (model, config and attempt(config.tokenizer_model, home)):
         if sent and sent.source == "folder" and sent.folder:
             attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))
@@ -95,6 +107,25 @@ def read(
     if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=own, config=config, model=model, dataset=dataset, home=home)
+
+
+def found_adapter(
+    own: Settings, chosen: type[RunConfig], home: Path | None, findings: list[str]
+) -> adapters.Adapter | None:
+    """The adapter that is named; from here on the settings name its folder, and its base where they name no model."""
+    if not own.get("adapter") or "adapter" not in names_of(chosen):
+        return None
+    try:
+        found = adapters.find(str(own["adapter"]), home or home_dir())
+    except BadInput as wrong:
+        findings.append(str(wrong))
+        del own["adapter"]
+        own.setdefault("model", "tiny")  # which one it would have brought is not what is wrong
+        return None
+    own["adapter"] = str(found.folder)
+    if found.base:
+        own.setdefault("model", found.base)
+    return found
 
 
 def settings() -> list[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.model import data_sets
+from train.plan.model.catalogue import Dataset, Model, resolve_model
 from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings import chat_template, lora_relatives
+from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
 
@@ -22,12 +24,25 @@ class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
     RESULT: ClassVar[str] = "adapter"
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset"})
-    COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend", "weights")
+    COUNTED: ClassVar[tuple[str, ...]] = (
+        "model",
+        "method",
+        "lora_r",
+        "lora_targets",
+        "load_in",
+        "backend",
+        "weights",
+        *lora_relatives.NAMES,
+    )
 
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
     train_on: str = option(
         "answers", "agree", "answers|all, where the dataset is still to be prepared", ("answers", "all")
     )
+    format: str = option(
+        "auto", "agree", "what a record of the data is, where it is still to be prepared", ("auto", *DATA_FORMATS)
+    )
+    chat_template: str = option("", "node", "a file with a chat template, in place of the model's own")
     pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
@@ -36,6 +51,15 @@ class SftConfig(RunConfig):
     lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
     lora_targets: str = option("all-linear", "math", "all-linear, or names with commas: q_proj,v_proj")
     rslora: bool = option(False, "math", "scale by alpha / sqrt(r) instead")
+    adapter: str = option("", "node", "a trained adapter to begin with: a run, a folder or a hub id")
+    adapter_hash: str = option("", "math", "what that adapter is, as a SHA-256; found automatically")
+    dora: bool = option(False, "math", "train each layer's strength and direction apart (DoRA)")
+    lora_init: str = option(
+        "default", "math", "first weights: default, or parts of the base: pissa|olora", ("default", "pissa", "olora")
+    )
+    lora_dropout: float = option(0.0, "math", "share of what goes into the adapter that is left out, by row and layer")
+    loraplus_lr_ratio: float = option(1.0, "math", "how many times faster the second matrix learns (LoRA+); usual: 16")
+    neftune_alpha: float = option(0.0, "math", "noise on the embeddings, by row (NEFTune); usual: 5")
     load_in: str = option(
         "auto", "math", "how the frozen base is held: 4bit|8bit|16bit|auto", ("auto", "16bit", "8bit", "4bit")
     )
@@ -49,6 +73,10 @@ class SftConfig(RunConfig):
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
+        if self.chat_template:
+            object.__setattr__(self, "chat_template", str(Path(self.chat_template).expanduser().resolve()))
+            chat_template.read(self.chat_template)
+        lora_relatives.settle(self)
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
         if self.weights == "stream":
@@ -75,7 +103,15 @@ class SftConfig(RunConfig):
             lora_targets=self.lora_targets,
             weights=self.weights,
             pipes=self.pipes,
+            dora=self.dora,
+            lora_init=self.lora_init,
+            lora_dropout=self.lora_dropout,
+            neftune_alpha=self.neftune_alpha,
         )
+
+    @property
+    def draws(self) -> bool:
+        return bool(self.lora_dropout or self.neftune_alpha)
 
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         return replace(
@@ -109,7 +145,11 @@ class SftConfig(RunConfig):
 
     @property
     def about(self) -> str:
-        return "all weights" if self.method == "full" else f"LoRA r{self.lora_r} {self.lora_targets}"
+        return (
+            "all weights"
+            if self.method == "full"
+            else f"{lora_relatives.called(self)} r{self.lora_r} {self.lora_targets}"
+        )
 
     @property
     def rate_reason(self) -> str:
@@ -121,11 +161,12 @@ class SftConfig(RunConfig):
         return resolve_model(self.model, home)
 
     def data(self) -> Dataset:
-        return resolve_dataset(self.dataset)
+        return data_sets.resolve(self.dataset)
 
-    def prepare_words(self, model_folder: str) -> list[str]:
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
+        words += [f"--format={self.format}"] if self.format != "auto" else []
         return words if self.pack else [*words, "--no-pack"]
 
 

@@ -30,6 +30,11 @@ def spans(counts: Sequence[int]) -> list[tuple[int, int]]:
     return list(pairwise(accumulate(counts, initial=0)))
 
 
+def parts(count: int, size: int) -> list[range]:
+    """So many at a time."""
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
+
+
 def fastest_split(rows: int, speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> list[int]:
     """The split whose slowest part ends first: each row to whoever would have it done earliest. `fixed_s` are seconds
     that a step takes each of them whatever its rows.

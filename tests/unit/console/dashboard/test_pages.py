@@ -180,3 +180,5 @@ def test_machines_and_runs_are_rows_with_the_next_command() -> None:
     facts = {"step": 7, "steps": 12, "loss": None, "time": 1.0, "model": "m", "done": False, "bytes": 2e6}
     (run,) = tables.runs({NODES[0]: {"runs": {"qa": facts}, "on": ""}})
     assert (run["steps"], run["state"], run["next"]) == ("7 of 12", "stopped", "launch --resume qa")
+    (rewarded,) = tables.runs({NODES[0]: {"runs": {"qa": facts | {"loss": -0.01, "reward": 0.5}}, "on": ""}})
+    assert (run["loss"], rewarded["loss"]) == ("–", "reward 0.500")

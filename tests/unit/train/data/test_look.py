@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from train.data import look as looking
+from train.data.formats import FORMATS
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import request
+from train.plan.settings.every_run import DATA_FORMATS
 
 CHAT = [{"prompt": f"What is {number}?", "completion": str(number)} for number in range(60)]
 
@@ -124,3 +126,13 @@ def test_steps_of_prompts_are_groups(tmp_path: Path) -> None:
 def test_what_is_no_prompt_is_named(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         seen(written(tmp_path, [record] * 9), model="tiny", recipe="grpo", rewards="length:9")
+
+
+def test_a_format_that_is_named_is_the_one_that_is_read(tmp_path: Path) -> None:
+    """The first record has the keys of two."""
+    data = tmp_path / "both.jsonl"
+    data.write_text(json.dumps({"text": "a page", "prompt": "a?", "completion": ""}) + "\n")
+    with pytest.raises(BadInput, match=r"no usable record: both\.jsonl line 1: the answer is empty"):
+        seen(data, model="tiny", eval_fraction=0)
+    assert seen(data, model="tiny", eval_fraction=0, format="text")["examples"] == 1
+    assert tuple(FORMATS) == DATA_FORMATS, "a launch knows the names of all formats"

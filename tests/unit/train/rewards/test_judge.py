@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from train.errors import BadInput
 from train.rewards.judge import Judge, RewardFailed, Scored
+from train.rewards.process import Process
 
 ROOT = Path(__file__).parents[4]
 Make = Callable[..., Judge]
@@ -155,6 +157,20 @@ def test_or_gives_such_answers_0_and_goes_on(text: str, message: str, judge: Mak
     expected = Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
     assert [score(one, ["a", "b"], answer=["a", "a"]) for _ in range(2)] == [expected] * 2
     assert len(one.said) == 1 and one.said[0].endswith("; 0 is given for such answers")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0], [1.0, 2.0, 3.0], {"0": 1.0, "1": 2.0}, None, ["1", 1.0], [1, 1.0], [True, 1.0], [math.nan, 1.0]]
+)
+def test_what_the_process_answers_is_looked_at_again(values: Any, judge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of others runs in it: what it writes there itself is no answer of a function."""
+    one = judge("def f(completions): return [1, 1]")
+    monkeypatch.setattr(Process, "ask", lambda *_: {"values": values})
+    with pytest.raises(RewardFailed, match=r"^the reward f wrote into what its process answers with"):
+        score(one, ["a", "b"])
+    monkeypatch.setattr(Process, "ask", lambda *_: {"values": [None, 1.0]})
+    one.started()
+    assert one.values(0, {}, 2) == [None, 1.0]
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "'1'", "1j", "[1]"])

@@ -221,6 +221,10 @@ def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, ho
     assert found["on"] == "" and found["runs"]["done"]["done"] and found["runs"]["done"]["step"] == 0
     known = found["runs"]["r"]
     assert (known["step"], known["steps"], known["loss"], known["bytes"], known["done"]) == (12, 40, 3.0, 1000, False)
+    assert known["reward"] is None
+    rewarded = step | {"rollout": {"reward": 0.25}}
+    (home / "logs/runs/r/events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in (start, rewarded)))
+    assert here.runs(home)["runs"]["r"]["reward"] == 0.25
 
 
 def test_a_run_whose_start_is_far_back_in_its_log_still_has_its_number_of_steps(here: ModuleType, home: Path) -> None:

@@ -1,0 +1,70 @@
+"""A run that is trained by preferences, in its report: how far the better answers are ahead, and how many are."""
+
+from __future__ import annotations
+
+from console.report import charts
+from console.report.charts import Axes, Line, Point
+from console.report.history import History
+from train.runlog.state import Event
+
+TRAINING, HELD_OUT, BETTER, WORSE = "var(--ink)", "var(--held)", "var(--n1)", "var(--n2)"
+Chart = tuple[str, str, str, str]
+
+
+def is_compared(history: History) -> bool:
+    return any("pairs" in step for step in history.steps)
+
+
+def figure(event: Event, name: str) -> float | None:
+    """Of a step, or of an evaluation."""
+    found = event.get("pairs") or event.get("metrics") or {}
+    return found.get(name)
+
+
+def points(events: list[Event], name: str, times: float = 1.0) -> list[Point]:
+    known = [(float(event["step"]), figure(event, name)) for event in events]
+    return [(step, None if value is None else times * value) for step, value in known]
+
+
+def both(history: History, name: str, times: float = 1.0) -> list[Line]:
+    """Of training and of held-out answers."""
+    trained = charts.smoothed(points(history.steps, name, times))
+    held_out = Line(name="held-out", points=points(history.evals, name, times), colour=HELD_OUT, dots=True)
+    return [Line(name="training", points=trained, colour=TRAINING), held_out]
+
+
+def margin_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    axes = Axes(x_name="step", y_name="margin", from_zero=False, whole="x")
+    text = "By how much the better answers are ahead of the worse ones: higher is better, and 0 is where it began."
+    return "margin", "Margin", text, charts.line_chart("margin", both(history, "margin"), axes, marks)
+
+
+def accuracy_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    axes = Axes(x_name="step", y_name="% right", whole="x")
+    text = "Pairs of which the better answer is ahead; of single answers those that are on their side."
+    return "accuracy", "Pairs right", text, charts.line_chart("accuracy", both(history, "accuracy", 100), axes, marks)
+
+
+def likelihood_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    lines = [
+        Line(name=words, points=charts.smoothed(points(history.steps, name)), colour=colour)
+        for words, name, colour in (("better", "chosen_log_p", BETTER), ("worse", "rejected_log_p", WORSE))
+    ]
+    axes = Axes(x_name="step", y_name="log-probability", from_zero=False, whole="x")
+    text = (
+        "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the "
+        "better ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
+    )
+    return "likelihood", "Likelihood", text, charts.line_chart("likelihood", lines, axes, marks)
+
+
+def outcome(history: History) -> tuple[str, str, str]:
+    """What became of the held-out answers: title, figures, and what they are of."""
+    events = [event for event in history.evals if figure(event, "accuracy") is not None]
+    where, title = (events, "held-out pairs right") if events else (history.steps, "training pairs right")
+    first, last = where[0], where[-1]
+    right = [f"{100 * (figure(event, 'accuracy') or 0):.0f} %" for event in (first, last)]
+    margins = [figure(event, "margin") for event in (first, last)]
+    ahead = " → ".join(dict.fromkeys("?" if one is None else f"{one:.3f}" for one in margins))
+    steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
+    return title, " → ".join(dict.fromkeys(right)), f"margin {ahead}; {steps}"

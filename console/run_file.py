@@ -1,0 +1,120 @@
+"""A file that is a run: the launch variables as YAML, one a line. `-f` reads it, `./motley runs --as-file` writes it.
+
+    model: qwen3-4b
+    dataset: ./notes.jsonl
+    epochs: 3
+
+It is a file of extra variables of Ansible's as well: `ansible-playbook launch.yml -e @run.yml` asks for the same run.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from console import strict_yaml
+from console.inventory.finding import nearest
+from console.launch_request import LAUNCH_ONLY, NOT_OURS, SECRET, SWITCHES, unknown_inner
+from console.where_typed import PLACES, moved
+from train.errors import BadInput
+from train.plan.settings import own_recipe, request
+from train.plan.settings.config import SETTINGS, coerce, names_of, recipe_of
+
+FIRST = ("model", "dataset", "recipe", "run")
+"""What a reader looks for at the top."""
+PLAIN = (str, int, float, bool)
+
+
+def read(file: Path, also: Iterable[str] = ()) -> dict[str, Any]:
+    """Its variables; files that it names lie beside it, or else where they do on the command line. `also`: further
+    names. BadInput where a name is none, before anything is connected to."""
+    values = {name: _place(name, value, file.parent) for name, value in _lines(file).items()}
+    known = [*request.settings(), *LAUNCH_ONLY, *also]
+    if own_recipe.is_file(values.get("recipe", "")):
+        known += names_of(recipe_of(values))
+    unknown = [name for name in values if not name.startswith(NOT_OURS) and name not in known]
+    findings = [
+        f"{name}: {request.DECLINED[name]}"
+        if name in request.DECLINED
+        else f"unknown variable '{name}': {nearest(name, known)}"
+        for name in unknown
+    ]
+    findings += unknown_inner(values)
+    if findings:
+        raise BadInput("\n".join(findings), f"file: {file}")
+    if SECRET in values:
+        raise BadInput(f"{SECRET}: a run's file is no place for it", f"file: {file}", "fix: HF_TOKEN=… ./motley launch")
+    return values
+
+
+def _lines(file: Path) -> dict[str, Any]:
+    """What stands in it, where each name has one value or a list of them."""
+    try:
+        values = strict_yaml.load(file) or {}
+    except OSError as wrong:
+        raise BadInput(f"the run's file cannot be read: {wrong.strerror}", f"file: {file}") from None
+    except strict_yaml.YamlError as wrong:
+        raise BadInput(wrong.what, f"file: {wrong.where}", f"fix: {wrong.fix}") from None
+    if not isinstance(values, dict):
+        raise BadInput("the run's file holds no variables", f"file: {file}", "fix: write lines like  model: qwen3-4b")
+    for name, value in values.items():
+        if isinstance(value, strict_yaml.Vaulted):
+            raise BadInput(f"{name}: it is locked", f"file: {file}", f"fix: --set @{file} --vault ask, instead of -f")
+        if not all(isinstance(one, PLAIN) for one in (value if isinstance(value, list) else [value])):
+            what = "has no value" if value is None else "is neither a value nor a list of values"
+            raise BadInput(f"{name}: it {what}", f"file: {file}", f"fix: {name}: VALUE, or leave it out")
+    return {str(name): value for name, value in values.items()}
+
+
+def _place(name: str, value: Any, folder: Path) -> Any:
+    return moved(name, value, folder.resolve()) if name in PLACES and isinstance(value, str) else value
+
+
+def given_way(values: Mapping[str, Any], typed: Mapping[str, Any]) -> list[str]:
+    """A line for each variable of the file that the command line has set otherwise."""
+    return [
+        f"{name}={typed[name]} as typed, not {value} of the file"
+        for name, value in values.items()
+        if name in typed and str(typed[name]) != str(value)
+    ]
+
+
+def asked_for(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a launch is kept with, to be written as a file later: all that was asked for, and nothing that was decided.
+
+    `asked`: launch_request.Asked as data. `given`: the settings that the run has from a person; of a run that
+    continues, those of its first launch too.
+    """
+    values = asked["values"]
+    found: dict[str, Any] = {name: values.get(name, given[name]) for name in given if name != "resume"}
+    if "run" not in values:
+        found.pop("run", None)  # it was found for this run, as a name that was free
+    if asked["named_nodes"]:
+        found["nodes"] = ",".join(asked["nodes"])
+    if asked["not_before"]:
+        found["at"] = time.strftime("%H:%M", time.localtime(asked["not_before"]))
+    found |= {name: asked[name] for name in ("then", "report_to") if asked[name]}
+    found |= {name: asked[name] for name, usual in SWITCHES.items() if asked[name] != usual}
+    return found | dict(asked["of_infra"])
+
+
+def as_text(launched: Mapping[str, Any], *, run: str) -> str:
+    """The file, from what is kept of a launch. A node may have said it: it is one line each, as YAML quotes it."""
+    asked = launched.get("asked") or {**launched.get("given", {})}
+    names = [*(name for name in FIRST if name in asked), *(name for name in asked if name not in FIRST)]
+    when = re.sub(r"[^\d:-]+", " ", str(launched.get("time", ""))[:16]).strip()
+    lines = [f"# {run}, as it was launched {when}; again: ./motley launch -f THIS-FILE\n"]
+    return "".join(lines + [yaml.safe_dump({name: _typed(name, asked[name])}, width=10**6) for name in names])
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A number as a number: on the command line all are words."""
+    if name not in SETTINGS:
+        return value == "true" if value in ("true", "false") else value
+    typed = coerce(SETTINGS[name], value)
+    return list(typed) if isinstance(typed, tuple) else typed

@@ -1,0 +1,201 @@
+"""Training by preferences: whoever compares the answers, what is learned is that of preferred.py, one process that
+reads one answer at a time, with the base as a model of its own."""
+
+import functools
+import itertools
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.train import cluster, preferred
+from tests.train.agents import Agents
+from train.engine.run import train_run
+from train.plan.settings.config import load_config
+from train.recipes import reference
+from train.runlog.events import PAIR_KEYS
+
+STEPS, ROWS = 6, 8
+TOLERANCE = 1e-5
+MOST_COMPARED = 80
+"""Steps of a run that lasts as long as its machines take: the truth takes its time as well."""
+OPTIONS = {
+    "recipe": "preference",
+    "model": "tiny",
+    "max_steps": STEPS,
+    "rows_per_step": ROWS,
+    "max_seq_length": 96,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "save_every": 2,
+    "proof_every": 2,
+    "wire": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def data_of(tmp_path_factory):
+    return functools.cache(lambda paired: preferred.make_data(tmp_path_factory.mktemp("data"), paired=paired))
+
+
+@pytest.fixture(scope="module")
+def truth_of(data_of):
+    return functools.cache(
+        lambda loss="dpo", **how: preferred.train(data_of(loss != "kto"), steps=STEPS, loss=loss, **how)
+    )
+
+
+@pytest.fixture
+def settings_of(data_of):
+    return lambda loss="dpo", **more: {**OPTIONS, "loss": loss, "dataset": data_of(loss != "kto"), **more}
+
+
+def alone(settings, home: Path):
+    """A run in this process: its steps, its weights and the rest of its events."""
+    values = {name: str(value) for name, value in {**settings, "home": home}.items()}
+    run, _ = train_run(load_config(values), None)
+    events = cluster.read(run.config.log_folder / "events.jsonl")
+    return cluster.history(events), run.trained.parameters, events
+
+
+def assert_is_truth(steps, truth, events=(), weights=None):
+    found, held_out, last = truth
+    assert [step["step"] for step in steps] == list(range(1, STEPS + 1))
+    for step, one in zip(steps, found, strict=True):
+        assert step["loss"] == pytest.approx(one["loss"], rel=TOLERANCE, abs=TOLERANCE)
+        assert step["grad_norm"] == pytest.approx(one["norm"], rel=2 * TOLERANCE)
+        assert_figures(step["pairs"], one)
+    for event in [event for event in events if event["event"] == "eval"][-1:]:
+        assert event["loss"] == pytest.approx(held_out["loss"], rel=TOLERANCE)
+        assert_figures(event["metrics"], held_out)
+    if weights is not None:
+        away = sum(float((a - b).square().sum()) for a, b in zip(weights, last, strict=True))
+        assert away < 1e-8 * sum(float(b.square().sum()) for b in last)
+
+
+def assert_figures(found, truth):
+    assert set(found) <= set(PAIR_KEYS) and set(found) == truth.keys() & set(PAIR_KEYS)
+    for name, value in found.items():
+        assert value == pytest.approx(truth[name], rel=2e-5, abs=2e-5), name
+
+
+@pytest.mark.parametrize("loss", ["dpo", "hinge", "ipo", "orpo", "simpo", "kto"])
+def test_each_loss_is_that_of_plain_pytorch(loss, settings_of, truth_of, tmp_path):
+    steps, weights, events = alone(settings_of(loss), tmp_path)
+    assert_is_truth(steps, truth_of(loss), events, weights)
+
+
+def test_smoothed_labels_are_those_of_plain_pytorch(settings_of, truth_of, tmp_path):
+    steps, weights, _ = alone(settings_of(label_smoothing=0.2), tmp_path)
+    assert_is_truth(steps, truth_of(smoothed=0.2), (), weights)
+
+
+def test_the_losses_differ(truth_of):
+    """Else the comparisons with them could not tell them apart."""
+    norms = [truth_of(**how)[0][-1]["norm"] for how in ({}, {"smoothed": 0.2}, {"loss": "hinge"}, {"loss": "ipo"})]
+    assert all(abs(a - b) > 20 * TOLERANCE * a for a, b in itertools.combinations(norms, 2))
+
+
+CLUSTERS = {
+    "5:2:1": (3, "dpo", {"shares": "5,2,1"}),
+    "ddp": (2, "dpo", {"shares": "5,3", "sync": "ddp"}),
+    "the step's estimate, not the rank's": (3, "kto", {"shares": "5,2,1"}),
+    "a share of zero, one row at a time": (3, "kto", {"shares": "3,0,1", "micro_batch": 1}),
+    "learned tokens of the whole step": (3, "orpo", {"shares": "5,2,1"}),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_cluster_does_what_one_process_does(name, settings_of, truth_of, tmp_path):
+    size, loss, options = CLUSTERS[name]
+    run = cluster.train(tmp_path, settings_of(loss, **options), size)
+    for rank in range(size):
+        assert_is_truth(run.steps(rank), truth_of(loss), run.events(rank))
+    adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
+    assert adapters[0] and adapters[1:] == adapters[:-1]
+
+
+def test_a_killed_run_goes_on_exactly_with_other_machines(settings_of, truth_of, tmp_path):
+    settings = settings_of("kto")
+    run = cluster.Cluster(tmp_path, settings, 3)
+    run.reaches(3)
+    for process in run.processes:
+        process.send_signal(signal.SIGKILL)
+    run.wait()
+    assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
+    run = cluster.train(tmp_path, settings, 2)
+    start = [event for event in run.events() if event["event"] == "start"][-1]
+    assert start["step"] >= 2
+    assert_is_truth(run.steps(), truth_of("kto"), run.events())
+
+
+def test_the_base_is_asked_once_for_each_row(settings_of, tmp_path, monkeypatch):
+    """By another run on the same rows not at all."""
+    asked = []
+    lacking = reference.References.lacking
+
+    def counted(self, rows):
+        found = lacking(self, rows)
+        asked.extend(found)
+        return found
+
+    monkeypatch.setattr(reference.References, "lacking", counted)
+    first = alone(settings_of(), tmp_path)
+    rows = first[2][0]["rows"]
+    held_out = next(event["targets"] for event in first[2] if event["event"] == "eval")
+    assert 2 * rows < STEPS * ROWS, "each row comes more than twice"
+    assert len(asked) == rows + held_out
+    asked.clear()
+    again = alone(settings_of(run="again"), tmp_path)
+    assert asked == []
+    assert [step["loss"] for step in again[0]] == [step["loss"] for step in first[0]]
+
+
+def test_what_a_file_does_not_have_whole_is_asked_again(tmp_path):
+    file = tmp_path / "values.f8"
+    known = reference.References(file, 3)
+    known.learn([2], np.array([[-1.5, -2.5]]))
+    known.keep()
+    again = reference.References(file, 3)
+    assert again.lacking([0, 1, 2]) == [0, 1] and again.values[2].tolist() == [-1.5, -2.5]
+    assert reference.References(file, 4).lacking([2]) == [2], "it is of other rows"
+    file.write_bytes(np.array([[np.nan, -1], [-1, np.inf], [-1, -2]]).tobytes())
+    assert reference.References(file, 3).lacking([0, 1, 2]) == [0, 1]
+
+
+@pytest.mark.parametrize("loss", ["dpo", "kto"])
+def test_a_streamed_base_gives_the_same_numbers(loss, settings_of, truth_of, tmp_path):
+    steps, weights, events = alone(settings_of(loss, weights="stream"), tmp_path)
+    assert_is_truth(steps, truth_of(loss), events, weights)
+
+
+def test_an_evaluation_shows_what_the_model_answers(settings_of, tmp_path):
+    *_, events = alone(settings_of(max_steps=1), tmp_path)
+    [lines] = [event["lines"] for event in events if event["event"] == "samples"]
+    assert len(lines) == 4 and "What is" in lines[0]["given"] and lines[0]["wrote"]
+    card = (tmp_path / "results/run/adapter/README.md").read_text()
+    assert "held-out loss (dpo, beta 0.1)" in card and "0.693 →" in card and "pairs the right way round" in card
+
+
+def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path):
+    """Those that stay keep what the base said; who comes back has not heard all of it, and asks again."""
+    options = {**OPTIONS, "loss": "kto", "dataset": data_of(False), "max_steps": 100000, "save_every": 100000}
+    agents = Agents(tmp_path, options)
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=2)
+    stay, lost = agents.names[:2], agents.names[2]
+    agents.kill(lost)
+    agents.together(*stay, within_s=60, step=agents.last_step(stay[0])["step"] + 1)
+    agents.start(lost)
+    agents.together(*agents.names, within_s=60)
+    agents.stop(within_s=20)
+    steps = agents.steps(stay[0])[:MOST_COMPARED]
+    assert {tuple(step["nodes"]) for step in steps} >= {tuple(stay), tuple(agents.names)}, "nobody was lost in these"
+    how = {"loss": "kto", "of_steps": options["max_steps"]}
+    truth = preferred.train(data_of(False), steps=len(steps), **how)[0]
+    for step, one in zip(steps, truth, strict=True):
+        assert step["loss"] == pytest.approx(one["loss"], rel=TOLERANCE)
+        assert_figures(step["pairs"], one)

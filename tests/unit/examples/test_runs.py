@@ -1,0 +1,53 @@
+"""Each run that is shown as a file can be launched as it stands: read, asked for and planned, with no word of error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import launch_request, run_file
+from train.plan.launch.what_if import what_if
+from train.plan.model import catalogue
+from train.plan.settings import request
+
+ROOT = Path(__file__).parents[3]
+RUNS = sorted(
+    path.name for path in (ROOT / "examples").glob("*.yml") if re.search(r"(?m)^model:|^recipe:", path.read_text())
+)
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the checkout, as ./motley and ansible-playbook run; with the pictures that a package would bring."""
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
+        (tmp_path / name).touch()
+    entry = catalogue.catalogue()["datasets"]["fashion-mnist"]
+    monkeypatch.setitem(entry, "folder", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+
+
+def test_there_is_one_of_each_recipe() -> None:
+    recipes = {values(name).get("recipe", "sft") for name in RUNS}
+    assert recipes >= {"sft", "pretrain", "images", "grpo"}
+
+
+def values(name: str) -> dict[str, Any]:
+    return run_file.read(ROOT / "examples" / name)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_is_a_request_and_a_plan(name: str) -> None:
+    asked = launch_request.read(values(name), ["gpu-master", "gpu-worker-1"])
+    assert asked.follow and not asked.named_nodes
+    wanted = request.read(asked.values, what="variable")
+    assert wanted.given.keys() == values(name).keys()
+    answer = what_if("24,8", asked.values)
+    assert answer.fits, answer.lines
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_says_how_it_is_launched(name: str) -> None:
+    assert f"./motley launch -f examples/{name}" in (ROOT / "examples" / name).read_text()

@@ -1,0 +1,67 @@
+"""`chat_template=FILE`, as a launch sees it: looked at, and brought to the head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.infra.kubernetes.objects import CONFIG, steps
+from tests.support.plans import files_of, handed_on
+from tests.unit.train.plan.test_adapters import make
+from tests.unit.train.plan.test_own_recipe import decided, ran
+from tests.unit.train.plan.test_plan import look
+from train.errors import BadInput
+from train.files import file_hash
+from train.plan.settings.config import load_config
+
+MINE = "{% for m in messages %}{{ m['content'] }}{% generation %}{% endgeneration %}{% break %}{% endfor %}"
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.jinja").write_text(MINE)
+    return tmp_path / "mine.jinja"
+
+
+def test_it_goes_to_the_head_and_no_node_asks_for_it_later(mine: Path) -> None:
+    data = handed_on(decided({"model": "tiny", "chat_template": str(mine), "max_steps": 9}, look(), look()))
+    place = f"/home/user/ai-cluster/data/raw/template-{file_hash(mine)[:12]}"
+    assert data.template and data.template.place == place and set(data.template.files) == {"mine.jinja"}
+    assert f"--chat-template={place}/mine.jinja" in data.prepare
+    assert "chat_template" not in yaml.safe_load(files_of(data, "b")["config/training_config.yaml"])
+    assert f"--chat-template={CONFIG}/mine.jinja" in steps(data)[-1]
+    assert handed_on(decided({"model": "tiny", "max_steps": 9}, look())).template is None
+
+
+def test_a_node_does_not_choose_a_file_of_this_computer(mine: Path) -> None:
+    there = ran(decided({"model": "tiny", "chat_template": str(mine), "max_steps": 9, "run": "x"}, look()))
+    with pytest.raises(BadInput, match="chat_template: the nodes say that x was launched with"):
+        decided({"resume": "x"}, there)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"Hello", "it says nothing of `messages`, so it is no chat template"),
+        (b"", "it is empty, or too large for a template"),
+        (b"{{ messages }}" + b"x" * 200_000, "it is empty, or too large for a template"),
+        (b"{% for m in messages %}", "chat_template: Unexpected end of template"),
+        (b"messages \xff", "it is not UTF-8 text"),
+    ],
+)
+def test_what_is_no_template_is_said_before_anything_is_sent(mine: Path, text: bytes, said: str) -> None:
+    mine.write_bytes(text)
+    with pytest.raises(BadInput, match=said) as refused:
+        load_config({"model": "tiny", "chat_template": str(mine)})
+    assert len(str(refused.value).splitlines()) == 3
+
+
+def test_a_run_that_begins_with_an_adapter_takes_its_template(tmp_path: Path, mine: Path) -> None:
+    adapter = make(tmp_path / "manners/adapter")
+    (adapter / "chat_template.jinja").write_text(MINE)
+    asked = {"adapter": str(adapter), "dataset": "stdlib-qa", "max_steps": 9}
+    assert decided(asked, look()).settings["chat_template"] == str(adapter / "chat_template.jinja")
+    other = decided(asked | {"chat_template": str(mine)}, look())
+    assert other.settings["chat_template"] == str(mine)

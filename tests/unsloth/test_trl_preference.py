@@ -1,0 +1,188 @@
+"""The losses of recipe=preference against those of TRL on the same rows: TRL comes with unsloth's environment."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.train import preferred
+from tests.train.reference import build
+from train.data.pairs import open_pairs
+from train.models import preference
+from train.models.model_files import model_folder
+from train.models.weights import trained_weights
+from train.plan.settings.config import PreferenceConfig
+from train.recipes.compared import Compared
+
+SAME = 1e-5
+ROWS = list(range(8))
+
+
+@pytest.fixture(scope="module")
+def rows_of(tmp_path_factory):
+    folders = {paired: preferred.make_data(tmp_path_factory.mktemp("data"), paired=paired) for paired in (True, False)}
+    return lambda paired: open_pairs(folders[paired], "train", paired=paired)
+
+
+def ours(model, rows, config):
+    """As a step of the product computes it."""
+    base = np.zeros((len(ROWS), 2))
+    with model.disable_adapter():
+        for which in (0, 1):
+            base[:, which] = said(model, rows, which)
+    kl = 0.0 if config.paired else max(0.0, float(np.mean(said(model, rows, 1) - base[:, 1])))
+    compared = Compared(config=config, rows=rows, of=ROWS, base_log_p=base, kl=kl)
+    loss = preference.Loss(
+        name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
+    )
+    parts = [preference.measured(loss, model, tensors(compared.batch(some))) for some in (ROWS[:5], ROWS[5:])]
+    return sum(part[0] for part in parts) / len(ROWS)
+
+
+def said(model, rows, which):
+    return preference.of_answers(model, tensors(rows.filled(rows.sequences(ROWS, which)))).numpy()
+
+
+def tensors(batch):
+    return {name: torch.as_tensor(column) for name, column in batch.items()}
+
+
+def padded(rows, which):
+    """Of the first or second sequences: tokens, mask, and the mask of their answers."""
+    found = rows.sequences(ROWS, which)
+    longest = max(len(tokens) for tokens, _ in found)
+    ids = [[*map(int, tokens), *[0] * (longest - len(tokens))] for tokens, _ in found]
+    mask = [[1] * len(tokens) + [0] * (longest - len(tokens)) for tokens, _ in found]
+    answer = [[*map(int, own), *[0] * (longest - len(own))] for _, own in found]
+    return tuple(map(torch.tensor, (ids, mask, answer)))
+
+
+class Outputs(torch.nn.Module):
+    """The model, with what TRL's fused head gives beside the scores."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask, labels=None, fused_lm_head=False, use_cache=False):
+        logits = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache).logits
+        if not fused_lm_head:
+            return SimpleNamespace(logits=logits)
+        wanted = labels[:, 1:]
+        every = logits[:, :-1].log_softmax(-1)
+        log_p = every.gather(-1, wanted.clamp(min=0)[..., None])[..., 0] * (wanted != -100)
+        nothing = torch.zeros_like(log_p)
+        return SimpleNamespace(
+            log_probs=log_p, entropy=nothing, mean_logits=nothing, is_top1=nothing.bool(), log_sum_sq_probs=nothing
+        )
+
+
+ACCELERATOR = SimpleNamespace(
+    device="cpu", gather=lambda x: x, gather_for_metrics=lambda x: x, unwrap_model=lambda model: model
+)
+
+
+def trainer(kind, model, config, **more):
+    """Of theirs all but the set-up."""
+    made = kind.__new__(kind)
+    vars(made).update(
+        model=model, ref_model=None, accelerator=ACCELERATOR, beta=config.beta, aux_loss_enabled=False, _tp_size=1,
+        label_smoothing=config.label_smoothing, _metrics=defaultdict(lambda: defaultdict(list)), _total_train_tokens=0,
+        precompute_ref_logps=True, is_encoder_decoder=False, padding_value=0, pad_token_id=0,
+        args=SimpleNamespace(gradient_checkpointing_kwargs=None), **more,
+    )  # fmt: skip
+    return made
+
+
+def theirs_dpo(model, rows, config):
+    from trl.trainer.dpo_trainer import DPOTrainer  # noqa: PLC0415  takes seconds
+
+    made = trainer(
+        DPOTrainer, Outputs(model), config, loss_types=[{"dpo": "sigmoid"}.get(config.loss, config.loss)],
+        loss_weights=[1.0], ld_alpha=None, f_divergence_type="reverse_kl", use_weighting=False,
+    )  # fmt: skip
+    both = [padded(rows, which) for which in (0, 1)]
+    longest = max(ids.shape[1] for ids, _, _ in both)
+    ids, mask, answer = (
+        torch.cat([torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
+        for parts in zip(*both, strict=True)
+    )
+    with torch.no_grad(), model.disable_adapter():
+        labels = ids.masked_fill(answer == 0, -100)
+        base = Outputs(model)(ids, mask, labels, fused_lm_head=True).log_probs.sum(1).chunk(2)
+    given = {"input_ids": ids, "attention_mask": mask, "completion_mask": answer}
+    given |= {"ref_chosen_logps": base[0], "ref_rejected_logps": base[1]}
+    return DPOTrainer._compute_loss(made, made.model, given, return_outputs=False)
+
+
+def theirs_kto(model, rows, config):
+    from trl.trainer.kto_trainer import KTOTrainer  # noqa: PLC0415  takes seconds
+
+    made = trainer(
+        KTOTrainer, Outputs(model), config, loss_type="kto", calculate_KL=True, desirable_weight=1.0,
+        undesirable_weight=1.0,
+    )  # fmt: skip
+    (ids, mask, answer), (other_ids, other_mask, other_answer) = padded(rows, 0), padded(rows, 1)
+    base = []
+    with torch.no_grad(), model.disable_adapter():
+        for tokens, there, own in ((ids, mask, answer), (other_ids, other_mask, other_answer)):
+            labels = tokens.masked_fill(own == 0, -100)
+            base.append(Outputs(model)(tokens, there, labels, fused_lm_head=True).log_probs.sum(1))
+    given = {
+        "input_ids": ids, "attention_mask": mask, "completion_mask": answer, "KL_input_ids": other_ids,
+        "KL_attention_mask": other_mask, "KL_completion_mask": other_answer, "ref_logps": base[0],
+        "ref_KL_logps": base[1], "label": torch.tensor(rows.labels[ROWS].astype(bool)),
+    }  # fmt: skip
+    return KTOTrainer._compute_loss(made, made.model, given, return_outputs=False)
+
+
+def theirs_concatenated(kind, model, rows, config, **more):
+    """ORPO's and CPO's trainers put both answers together themselves."""
+    made = trainer(kind, model, config, **more)
+    given = {}
+    for name, which in (("chosen", 0), ("rejected", 1)):
+        ids, mask, answer = padded(rows, which)
+        given |= {f"{name}_input_ids": ids, f"{name}_attention_mask": mask}
+        given |= {f"{name}_labels": ids.masked_fill(answer == 0, -100)}
+    return kind.get_batch_loss_metrics(made, model, given)[0]
+
+
+def theirs(model, rows, config):
+    if config.loss == "orpo":
+        from trl.experimental.orpo import ORPOTrainer  # noqa: PLC0415  takes seconds
+
+        return theirs_concatenated(ORPOTrainer, model, rows, config)
+    if config.loss == "simpo":
+        from trl.experimental.cpo import CPOTrainer  # noqa: PLC0415  takes seconds
+
+        own = {"loss_type": "simpo", "simpo_gamma": config.simpo_gamma, "cpo_alpha": 0.0, "alpha": 0.0}
+        return theirs_concatenated(CPOTrainer, model, rows, config, **own)
+    return (theirs_dpo if config.paired else theirs_kto)(model, rows, config)
+
+
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [
+        ("dpo", {}), ("hinge", {}), ("ipo", {}), ("orpo", {}), ("simpo", {}),
+        ("simpo", {"label_smoothing": 0.1, "simpo_gamma": 0.3}), ("kto", {}), ("kto", {"beta": 0.5}),
+    ],
+)  # fmt: skip
+def test_loss_and_gradient_are_those_of_trl(loss, more, rows_of):
+    config = PreferenceConfig(model="tiny", dataset="x", loss=loss, **more)
+    rows, model = rows_of(config.paired), build(model_folder("tiny"), 7)
+    with torch.no_grad():
+        for name, weight in sorted(trained_weights(model).items()):  # an adapter that has learned something
+            weight.add_(0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(name))))
+    found = []
+    for of in (ours, theirs):
+        model.zero_grad()
+        total = of(model, rows, config)
+        total.backward()
+        found.append((float(total.detach()), {n: w.grad.clone() for n, w in trained_weights(model).items()}))
+    (our_loss, our_gradient), (their_loss, their_gradient) = found
+    largest = max(float(gradient.abs().max()) for gradient in their_gradient.values())
+    assert our_loss == pytest.approx(their_loss, abs=SAME) and largest > 0
+    for name, gradient in their_gradient.items():
+        torch.testing.assert_close(our_gradient[name], gradient, rtol=0, atol=SAME * largest)

@@ -1,0 +1,133 @@
+"""Rows of several data sets: which are whose, how often they come, and in which order.
+
+The rows of each stand behind one another in a split, so that a row's origin is its number. An epoch takes each row of a
+data set as often as its weight says: twice, once, or every second one now and the others in the next epoch. Which row
+stands at a position of the endless stream follows from the position and the seed alone, never from who computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.data.records import Reader, Tally
+from train.plan.model.catalogue import Dataset
+
+KEY = "parts"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """The rows of one data set, in a split."""
+
+    name: str
+    weight: float
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.first
+
+    @property
+    def taken(self) -> int:
+        """How many rows an epoch takes of it."""
+        return max(1, round(self.weight * self.size)) if self.weight and self.size else 0
+
+
+class Parts:
+    """What index.json says of the data sets behind its rows; nothing of one alone."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.data, self.rows, self.made = data, {"train": 0, "eval": 0}, list[dict[str, Any]]()
+
+    def add(self, rows: Mapping[str, int], reader: Reader) -> None:
+        """The next one is written: so many rows each split has now."""
+        part = self.data.each[len(self.made)]
+        own = {split: count - self.rows[split] for split, count in rows.items()}
+        if self.data.parts and part.weight and not own["train"]:
+            reader.require_some(held_out=own["eval"])
+        self.made.append({"name": part.data.name, "weight": part.weight, "rows": own, **counted(reader.tally)})
+        self.rows = dict(rows)
+
+    @property
+    def index(self) -> dict[str, Any]:
+        return {KEY: self.made} if self.data.parts else {}
+
+
+def counted(tally: Tally) -> dict[str, int]:
+    return {"records": tally.records, "bad": tally.bad}
+
+
+def together(tallies: Sequence[Tally]) -> Tally:
+    """What became of all records."""
+    if len(tallies) == 1:
+        return tallies[0]
+    sums = {name: sum(getattr(tally, name) for tally in tallies) for name in ("records", "bad", "truncated", "emptied")}
+    first_bad = [problem for tally in tallies for problem in tally.first_bad]
+    return Tally(**sums, longest=max(tally.longest for tally in tallies), first_bad=first_bad)
+
+
+def parts_in(index: Mapping[str, Any], split: str) -> tuple[RowsPart, ...]:
+    found, first = [], 0
+    for part in index.get(KEY, ()):
+        end = first + int(part["rows"][split])
+        found.append(RowsPart(str(part["name"]), float(part["weight"]), first, end))
+        first = end
+    return tuple(found)
+
+
+def parts_of(rows: Any) -> tuple[RowsPart, ...]:
+    """Of rows that a run has; none where they are of one data set."""
+    found: tuple[RowsPart, ...] = getattr(rows, KEY, ())
+    return found
+
+
+def epoch_of(rows: Any) -> int:
+    """How many rows an epoch has."""
+    return sum(part.taken for part in parts_of(rows)) or len(rows)
+
+
+def identity(rows: Any, held_out: Any) -> dict[str, str]:
+    """What decides the loss curve of the data."""
+    mix = ", ".join(f"{part.name}:{part.weight:g}" for part in parts_of(rows))
+    return {"rows": rows.hash, "held-out rows": held_out.hash, **({"mix": mix} if mix else {})}
+
+
+# -- the order -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)  # a step touches two epochs at most, and so does each of some data sets
+def shuffled(count: int, *numbers: int) -> NDArray[np.int64]:
+    return np.random.Generator(np.random.PCG64(numbers)).permutation(count)
+
+
+def row_at(position: int, parts: Sequence[RowsPart], seed: int) -> int:
+    """An epoch is a deck in which each data set has as many cards as it is taken: the card says which of its rows is
+    next, and its rows come in an order of their own that goes on from epoch to epoch."""
+    deck = sum(part.taken for part in parts)
+    epoch, at = divmod(position, deck)
+    card = int(shuffled(deck, seed, epoch)[at])
+    for number, part in enumerate(parts):
+        if card < part.taken:
+            cycle, place = divmod(epoch * part.taken + card, part.size)
+            return part.first + int(shuffled(part.size, seed, cycle, number + 1)[place])
+        card -= part.taken
+    raise AssertionError(position)
+
+
+def looked_at(rows: Any, most: int) -> list[tuple[str, list[int]]]:
+    """The held-out rows that an evaluation looks at: of several data sets as many of each, as far as they reach."""
+    parts = parts_of(rows)
+    if not parts:
+        return [("", list(range(min(len(rows), most))))]
+    found, left = {}, most
+    for others, part in zip(range(len(parts), 0, -1), sorted(parts, key=lambda part: part.size), strict=True):
+        found[part.name] = list(range(part.first, part.first + min(part.size, left // others)))
+        left -= len(found[part.name])
+    return [(part.name, found[part.name]) for part in parts if found[part.name]]

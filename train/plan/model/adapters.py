@@ -1,0 +1,275 @@
+"""A trained adapter that a new run begins with (`adapter=`): where it lies, what it asks of the run, and whose base it
+is for.
+
+    find          a folder, a run below the home or a hub id, as an Adapter
+    asked         the settings that follow from it, for who has not set them; BadInput where they were set otherwise
+    require_base  BadInput where the model is not the one that it was trained on, as far as that is known here
+    descent.json  lies beside an adapter that Motley made: its base by hash, and the runs behind it
+
+Without torch: the controller asks before it sends anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.files import size_and_hash, write_atomic
+from train.plan.model import weight_files
+from train.plan.model.catalogue import HUB_ID, Model, refuse_links
+from train.plan.model.hashes import base_hash, folder_hash
+from train.plan.run_name import as_name, is_name
+from train.plan.values import Settings
+from train.runlog import paths
+from train.safe_stdio import plain
+
+CONFIG, WEIGHTS, DESCENT = "adapter_config.json", "adapter_model.safetensors", "descent.json"
+TEMPLATE = "chat_template.jinja"
+FILES = (CONFIG, WEIGHTS, DESCENT, TEMPLATE)
+"""All that is read of an adapter, and all that is sent of it."""
+LARGEST = 1 << 20
+"""Bytes of its two JSON files, at most: they may be somebody else's."""
+NOT_HERE = {
+    "use_dora": "is DoRA",
+    "modules_to_save": "trains whole layers beside it",
+    "rank_pattern": "has a rank of its own for some layers",
+    "alpha_pattern": "has a scale of its own for some layers",
+    "layers_to_transform": "is for some of the layers alone",
+    "layer_replication": "repeats layers of its base",
+    "trainable_token_indices": "trains tokens of its base",
+}
+"""What others' adapters may have and a run here would not train on."""
+CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
+"""First weights that change the base as well: such an adapter fits no other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ancestor:
+    """A run that trained it; or an adapter of others that one began with, of which nothing else is known."""
+
+    run: str
+    recipe: str
+    data: str = ""
+    steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Descent:
+    """Where an adapter comes from, in words that others can use."""
+
+    base: str
+    hub: str | None = None
+    sha256: str = ""
+    """Of the base's files as they were trained on (hashes.py)."""
+    targets: str = ""
+    """lora_targets, as they were set."""
+    runs: Sequence[Ancestor] = ()
+    """The oldest first; the last one made it."""
+
+    @property
+    def words(self) -> str:
+        """For a page in Markdown."""
+        return " → ".join([f"`{Path(self.base).name}`", *(line_of(run) for run in self.runs)])
+
+
+def line_of(run: Ancestor) -> str:
+    return f"{run.recipe} `{run.run}`" + (f" ({run.data}, {run.steps} steps)" if run.data else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adapter:
+    folder: Path
+    config: Mapping[str, Any]
+    """Its adapter_config.json."""
+    targets: str
+    hash: str
+    descent: Descent | None = None
+    named_base: str = field(default="")
+    """The base as its config names it, where nothing tells of its descent."""
+
+    @property
+    def base(self) -> str:
+        """The model that a launch without one takes."""
+        return (self.descent.hub or self.descent.base) if self.descent else self.named_base
+
+    @property
+    def name(self) -> str:
+        run = self.descent.runs[-1].run if self.descent and self.descent.runs else ""
+        return run or as_name(self.folder.parent.name if self.folder.name == paths.MADE[0] else self.folder.name)
+
+    @property
+    def runs(self) -> Sequence[Ancestor]:
+        """What is known of how it was trained."""
+        return self.descent.runs if self.descent else [Ancestor(run=self.name, recipe="adapter")]
+
+    @property
+    def line(self) -> str:
+        """Its descent on one line."""
+        return " → ".join([Path(self.base or "?").name, *(line_of(run).replace("`", "") for run in self.runs)])
+
+    @property
+    def folder_name(self) -> str:
+        """The name of its folder on each node."""
+        return f"{as_name(self.name)}-{self.hash[:12]}"
+
+    @property
+    def files(self) -> dict[str, dict[str, int | str]]:
+        return {name: size_and_hash(self.folder / name) for name in FILES if (self.folder / name).is_file()}
+
+
+def find(name: str, home: Path) -> Adapter:
+    """`home`: below which runs lie, and what was fetched."""
+    typed = Path(name).expanduser()
+    places = [typed, typed / paths.MADE[0]]
+    places += [paths.results(home, name) / paths.MADE[0]] if is_name(name) else []
+    for folder in places:
+        if (folder / CONFIG).is_file():
+            return read(folder.resolve())
+    if typed.is_dir():
+        raise BadInput("adapter: this folder holds no adapter: it has no adapter_config.json", f"folder: {typed}")
+    if HUB_ID.fullmatch(name):
+        from train.hub import hub_adapter
+
+        return read(hub_adapter(name, FILES))
+    raise BadInput(
+        f"adapter: there is no run '{name}' with an adapter, no folder here, and it is no hub id (owner/name)",
+        fix="./motley runs shows which runs are done",
+    )
+
+
+def read(folder: Path) -> Adapter:
+    refuse_links(folder, (folder / name for name in FILES if (folder / name).exists()))
+    config = read_json(folder / CONFIG)
+    if not (folder / WEIGHTS).is_file():
+        raise BadInput(f"adapter: it has no {WEIGHTS}, and pickled weights are not loaded", f"folder: {folder}")
+    if what := why_not(config):
+        raise BadInput(f"adapter: it {what}, and no run here can go on with that", f"folder: {folder}", "use another")
+    descent, held = descent_of(folder), targets_in(folder / WEIGHTS)
+    return Adapter(
+        folder=folder,
+        config=config,
+        targets=(descent.targets if descent else "") or held,
+        hash=folder_hash(folder, (CONFIG, WEIGHTS)),
+        descent=descent,
+        named_base=word(config.get("base_model_name_or_path") or ""),
+    )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > LARGEST:
+            raise ValueError("it is too large")
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"adapter: its {file.name} cannot be read: {error}", f"file: {file}") from None
+
+
+def why_not(config: Mapping[str, Any]) -> str:
+    """Why a run cannot begin with it, as the rest of a sentence."""
+    if config.get("peft_type") != "LORA":
+        return f"is of the kind {plain(str(config.get('peft_type')))}, not LoRA"
+    if not all(isinstance(config.get(name), int) and config[name] > 0 for name in ("r", "lora_alpha")):
+        return "has a rank or an alpha that is no whole number above 0"
+    if config.get("bias", "none") != "none":
+        return "trains biases beside it"
+    if str(config.get("init_lora_weights", "")).startswith(CHANGES_BASE):
+        return f"was begun as {plain(str(config['init_lora_weights']))}, which changes the base"
+    return next((why for name, why in NOT_HERE.items() if config.get(name)), "")
+
+
+def targets_in(file: Path) -> str:
+    """The layers that it is for, by the names of its tensors."""
+    names = {name.partition(".lora_")[0].rpartition(".")[2] for name in weight_files.header(file) if ".lora_" in name}
+    if not names:
+        raise BadInput("adapter: its file holds no weights of a LoRA", f"file: {file}")
+    return ",".join(sorted(names))
+
+
+def descent_of(folder: Path) -> Descent | None:
+    if not (folder / DESCENT).is_file():
+        return None
+    told = read_json(folder / DESCENT)
+    try:
+        runs = [
+            Ancestor(run=word(run["run"]), recipe=word(run["recipe"]), data=word(run["data"]), steps=int(run["steps"]))
+            for run in told["runs"]
+        ]
+        base, hub, sha256, targets = (word(told.get(key) or "") for key in ("base", "hub", "sha256", "targets"))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput(f"adapter: its {DESCENT} is not as Motley writes it", f"folder: {folder}", "delete it") from None
+    return Descent(base=base, hub=hub or None, sha256=sha256, targets=targets, runs=runs)
+
+
+def word(text: object) -> str:
+    """What somebody else's file says, on one line."""
+    return " ".join(plain(str(text)).split())[:200]
+
+
+def write_descent(folder: Path, descent: Descent) -> None:
+    write_atomic(folder / DESCENT, (json.dumps(asdict(descent), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def asked(values: Settings, home: Path, given_hash: str = "") -> Settings:
+    """The settings with what follows from the adapter; a setting that says otherwise is refused."""
+    found = find(str(values["adapter"]), home)
+    if values.get("method") == "full":
+        fix = "leave one of the two out; ./motley export --to merged makes a model of base and adapter"
+        raise BadInput("adapter: method=full trains the base's own weights and has no adapter", fix=fix)
+    if given_hash not in ("", found.hash):
+        raise BadInput(
+            "the adapter is not the one that the run was launched with: another one makes another run",
+            f"adapter: {found.folder}",
+            "put the old one back, or begin a new run with another name",
+        )
+    own: Settings = {
+        "lora_r": found.config["r"],
+        "lora_alpha": found.config["lora_alpha"],
+        "lora_targets": found.targets,
+        "rslora": bool(found.config.get("use_rslora")),
+    }
+    for name, value in own.items():
+        if name in values and values[name] != value and not same_targets(name, values[name], value):
+            raise BadInput(f"{name}: the adapter has {value}, {values[name]} is asked for", fix=f"leave {name} out")
+    known = {"model": found.base} if found.base else {}
+    if (template := found.folder / TEMPLATE).is_file():
+        known["chat_template"] = str(template)
+    return {**known, **values, **own, "adapter": str(found.folder), "adapter_hash": found.hash}
+
+
+def same_targets(name: str, one: Any, other: Any) -> bool:
+    return name == "lora_targets" and {*str(one).split(",")} == {*str(other).split(",")}
+
+
+def require_base(adapter: Adapter, model: Model) -> None:
+    """By hash where a folder here is the model; else by the names that the hub knows. Each node compares hashes before
+    the first step (`require_hash`)."""
+    own = adapter.descent
+    if own and own.sha256 and model.source == "folder" and model.folder:
+        return require_hash(adapter, base_hash(model.folder), model.name)
+    if own:
+        fits = own.hub == model.hub if own.hub or model.hub else own.base == model.name
+    else:
+        names = {adapter.named_base, Path(adapter.named_base).name}
+        fits = not names.isdisjoint({model.hub, model.hub_4bit, model.name})
+    if not fits:
+        raise another_base(adapter, model.name)
+    return None
+
+
+def require_hash(adapter: Adapter, sha256: str, model: str) -> None:
+    if adapter.descent and adapter.descent.sha256 not in ("", sha256):
+        raise another_base(adapter, model)
+
+
+def another_base(adapter: Adapter, model: str) -> BadInput:
+    wanted = adapter.base or "a model that it does not name"
+    return BadInput(
+        f"adapter: {adapter.name} was trained on {Path(wanted).name}, and {model} is not that model with the same "
+        "weights",
+        f"adapter: {adapter.folder}",
+        "leave model out, or name the adapter's own base, held as it was then (load_in)",
+    )

@@ -1,0 +1,257 @@
+"""Training by preferences: of two answers to a prompt the better one becomes likelier than the other
+(recipes/__init__.py says what each part is).
+
+rows          pairs of a prepared data set, or single answers that are called good or bad
+prepare_step  what the base says of the step's answers, asked once for each row, and known to all nodes; for loss=kto
+              how far the model is from its base at all, which is a mean over the answers of the whole step
+held_out      the loss, the margin and how many pairs are the right way round, over rows that are held out
+build         a language model with its adapter, as of recipe=sft; the base is the same one without the adapter
+
+What a row's loss needs is the row, the weights and numbers that all nodes have: so the run is the same however the rows
+are shared.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from peft.tuners.tuners_utils import BaseTunerLayer
+
+from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
+from train.data.prompts import end_ids
+from train.models import preference
+from train.models.backends import Batch, LossModule, to_tensors
+from train.models.drawing import Draw, answers
+from train.models.weights import Named
+from train.plan.model.catalogue import Facts as Shape
+from train.plan.placement.fit import Decisions
+from train.plan.settings.config import PreferenceConfig
+from train.plan.speed.row_split import parts, spans, split_rows
+from train.recipes import model_card, sft
+from train.recipes.compared import Compared
+from train.recipes.reference import References, file_for
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+SHOWN, SHOWN_TOKENS = 4, 32
+"""Held-out prompts that an evaluation answers, and how long."""
+
+
+class PreferenceRecipe:
+    def __init__(self, config: PreferenceConfig) -> None:
+        self.config = config
+        self.loss = preference.Loss(
+            name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
+        )
+        self.known: dict[Path, References] = {}
+        """What the base says, of each split."""
+
+    # -- what every recipe has ----------------------------------------------------------------------------------------
+
+    def rows(self, config: PreferenceConfig, say: Callable[[str], None]) -> tuple[PairRows, PairRows]:
+        folder = Path(config.dataset).expanduser()
+        if not (folder / "index.json").exists():
+            folder = prepare(config, say)
+        train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
+        return train, held_out
+
+    def start(self, config: PreferenceConfig, say: Callable[[str], None]) -> Path:
+        return sft.start(config, say)
+
+    def start_for_trial(self, config: PreferenceConfig) -> Path:
+        return sft.start_for_trial(config)
+
+    def shape(self, config: PreferenceConfig, start: Path) -> Shape | None:
+        return sft.shape(config, start)
+
+    def build(
+        self, config: PreferenceConfig, decisions: Decisions, start: Path, device: str, row_length: int
+    ) -> LossModule:
+        built = sft.build(config, decisions, start, device, row_length)
+        measured = partial(preference.measured, self.loss)
+        return LossModule(built.model, built.loss_sum, built.autocast, preference.METRICS, measured, in_steps=True)
+
+    def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
+        lines = count * self.config.lines_of_row
+        batch = sft.full_rows(lines, length, vocabulary, device, seed)
+        zeros, ones = torch.zeros(lines, device=device), torch.ones(lines, device=device)
+        return {
+            **batch,
+            "answer": torch.ones(lines, length, device=device),
+            **({"base_log_p": zeros} if self.config.compares else {}),
+            **({"learned": ones[:count]} if self.config.loss == "orpo" else {}),
+            **({} if self.config.paired else {"good": ones, "kl": zeros, "of_good": ones, "of_bad": zeros}),
+        }
+
+    def optimized(self, config: PreferenceConfig, named: Named) -> list[dict[str, Any]]:
+        return sft.optimized(config, named)
+
+    def identity(self, config: PreferenceConfig, start: Path) -> dict[str, str]:
+        return sft.identity(config, start)
+
+    def samples(self, run: Run) -> list[dict[str, str]]:
+        """What the model answers to some prompts that are held out."""
+        file = cast(PairRows, run.held_out).folder.parent / QUESTIONS
+        asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
+        decode, model, found = self.chat.tokenizer.decode, cast(Any, run.module.model), []
+        with at_rest(model), run.module.autocast():
+            for row, turns in enumerate(asked):
+                tokens = self.chat.tokenizer.backend_tokenizer.encode(
+                    self.chat.render(turns, answer_next=True), add_special_tokens=False
+                ).ids
+                given = to_tensors(
+                    {"input_ids": as_line(tokens), "attention_mask": as_line([1] * len(tokens))}, run.device
+                )
+                [said] = answers(
+                    model, given, [row], Draw(seed=0, rollout=None), end_ids=self.end_ids, most=SHOWN_TOKENS
+                )
+                found.append(
+                    {
+                        "given": str(turns[-1]["content"]),
+                        "wrote": str(decode(said.tokens, skip_special_tokens=True)),
+                    }
+                )
+        return found
+
+    def export(self, run: Run, folder: Path) -> None:
+        sft.export(run, folder)
+
+    def card(self, run: Run) -> str:
+        config, made = self.config, run.milestones
+        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
+        measure = f"held-out loss ({config.loss}, beta {config.beta:g})"
+        right = made.metrics.get("accuracy")
+        also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
+        return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
+
+    def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
+        """Nothing: the base is asked once in all, not in each step."""
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing is beside the run."""
+
+    @cached_property
+    def chat(self) -> Any:
+        from train.data.chat import load_chat
+        from train.models.model_files import model_folder
+        from train.plan.model.catalogue import resolve_model
+
+        return load_chat(resolve_model(model_folder(self.config.model)))
+
+    @cached_property
+    def end_ids(self) -> list[int]:
+        return end_ids(self.chat)
+
+    # -- what a step compares -----------------------------------------------------------------------------------------
+
+    def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> Compared:
+        return self.compared(run, cast(PairRows, run.rows), rows, slices[run.workers.of(run.world.rank)])
+
+    def compared(self, run: Run, rows: PairRows, of: list[int], own: tuple[int, int]) -> Compared:
+        """What all nodes know of these rows; `own`: those of this node among them."""
+        if not self.config.compares:
+            return Compared(config=self.config, rows=rows, of=of, base_log_p=np.zeros((len(of), 2)))
+        started, mine = time.perf_counter(), of[slice(*own)]
+        values = np.zeros((len(of), 2))
+        known = self.references(run, rows)
+        self.ask_base(run, rows, known, mine)
+        values[slice(*own)] = known.values[mine]
+        away = 0.0 if self.config.paired else self.away_from_base(run, rows, known, mine)
+        made_s = time.perf_counter() - started
+        parts = run.world.numbers([away, *values.flatten().tolist()])
+        whole = np.sum([part[1:] for part in parts], axis=0).reshape(-1, 2)
+        known.learn(of, whole)
+        if run.world.writes:
+            known.keep()
+        return Compared(
+            config=self.config,
+            rows=rows,
+            of=of,
+            base_log_p=whole,
+            kl=max(0.0, sum(part[0] for part in parts) / max(1, len(of))),
+            made_s=made_s,
+            waited_s=time.perf_counter() - started - made_s,
+        )
+
+    def references(self, run: Run, rows: PairRows) -> References:
+        if rows.folder not in self.known:
+            held = {name: str(run.math[name]) for name in ("precision", "load_in")}
+            key = {"rows": rows.hash, "base": run.trains_on["base weights"], **held}
+            self.known[rows.folder] = References(file_for(run.config.home_folder, key), len(rows))
+        return self.known[rows.folder]
+
+    def ask_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> None:
+        if not (lacking := known.lacking(mine)):
+            return
+        with without_adapter(run.module.model):
+            values = [self.log_p(run, rows.filled(rows.sequences(lacking, which))) for which in (0, 1)]
+        known.learn(lacking, np.stack(values, axis=1))
+
+    def away_from_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> float:
+        """The sum, over answers that belong to other prompts, of how much likelier they are than for the base."""
+        said = self.log_p(run, rows.filled(rows.sequences(mine, 1)))
+        return float((said - known.values[mine, 1]).sum())
+
+    def log_p(self, run: Run, batch: Columns) -> NDArray[np.float64]:
+        """The log-probability of each answer, some at a time, as the model is now."""
+        at_once = run.micro_batch * self.config.lines_of_row
+        found = [np.zeros(0)]
+        with at_rest(run.module.model), run.module.autocast():
+            for some in parts(len(batch["labels"]), at_once):
+                part = to_tensors({name: column[some] for name, column in batch.items()}, run.device)
+                found.append(preference.of_answers(run.module.model, part).cpu().numpy())
+        whole: NDArray[np.float64] = np.concatenate(found)
+        return whole
+
+    def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
+        """The mean loss over held-out rows, their number, and the metrics; each node looks at its part."""
+        count = min(len(run.held_out), run.config.eval_rows)
+        if not count:
+            return None
+        workers, rank = run.workers, run.world.rank
+        own = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
+        compared = self.compared(run, cast(PairRows, run.held_out), list(range(count)), own)
+        sums = np.zeros(1 + len(preference.METRICS))
+        with torch.no_grad(), at_rest(run.module):
+            for some in parts(own[1] - own[0], run.micro_batch):
+                batch = to_tensors(compared.batch([own[0] + at for at in some]), run.device)
+                sums += run.module.measure(batch).double().cpu().numpy()
+        loss, *seen = (sum(part) for part in zip(*run.world.numbers(sums.tolist()), strict=True))
+        return loss / count, count, compared.figures(seen)
+
+
+def as_line(tokens: list[int]) -> NDArray[np.int64]:
+    return np.array([tokens], dtype=np.int64)
+
+
+@contextmanager
+def at_rest(model: Any) -> Iterator[None]:
+    """In evaluation, and as it was after."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
+@contextmanager
+def without_adapter(model: Any) -> Iterator[None]:
+    """The base; also where the adapter is off already, which then stays so."""
+    layers = (module for module in model.modules() if isinstance(module, BaseTunerLayer))
+    if next((layer.disable_adapters for layer in layers), False):
+        yield
+        return
+    with model.disable_adapter():
+        yield
