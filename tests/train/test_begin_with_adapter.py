@@ -75,8 +75,8 @@ def built(adapter, **more):
 
 @pytest.mark.parametrize(
     "how",
-    [{}, {"weights": "stream"}, {"layers": (0, 1)}, {"recipe": "grpo", "rewards": "exact"}],
-    ids=["held", "streamed", "cut", "grpo"],
+    [{}, {"weights": "stream"}, {"layers": (0, 1)}, {"recipe": "grpo", "rewards": "exact"}, {"recipe": "preference"}],
+    ids=["held", "streamed", "cut", "grpo", "preference"],
 )
 def test_however_the_base_is_held_it_begins_with_exactly_that_adapter(first, how):
     adapter = first[0].node_home(0) / "results/first/adapter"

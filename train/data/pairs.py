@@ -30,13 +30,14 @@ from train.data.chat import Chat, encode, load_chat
 from train.data.formats import BadRecord
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
-from train.data.prepare import Questions, dataset_files, rows_folder
+from train.data.prepare import Questions, dataset_files, hashes_of, rows_folder
 from train.data.records import Asked, Reader, Say, require_bytes
-from train.data.rows import FORMAT, IGNORED, PackedRows, RowWriter, mapped, packed_rows, read_index
+from train.data.rows import FORMAT, IGNORED, OWN_TEMPLATE, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model import weight_files
-from train.plan.model.catalogue import resolve_dataset, resolve_model
+from train.plan.model.catalogue import resolve_model
+from train.plan.settings import chat_template
 from train.plan.settings.config import PreferenceConfig
 
 KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
@@ -129,32 +130,30 @@ def open_pairs(folder: Path, split: str, *, paired: bool) -> PairRows:
     return PairRows(packed, labels, index["splits"][split]["labels"])
 
 
-def prepare(
-    config: PreferenceConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = ""
-) -> Path:
+def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of rows; made only if it is not there yet. `date` is what templates write as today's."""
-    if data_format not in ("auto", FORMAT_NAME):
-        raise BadInput(f"format: '{data_format}' is not read as preferences", fix="leave format out")
-    data, model = resolve_dataset(config.dataset), resolve_model(config.model)
+    data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
     files = dataset_files(data)
     require_bytes(files)
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date)
+    template = chat_template.read(config.chat_template)
+    chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     names = ("max_seq_length", "eval_fraction", "paired")
     key = {
         "format": FORMAT,
-        "data": [file_hash(path) for path in files],
+        "data": hashes_of(data, [files]),
         "tokenizer": chat.hash(),
         "settings": {name: getattr(config, name) for name in names} | {"format": FORMAT_NAME},
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=FORMAT_NAME, max_bad=config.max_bad)
-    facts = {"made_from": key, "model": model.name, "files": [path.name for path in files]}
+    reader = Reader(files, say, format_name=FORMAT_NAME, max_bad=config.max_bad, taken=data.taken)
+    facts: dict[str, Any] = {"made_from": key, "model": model.name, "files": [path.name for path in files]}
+    facts |= {OWN_TEMPLATE: True} if template else {}
     build_once(folder, lambda draft: write(draft, config, reader, chat, facts))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))

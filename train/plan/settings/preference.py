@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from train.errors import BadInput
+from train.plan.model.catalogue import Dataset
 from train.plan.settings.every_run import option
 from train.plan.settings.sft import SftConfig
 
@@ -24,6 +25,7 @@ RATES = {"lora": 2e-5, "full": 1e-6}
 NOT_HERE = {
     "pack": ((False,), "a row is a pair of answers, each behind its prompt"),
     "train_on": (("answers",), "what is compared are answers"),
+    "format": (("auto",), "a record is a prompt with answers of which one is better"),
     "pipes": (("off",), "a pair is compared where both of its answers end, with the base beside the adapter"),
     "backend": (("hf",), "the log-probability of a whole answer is taken by transformers"),
     "lora_dropout": ((0.0,), "an answer is compared with what the base says of it, without chance"),
@@ -50,6 +52,13 @@ class PreferenceConfig(SftConfig):
     pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
+
+    def data(self) -> Dataset:
+        found = super().data()
+        if found.parts:
+            fix = "put them into one file"
+            raise BadInput("dataset: recipe=preference takes one data set, these are several or have a weight", fix=fix)
+        return found
 
     def __post_init__(self) -> None:
         for name, (allowed, why) in NOT_HERE.items():

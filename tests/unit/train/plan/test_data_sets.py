@@ -98,6 +98,13 @@ def test_a_launch_reads_all_of_them_before_anything_is_sent(folder: Path) -> Non
             seen(text)
 
 
+def test_a_run_by_preferences_takes_one(folder: Path) -> None:
+    with pytest.raises(BadInput, match="recipe=preference takes one data set, these are several or have a weight"):
+        request.read({"model": "tiny", "recipe": "preference", "dataset": "a.jsonl:2,b.jsonl"})
+    with pytest.raises(BadInput, match="format: chat does not go with recipe=preference"):
+        request.read({"model": "tiny", "recipe": "preference", "dataset": "a.jsonl", "format": "chat"})
+
+
 def test_each_is_brought_to_the_head_and_named_there(folder: Path) -> None:
     text = f"a.jsonl[:5%]{COLUMNS}:2,stdlib-qa:0.5,openai/gsm8k:main/train"
     found = handed_on(decided({"model": "tiny", "dataset": text, "max_steps": 9}, node(), node()))
