@@ -72,6 +72,8 @@ def _lines(file: Path) -> dict[str, Any]:
 
 
 def _place(name: str, value: Any, folder: Path) -> Any:
+    if name == "dataset" and isinstance(value, list):
+        value = ",".join(map(str, value))
     return moved(name, value, folder.resolve()) if name in PLACES and isinstance(value, str) else value
 
 

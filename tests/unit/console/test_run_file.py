@@ -97,6 +97,13 @@ def test_files_lie_beside_it_and_names_stay_names(tmp_path: Path) -> None:
     assert elsewhere == {"dataset": "examples/household.jsonl"}
 
 
+def test_several_data_sets_may_be_a_list(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text('{"prompt": "a", "completion": "b"}\n')
+    found = run_file.read(written(tmp_path, "dataset: ['a.jsonl:2', b.jsonl]\n"))
+    assert found["dataset"] == f"{tmp_path}/a.jsonl:2,{tmp_path}/b.jsonl"
+
+
 def test_a_recipe_of_ones_own_has_variables_of_its_own(tmp_path: Path) -> None:
     text = f"recipe: {Path(__file__).parents[3]}/examples/table.py\ntarget: kwh\n"
     assert run_file.read(written(tmp_path, text))["target"] == "kwh"

@@ -31,7 +31,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_there_is_one_of_each_recipe() -> None:
     recipes = {values(name).get("recipe", "sft") for name in RUNS}
-    assert recipes >= {"sft", "pretrain", "images", "grpo"}
+    assert recipes >= {"sft", "preference", "pretrain", "images", "grpo"}
 
 
 def values(name: str) -> dict[str, Any]:
