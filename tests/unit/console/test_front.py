@@ -52,7 +52,7 @@ def test_the_first_screen_is_one(form: str) -> None:
         (["launch", "--help"], 0, "--learning-rate X"),
         (["help", "launch"], 0, "--learning-rate X"),
         (["launch", "help"], 0, "--learning-rate X"),
-        (["export", "--help"], 0, "gguf, merged, adapter; default: gguf"),
+        (["export", "--help"], 0, "gguf, merged, adapter, hub:USER/NAME; default"),
         (["stauts"], 2, "did you mean 'status'?"),
         (["train"], 2, "did you mean 'launch'?"),
         (["foo"], 2, "all commands: ./motley help"),
