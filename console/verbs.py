@@ -12,8 +12,8 @@ from console.infra import NAMES
 from console.options import Forms, Option, Parser, Verb, add, parser_of
 
 PHASES = (
-    *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
-    *("gpu_driver", "python_env", "workspace", "run", "proof"),
+    *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power", "gpu_driver"),
+    *("python_env", "workspace", "run", "proof"),
 )
 GROUPS = {"start": "Start", "train": "Train", "results": "Use it", "trouble": "Trouble", "more": "More"}
 
@@ -64,8 +64,8 @@ ASKED = (
     Option("max-seq-length", "tokens in a row", "N", usual="512", variable="max_seq_length"),
     Option("lora-r", "the adapter's rank", "N", usual="16", variable="lora_r"),
     Option(
-        "load-in", "precision of the frozen base", "BITS", ("4bit", "8bit", "16bit"),
-        usual="16bit if it fits", variable="load_in",
+        "load-in", "precision of the frozen base", "BITS", ("4bit", "8bit", "16bit"), usual="16bit if it fits",
+        variable="load_in",
     ),
     Option("resume", "continue this run", "RUN"),
     Option(

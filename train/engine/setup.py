@@ -212,15 +212,9 @@ def verified_rows(recipe: Recipe, config: RunConfig, world: World, out: TextIO |
 
 
 def build(  # noqa: PLR0917 - as recipe.build
-    recipe: Recipe,
-    config: RunConfig,
-    decisions: Decisions,
-    base: Any,
-    device: str,
-    row_length: int,
-    workers: Workers,
+    recipe: Recipe, config: RunConfig, decisions: Decisions, base: Any, device: str, row_length: int, workers: Workers,
     rank: int,
-) -> tuple[LossModule, Stage | None]:
+) -> tuple[LossModule, Stage | None]:  # fmt: skip
     """The model, or this rank's layers of it."""
     if (own := workers.layers[rank]) is None:
         return recipe.build(config, decisions, base, device, row_length), None
