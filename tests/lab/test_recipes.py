@@ -150,16 +150,16 @@ OWN: dict[str, object] = {"recipe": REPOSITORY / "examples/table.py", "dataset":
 OWN |= {"rows_per_step": 48, "width": 1024, "learning_rate": 3e-5}
 NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 48, "max_seq_length": 64}
 NEW |= {"hidden_size": 64, "layers": 3}
-TEXTS: dict[str, object] = {
-    **{"recipe": "sft", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "learning_rate": 2e-5}
+TEXTS: dict[str, object] = {  # large steps: few of them last until the machine is back
+    **{"recipe": "sft", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 192, "learning_rate": 5e-5}
 }
 DRILLS = {
     "sft": Drill(
         {"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "profile": "5-7"},
         ("adapter", "trace.json.gz"),
     ),
-    "mixture": Drill(TEXTS | {"model": mixture}, ("adapter",), steps=1500),
-    "wrapper": Drill(TEXTS | {"model": wrapper}, ("adapter",), steps=1500),
+    "mixture": Drill(TEXTS | {"model": mixture}, ("adapter",), steps=150),
+    "wrapper": Drill(TEXTS | {"model": wrapper}, ("adapter",), steps=150),
     "grpo": Drill(
         {"model": "tiny", "dataset": sums, "rewards": letters, "rows_per_step": 24, "group": 4, "max_new_tokens": 12}
         | {"max_seq_length": 64},
