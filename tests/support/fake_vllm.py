@@ -28,6 +28,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v1/load_lora_adapter":
             file = Path(asked["lora_path"]) / "adapter_model.safetensors"
+            assert not LOADED, "the adapter before it is still there: they would fill the memory"
             LOADED.add(asked["lora_name"])
             log({"loaded": asked["lora_name"], "sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
         elif self.path == "/v1/unload_lora_adapter":

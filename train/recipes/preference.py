@@ -26,13 +26,16 @@ import torch
 from numpy.typing import NDArray
 from peft.tuners.tuners_utils import BaseTunerLayer
 
+from train.data.chat import Chat, load_chat
 from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.data.prompts import end_ids
 from train.models import preference
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
+from train.models.model_files import model_folder
 from train.models.weights import Named
 from train.plan.model.catalogue import Facts as Shape
+from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
@@ -142,11 +145,7 @@ class PreferenceRecipe:
         """Nothing is beside the run."""
 
     @cached_property
-    def chat(self) -> Any:
-        from train.data.chat import load_chat
-        from train.models.model_files import model_folder
-        from train.plan.model.catalogue import resolve_model
-
+    def chat(self) -> Chat:
         return load_chat(resolve_model(model_folder(self.config.model)))
 
     @cached_property

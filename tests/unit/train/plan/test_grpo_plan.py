@@ -101,6 +101,11 @@ def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object
         load_config({"recipe": "grpo", **values})
 
 
+def test_with_vllm_the_base_is_held_as_its_server_holds_it() -> None:
+    assert load_config({"recipe": "grpo", "engine": "vllm"}).holding.load_in == "16bit"
+    assert load_config({"recipe": "grpo"}).holding.load_in == "auto"
+
+
 def test_a_launch_must_name_rewards(rewards: Path) -> None:
     values = asked(rewards)
     del values["rewards"]

@@ -124,6 +124,13 @@ def test_a_run_is_planned_by_them() -> None:
     )
 
 
+def test_what_begins_with_an_adapter_begins_with_nothing_else() -> None:
+    config = settings(lora_init="pissa")
+    object.__setattr__(config, "adapter", "a folder with trained weights")
+    with pytest.raises(BadInput, match="lora_init: the run begins with trained weights"):
+        lora_relatives.settle(config)
+
+
 def test_a_speed_is_of_the_same_kind() -> None:
     assert set(lora_relatives.NAMES) <= set(SftConfig.COUNTED)
 

@@ -39,6 +39,8 @@ def test_what_is_not_set_follows_from_the_loss() -> None:
     ("values", "said"),
     [
         ({"pack": True}, "pack: True does not go with recipe=preference: a row is a pair of answers"),
+        ({"lora_dropout": 0.1}, "lora_dropout: 0.1 does not go with recipe=preference: an answer is compared"),
+        ({"neftune_alpha": 5}, "neftune_alpha: 5.* does not go with recipe=preference: an answer is compared"),
         ({"pipes": "a+b"}, "pipes: a\\+b does not go with recipe=preference: a pair is compared where both of its"),
         ({"backend": "unsloth"}, "backend: unsloth does not go with recipe=preference: the log-probability of a whole"),
         ({"sync": "local"}, "sync: local does not go with recipe=preference: a step's loss is the mean over the pairs"),
