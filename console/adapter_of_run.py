@@ -39,7 +39,9 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
         raise BadInput(what, fix=f"fix: ./motley fetch --run {run} shows it; then name a folder as adapter")
     node = next(part for part in parts if part.name in having)
     if bring(node, run, paths.results(home, run), having[node.name], results=True) < 0:
-        raise BadInput(f"adapter: that of {run} did not arrive as it is on {node.name}", fix="fix: the same again")
+        raise BadInput(
+            f"the adapter of {run} was changed on its way from {node.name}", fix="fix: type the same command again"
+        )
     return paths.results(home, run) / paths.MADE[0]
 
 

@@ -18,7 +18,7 @@ from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
 
-BESIDE = "vLLM beside each process makes them and holds the base once more; its environment comes where it is missing"
+BESIDE = "vLLM beside each process, with the base once more; the first step waits until it has started, a minute or so"
 
 
 def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:

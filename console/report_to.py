@@ -33,7 +33,7 @@ from train.files import write_atomic
 from train.runlog.paths import LAUNCH, NODES
 
 ENDS_S = 60.0
-"""What is on its way to somewhere else may take that long."""
+"""How long the program may take to send the rest."""
 WHERE = {
     "trackio": "trackio show --project motley",
     "wandb": "WANDB_MODE=online sends it as it comes; later: wandb sync",
