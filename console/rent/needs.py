@@ -10,12 +10,11 @@ from typing import Any
 
 from console.rent.market import Offer
 from train.errors import BadInput
-from train.plan.launch.auto_settings import choose
 from train.plan.machines import architectures
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.model.memory import BYTES_PER_WEIGHT, GIB, parameters
-from train.plan.placement import fit
+from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
 
@@ -120,8 +119,7 @@ def too_small(offer: Offer, needs: Needs) -> str:
     held: dict[str, Any] = {"weights": "gpu"}  # whoever pays for a card wants one that holds it
     config = replace(needs.config, **held) if getattr(needs.config, "weights", "") == "auto" else needs.config
     try:
-        decided = choose(config, devices, needs.facts)
-        found = fit.fit(config, decided, devices, model=needs.model, facts=needs.facts, mbit=0.0)
+        found = choose(config, devices, needs.facts, model=needs.model)
     except BadInput as wrong:
         return str(wrong).splitlines()[0]
     if found.ok:

@@ -29,10 +29,10 @@ from tests.bench.page import Figures, bench, spread
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment, on_disk
 from train.plan.estimate import pipeline_prediction
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit, cut_by_speed
+from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig, load_config
 from train.plan.speed.speedup import Machine, Traffic, together
 
@@ -152,20 +152,19 @@ def one(lab: Lab, name: str) -> Figures:
     return {key: round(value, 4) if isinstance(value, float) else value for key, value in found.items()}
 
 
-def cut(place: Place, case: Case) -> tuple[fit.Fit, RunConfig, Figures]:
+def cut(place: Place, case: Case) -> tuple[Fit, RunConfig, Figures]:
     first, *others = place.names
     pipes = f"{'+'.join(others)},{first}" if case.whole else "+".join(place.names)
     config = load_config({**ASKED, "pipes": pipes, "max_seq_length": ROW_LENGTH})
     devices = [Device(name, "cpu", 24 * GIB) for name in place.names]
-    about: dict[str, Any] = {"model": "twelve", "facts": place.facts, "mbit": float(place.mbit)}
-    planned = fit.fit(config, choose(config, devices, place.facts), devices, **about)
-    planned = fit.cut_by_speed(planned, config, {name: float(share) for name, share in place.percent.items()})
+    planned = choose(config, devices, place.facts, model="twelve", mbit=float(place.mbit))
+    planned = cut_by_speed(planned, {name: float(share) for name, share in place.percent.items()})
     words = {name: [f"--pipes={pipes}"] for name in place.names}
     for name, (begin, end) in planned.cut.layers.items() if planned.cut else ():
         words[name].append(f"--part={begin}-{end}")
     calibrated = place.calibrated(words)
     speeds = {name: speed["rows_per_s"] for name, speed in calibrated.items()}
-    planned = fit.cut_by_speed(planned, config, speeds)
+    planned = cut_by_speed(planned, speeds)
     assert planned.cut
     fixed = {name: speed["fixed_s"] for name, speed in calibrated.items()}
     said = pipeline_prediction.predict(planned, config, speeds, fixed).together
@@ -174,7 +173,7 @@ def cut(place: Place, case: Case) -> tuple[fit.Fit, RunConfig, Figures]:
     return planned, config, {"layers": layers, "shares": said.shares, "predicted": said.step_s, "took": took}
 
 
-def streamed(place: Place, planned: fit.Fit, config: RunConfig) -> Figures:
+def streamed(place: Place, planned: Fit, config: RunConfig) -> Figures:
     """And which of both a plan would choose that knows how fast the machines stream."""
     calibrated = place.calibrated({name: ["--weights=stream"] for name in place.names})
     speeds = ",".join(f"{name}={speed['rows_per_s']:.5g}" for name, speed in calibrated.items())

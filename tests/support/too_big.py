@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import GIB, Setup, layer_bytes, memory
-from train.plan.placement import fit
+from train.plan.placement.search import choose
 from train.plan.settings.config import load_config
 
 MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")
@@ -34,7 +33,7 @@ def what_fits() -> list[str]:
 def cell(name: str, home: tuple[int, ...]) -> str:
     config, facts = load_config({"model": name, "max_seq_length": TOKENS}), facts_of(name)
     devices = cards(home)
-    found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
+    found = choose(config, devices, facts, model=name, mbit=1000)
     words = {True: "streams", False: "held"}
     each = [words[node.place.weights == "stream"] if node.fits else "too small" for node in found.nodes]
     alone = each[0] if len(set(each)) == 1 else ", ".join(f"{gb} {word}" for gb, word in zip(home, each, strict=True))
@@ -45,7 +44,7 @@ def together(name: str, home: tuple[int, ...]) -> str:
     """Cut over all cards of a home: how many layers each has."""
     facts, devices = facts_of(name), cards(home)
     config = load_config({"model": name, "max_seq_length": TOKENS, "pipes": "+".join(one.name for one in devices)})
-    found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
+    found = choose(config, devices, facts, model=name, mbit=1000)
     if not found.cut or found.lacking:
         return "cut too small"
     return f"cut {' + '.join(str(end - first) for first, end in found.cut.layers.values())}"

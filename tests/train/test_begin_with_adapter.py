@@ -13,7 +13,7 @@ from train import recipes
 from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import load_config
 from train.recipes import sft
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.train import cluster
 from train.errors import BadInput
 from train.plan.launch import decided
-from train.plan.launch.auto_settings import choose
 from train.plan.launch.what_if import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import SftConfig
 
 LLAMA = model_facts(resolve_model("llama2-7b"))
@@ -42,13 +42,13 @@ CPU = card("b", device="cpu", gib=32)
     ],
 )
 def test_one_choice_for_all_nodes(shape, devices, expected):
-    made = choose(SftConfig(), devices, shape)
+    made = choose_on_devices(SftConfig(), devices, shape).decisions
     assert (made.backend, made.precision, made.load_in, made.gradient_checkpointing) == expected
     assert len(made.reasons) == 4
 
 
 def test_a_choice_names_the_node_that_decides_it():
-    made = choose(SftConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA)
+    made = choose_on_devices(SftConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA).decisions
     assert "precision fp16: no bf16 on old-laptop" in made.reasons
     assert "base in 4bit: in 16 bit it does not fit old-laptop's 8 GB" in made.reasons
 
@@ -57,8 +57,8 @@ def test_a_choice_names_the_node_that_decides_it():
 def test_eight_bit_is_on_request_only(gibs):
     """LLM.int8 looks at the whole batch: the curve would depend on shares."""
     devices = [card(f"n{number}", gib=gib) for number, gib in enumerate(gibs)]
-    assert choose(SftConfig(), devices, LLAMA).load_in in ("16bit", "4bit")
-    asked = choose(SftConfig(load_in="8bit"), devices, LLAMA)
+    assert choose_on_devices(SftConfig(), devices, LLAMA).decisions.load_in in ("16bit", "4bit")
+    asked = choose_on_devices(SftConfig(load_in="8bit"), devices, LLAMA).decisions
     assert asked.load_in == "8bit" and any("depends a little on how rows are shared" in r for r in asked.reasons)
 
 
@@ -75,39 +75,39 @@ def test_the_plan_and_the_run_decide_alike(model, sizes, backend):
         for name, size in nodes
     ]
     shape = model_facts(resolve_model(model))
-    assert choose(SftConfig(backend=backend), devices, shape).as_dict() == planned
+    assert choose_on_devices(SftConfig(backend=backend), devices, shape).decisions.as_dict() == planned
 
 
 def test_unsloth_is_not_chosen_where_it_mixes_samples():
     """Rows of one sample each are joined to one row, too."""
     gemma = model_facts(resolve_model("gemma2-2b"))
-    made = choose(SftConfig(), [card()], gemma)
+    made = choose_on_devices(SftConfig(), [card()], gemma).decisions
     assert made.backend == "hf" and "see each other" in made.reasons[0]
     for pack in (True, False):
         with pytest.raises(BadInput, match="see each other"):
-            choose(SftConfig(backend="unsloth", pack=pack), [card()], gemma)
+            choose_on_devices(SftConfig(backend="unsloth", pack=pack), [card()], gemma)
 
 
 def test_unsloth_has_no_family_whose_weights_nothing_compares_with_their_files():
     """It draws by lot what they lack, and says nothing; transformers says what it drew."""
-    made = choose(SftConfig(), [card()], None)
+    made = choose_on_devices(SftConfig(), [card()], None).decisions
     assert made.backend == "hf" and "compared" in made.reasons[0]
     with pytest.raises(BadInput, match=r"compared with the files.*\n.*backend: hf"):
-        choose(SftConfig(backend="unsloth"), [card()], None)
+        choose_on_devices(SftConfig(backend="unsloth"), [card()], None)
 
 
 def test_what_is_set_and_cannot_be_names_the_node_and_the_fix():
     with pytest.raises(BadInput, match=r"needs bitsandbytes, which b has not.*\n.*load_in: 16bit"):
-        choose(SftConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
-    on_a_cpu = choose(SftConfig(load_in="4bit"), [CPU], TINY)
+        choose_on_devices(SftConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
+    on_a_cpu = choose_on_devices(SftConfig(load_in="4bit"), [CPU], TINY).decisions
     assert on_a_cpu.load_in == "4bit" and any("slow" in reason for reason in on_a_cpu.reasons)
     with pytest.raises(BadInput, match=r"unsloth, which b has not.*\n.*backend: hf"):
-        choose(SftConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
+        choose_on_devices(SftConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
 
 
 def test_all_weights_cannot_be_trained_quantised():
     with pytest.raises(BadInput, match="cannot be trained in full"):
-        choose(SftConfig(load_in="4bit", method="full"), [card()], TINY)
+        choose_on_devices(SftConfig(load_in="4bit", method="full"), [card()], TINY)
 
 
 # -- kept with the run ---------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from train.engine.micro_batch_search import whole_step
 from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import SftConfig
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
@@ -25,7 +25,7 @@ def test_gpus_and_cpus_together_step_on_the_processor():
     assert type(make_optimizer(SftConfig(), weights, on_cpu=True)) is AdamWOnCpu
     assert type(make_optimizer(SftConfig(), weights)) is torch.optim.AdamW
     with pytest.raises(BadInput, match="adamw8bit needs a GPU, which b has not"):
-        choose(SftConfig(optimizer="adamw8bit"), [GPU, CPU], None)
+        choose_on_devices(SftConfig(optimizer="adamw8bit"), [GPU, CPU], None)
 
 
 def card(capability, node="a", alike=()):

@@ -19,9 +19,9 @@ from tests.train.proven_families import (
 )
 from train.data.rows import open_rows
 from train.errors import BadInput
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.verdict import Verdict
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import load_config
 from train.proof import admit, exact, reasons
 from train.proof.reasons import FAILS
@@ -119,7 +119,7 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     base = families.make("llama", tmp_path / "base")
     rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
     config = load_config({"model": str(base), "dataset": "x"})
-    decisions = choose(config, [Device("a", "cpu", 1 << 34)], None)
+    decisions = choose_on_devices(config, [Device("a", "cpu", 1 << 34)], None).decisions
     monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", unpacked=SEES))
     with pytest.raises(BadInput, match="the rows hold several samples each"):
         admit.require_exact(config, decisions, base, [rows])

@@ -16,8 +16,8 @@ from train.data.rows import open_rows
 from train.errors import BadInput
 from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
-from train.plan.launch import auto_settings
 from train.plan.placement import forms
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import SftConfig
 
 IDS = torch.arange(3, 40)[None]
@@ -91,14 +91,14 @@ def test_a_model_quantised_on_disk_is_called_so(on_disk, tmp_path):
 def test_how_the_files_are_quantised_stands_above_the_choice():
     four = replace(LLAMA, on_disk="4bit")
     for device in (card(gib=80), card(device="cpu")):
-        made = auto_settings.choose(SftConfig(), [device], four)
+        made = choose_on_devices(SftConfig(), [device], four).decisions
         assert made.load_in == "4bit" and any("so are the model's files" in reason for reason in made.reasons)
     with pytest.raises(BadInput, match=r"load_in: 8bit, but the model's files are in 4bit.*\n.*load_in: 4bit"):
-        auto_settings.choose(SftConfig(load_in="8bit"), [card()], four)
+        choose_on_devices(SftConfig(load_in="8bit"), [card()], four)
     with pytest.raises(BadInput, match=r"cannot be trained in full\n.*before it was quantised"):
-        auto_settings.choose(SftConfig(method="full"), [card()], four)
+        choose_on_devices(SftConfig(method="full"), [card()], four)
     with pytest.raises(BadInput, match=r"needs bitsandbytes, which b has not\n.*before it was quantised, or only"):
-        auto_settings.choose(SftConfig(), [card(), card("b", device="cpu", bitsandbytes=False)], four)
+        choose_on_devices(SftConfig(), [card(), card("b", device="cpu", bitsandbytes=False)], four)
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_a_cpu_is_never_given_4_bit_unasked(gibs, has, shape):
     """Whether bitsandbytes is there, and however small its memory."""
     nodes = [card(f"n{number}", gib=gib) for number, gib in enumerate(gibs[1:])]
     nodes.append(card("cpu", device="cpu", gib=gibs[0], bitsandbytes=has))
-    assert auto_settings.choose(SftConfig(), nodes, shape).load_in == "16bit"
+    assert choose_on_devices(SftConfig(), nodes, shape).decisions.load_in == "16bit"
 
 
 @pytest.mark.parametrize("form", ["4bit", "8bit"])

@@ -23,7 +23,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import Setup, layer_bytes
 from train.plan.placement import pipeline_split
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes

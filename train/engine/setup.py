@@ -33,11 +33,12 @@ from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
 from train.plan.launch import decided
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
-from train.plan.placement.fit import Decisions, placed, setup_for
+from train.plan.placement.decisions import Decisions
+from train.plan.placement.fit import placed, setup_for
 from train.plan.placement.micro_batch import on_cpu
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import RunConfig, SftConfig
 from train.plan.speed.row_split import parse_speeds
 from train.proof.admit import require_exact
@@ -162,13 +163,13 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
     config, why_decided, known = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     shape = recipe.shape(config, base)
-    decisions = choose(config, devices, shape)
+    found = choose_on_devices(config, devices, shape)
     own = devices[world.rank]
     may_hold = own.is_gpu and "stream" not in (own.weights, config.holding.weights)
-    config, why_placed = placed(config, decisions, own, shape)
+    config, why_placed = placed(config, found, world.rank)
     return Settled(
         config=config,
-        decisions=decisions,
+        decisions=found.decisions,
         devices=devices,
         shape=shape,
         known=known,

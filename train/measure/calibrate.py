@@ -134,15 +134,16 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     from train import recipes
     from train.engine.device import look
     from train.engine.setup import choose_micro_batch, make_trained
-    from train.plan.launch.auto_settings import choose
     from train.plan.placement.fit import placed
+    from train.plan.placement.search import choose_on_devices
 
     recipe = recipes.of(config)
     base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)
     shape = recipe.shape(config, base)
-    decisions = choose(config, [facts], shape)
-    config, _ = placed(config, decisions, facts, shape)
+    found = choose_on_devices(config, [facts], shape)
+    config, _ = placed(config, found, 0)
+    decisions = found.decisions
     layers = {"layers": part} if part else {}
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
     trained = make_trained(config, recipe, module, decisions.precision, facts.device, on_cpu=False)

@@ -72,12 +72,12 @@ def versions() -> str:
 def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
     from train.engine.device import look
     from train.models.model_files import model_folder, shape_of
-    from train.plan.launch.auto_settings import choose
+    from train.plan.placement.search import choose_on_devices
 
     bench.config = config_of(args)
     bench.base = Path(model_folder(bench.config.model))
     bench.facts = look(bench.config, platform.node(), 0, bench.base)
-    bench.decisions = choose(bench.config, [bench.facts], shape_of(bench.base))
+    bench.decisions = choose_on_devices(bench.config, [bench.facts], shape_of(bench.base)).decisions
     return (
         f"{bench.facts.device}, {bench.facts.memory_bytes / 1e9:.1f} GB, backend {bench.decisions.backend}, "
         f"{bench.decisions.precision}"

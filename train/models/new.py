@@ -14,7 +14,7 @@ from torch import nn
 
 from train.models.backends import LossModule, loss_module
 from train.plan.model.catalogue import Facts
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 
 SPREAD = 0.02
 ENDS = ("o_proj.weight", "down_proj.weight")

@@ -15,7 +15,7 @@ from train.errors import BadInput
 from train.plan.model import verdict
 from train.plan.model.catalogue import read_config
 from train.plan.model.verdict import Verdict
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import RunConfig, SftConfig
 from train.proof import exact, reasons
 

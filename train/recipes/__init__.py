@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from train.models.backends import Batch, LossModule
     from train.models.weights import Named
     from train.plan.model.catalogue import AnyFacts
-    from train.plan.placement.fit import Decisions
+    from train.plan.placement.decisions import Decisions
     from train.plan.settings.config import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
 
 Say = Callable[[str], None]

@@ -29,7 +29,7 @@ from train.models.model_files import model_folder
 from train.models.weights import Named, write_whole
 from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import ImagesConfig
 from train.recipes import model_card
 

@@ -24,7 +24,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.models.backends import Batch, LossModule, autocast
 from train.models.weights import WEIGHTS, Named, write_whole
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.own_settings import OwnConfig
 from train.recipes import dry_step, model_card, own_rows
 from train.recipes.own_file import Functions, load

@@ -25,7 +25,7 @@ from train.models import new
 from train.models.backends import LossModule
 from train.models.weights import Named
 from train.plan.model.catalogue import Facts
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PretrainConfig
 from train.recipes import model_card
 from train.recipes.sft import full_rows

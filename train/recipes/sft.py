@@ -22,7 +22,7 @@ from train.models.weights import FASTER, Named, take_weights, trained_weights
 from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import SftConfig
 from train.recipes import model_card
 

@@ -26,7 +26,7 @@ Seconds = Callable[[int], float]
 
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
-    """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, rows of the others."""
+    """What foresee.predict says, for a cut model. `speeds`: layers of a row per second of a stage, else rows."""
     asked, names = parse_pipes(found.pipes), [node.device.name for node in found.nodes]
     groups = [*asked, *((name,) for name in names if not any(name in group for group in asked))]
     seconds = [_seconds(found, config, group, speeds) for group in groups]
@@ -51,7 +51,7 @@ def faster_than_streamed(
     # Who streams computes each layer forward twice.
     saved = FLOP[True] / FLOP[pipeline_split.checkpoints(cut.setup, devices)]
     speeds = {name: rate * layers * saved for name, rate in streaming.items()}
-    found = cut_by_speed(cut, config, speeds)
+    found = cut_by_speed(cut, speeds)
     if not found.cut or found.cut.lacking:
         return None
     whole = predict(found, config, speeds, {}).together

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, linear_parameters
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit
+from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
 from train.plan.speed import speedup
 from train.plan.speed.prediction import Prediction
@@ -28,7 +29,7 @@ class SizeEstimate:
 
 
 def sizes(
-    config: RunConfig, found: fit.Fit, machines: Sequence[speedup.Machine], prediction: Prediction | None
+    config: RunConfig, found: Fit, machines: Sequence[speedup.Machine], prediction: Prediction | None
 ) -> list[SizeEstimate]:
     """`machines` and `prediction`: where the nodes' speeds are known, of the size that was asked for; the others follow
     from their work. Empty for a recipe that has no sizes."""
@@ -39,7 +40,7 @@ def sizes(
         facts = other.start_model().facts
         assert isinstance(facts, Facts) and isinstance(found.facts, Facts)
         devices = [node.device for node in found.nodes]
-        one = fit.fit(other, found.decisions, devices, model=name, facts=facts, mbit=found.link_mbit)
+        one = choose(other, devices, facts, model=name, mbit=found.link_mbit)
         sync_s, wire = exchange(one, machines, config.wire)
         times = work(facts, config.max_seq_length) / work(found.facts, config.max_seq_length)
         rows.append(
@@ -56,7 +57,7 @@ def sizes(
     return rows
 
 
-def exchange(one: fit.Fit, machines: Sequence[speedup.Machine], wire: str) -> tuple[float, str]:
+def exchange(one: Fit, machines: Sequence[speedup.Machine], wire: str) -> tuple[float, str]:
     """Seconds, and in which precision."""
     seconds = one.seconds
     if machines:
@@ -85,7 +86,7 @@ def as_text(rows: Sequence[SizeEstimate], flag: str = "") -> list[str]:
     return lines
 
 
-def cost_of_exchange(found: fit.Fit, wire: str, prediction: Prediction | None, config: RunConfig) -> str:
+def cost_of_exchange(found: Fit, wire: str, prediction: Prediction | None, config: RunConfig) -> str:
     """What it means that all weights travel, and what makes that bearable."""
     if len(found.nodes) < 2 or not found.setup.full:
         return ""

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.launch.auto_settings import choose
-from train.plan.machines.nodes import Device, LaunchFacts
+from train.plan.machines.nodes import Device, LaunchFacts, all_gpus
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import Counts
 from train.plan.model.memory import parameters
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
-from train.plan.placement.forms import all_gpus
+from train.plan.placement.search import case_of
 from train.plan.settings.request import Request
 
 
@@ -70,7 +69,7 @@ def form_of_the_hubs_copy(request: Request, devices: Sequence[Device]) -> str:
     config, model = request.config, request.model
     if not model.hub_4bit or config.holding.load_in not in ("auto", "4bit") or not all_gpus(devices):
         return ""
-    return choose(config, devices, model.facts).load_in
+    return case_of(config, devices, model.facts).form[0]
 
 
 def files_of(model: BaseModel, facts: LaunchFacts, *, may_fail: bool) -> tuple[Mapping[str, Any] | None, int]:

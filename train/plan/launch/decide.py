@@ -2,30 +2,29 @@
 
 It decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds nothing
 open, and checks. Where `train run` is started by hand, its first generation chooses, by the same rule
-(auto_settings.py), and keeps it (decided.py). From then on it is obeyed, whoever leaves or comes.
+(placement/search.py), and keeps it (decided.py). From then on it is obeyed, whoever leaves or comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from train.errors import BadInput
-from train.plan.estimate import pipeline_prediction, sizes
+from train.plan.estimate import sizes
+from train.plan.estimate.foresee import foresee
 from train.plan.launch import answer_server, obstacles
-from train.plan.launch.auto_settings import choose
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.launch.plan import Plan
-from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
+from train.plan.machines.nodes import Device, LaunchFacts, link, nodes_of, speeds
 from train.plan.model import catalogue
 from train.plan.model.verdict import Verdict
-from train.plan.placement.fit import Fit, cut_by_speed, fit, predict, with_pipes
-from train.plan.placement.pipeline_placement import bubbles, may_be_cut, staged
+from train.plan.placement.fit import Fit
+from train.plan.placement.pipeline_placement import bubbles, staged
+from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
-from train.plan.speed.prediction import Prediction, slows_the_run
-from train.plan.speed.speedup import Machine
+from train.plan.speed.prediction import slows_the_run
 
 
 def decide(request: Request, facts: LaunchFacts) -> Plan:
@@ -81,9 +80,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
 
 def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: float) -> Fit:
     """Where the base is on each node while it trains, and whether that fits."""
-    config, why_cut = with_pipes(config.held(load_in=base.load_in), devices, base.shape)
-    decisions = choose(config, devices, base.shape)
-    return fit(config, decisions, devices, model=base.model.name, facts=base.shape, mbit=mbit, why_cut=why_cut)
+    return choose(config.held(load_in=base.load_in), devices, base.shape, model=base.model.name, mbit=mbit)
 
 
 def cannot_stream(config: RunConfig, verdict: Verdict | None, names: list[str]) -> list[str]:
@@ -113,48 +110,6 @@ def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) ->
         f"rows have up to {rows} tokens, {model} was made for {facts.positions}\n"
         f"fix: --set max_seq_length={facts.positions}, or a model that was made for longer texts"
     ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Foreseen:
-    """A way to hold the model, and what the nodes do together so."""
-
-    fit: Fit
-    speeds: Speeds
-    machines: Sequence[Machine] = ()
-    prediction: Prediction | None = None
-
-
-def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float) -> Foreseen:
-    """Once all nodes' speeds are known, what they do together; by these the model is cut, or cut at all."""
-    if len(known.rows_per_s) < len(nodes):
-        return Foreseen(fit=fitted, speeds=known)
-    if fitted.cut:
-        return as_stages(config, fitted, known)
-    computing = machines(nodes, known, mbit)
-    prediction = predict(fitted, computing, config)
-    instead = cut_instead(config, fitted, known, prediction.together.step_s)
-    return instead or Foreseen(fit=fitted, speeds=known, machines=computing, prediction=prediction)
-
-
-def as_stages(config: RunConfig, fitted: Fit, known: Speeds) -> Foreseen:
-    fitted = cut_by_speed(fitted, config, known.rows_per_s)
-    prediction = pipeline_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
-    return Foreseen(fit=fitted, speeds=known, prediction=prediction)
-
-
-def cut_instead(config: RunConfig, streamed: Fit, known: Speeds, step_s: float) -> Foreseen | None:
-    """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
-    devices = [node.device for node in streamed.nodes]
-    all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
-    several = len(devices) > 1 and all(device.processes == 1 for device in devices)
-    if not (all_stream and several and may_be_cut(config, streamed.setup)):
-        return None
-    config = config.held(pipes="+".join(device.name for device in devices))
-    model, facts, mbit = streamed.model, streamed.facts, streamed.link_mbit
-    cut = fit(config, streamed.decisions, devices, model=model, facts=facts, mbit=mbit)
-    faster = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
-    return faster and as_stages(config, faster[0], replace(known, rows_per_s=faster[1]))
 
 
 def checkpoint_bytes(fitted: Fit, keep: int) -> int:

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from train.files import write_atomic
-from train.plan.placement import fit
+from train.plan.placement import decisions
 from train.plan.settings.config import RunConfig
 from train.runlog.paths import DECIDED
 
 STEPPING = "stepping"
 """Says where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
-NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
+NAMES = (*decisions.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
 MICRO_BATCH = "micro_batch "
 """How a name begins that says whose micro-batch it is, and what it depends on."""
 ALL_STREAMED = ", all streamed"

@@ -13,7 +13,7 @@ from train.errors import BadInput
 from train.nearest import meant
 from train.plan.machines.facts import NodeFacts
 from train.plan.model import data_sets
-from train.plan.placement.fit import NAMES
+from train.plan.placement.decisions import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.estimate import compare_placements, sizes
+from train.plan.estimate import compare_placements, foresee, sizes
 from train.plan.launch.base_model import BaseFacts
 from train.plan.launch.decide import fit_base
 from train.plan.machines.nodes import Device
@@ -23,6 +23,7 @@ from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
 from train.plan.placement.pipeline_placement import bubbles
+from train.plan.placement.search import case_of
 from train.plan.placement.streaming import lacks
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import RunConfig
@@ -82,7 +83,8 @@ def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict
         return []
     if tflops:
         require_each("tflops", tflops, nodes)
-    options = compare_placements.ways(config, found.facts, found.setup, nodes, mbit=found.link_mbit, tflops=tflops)
+    case = case_of(config, nodes, found.facts, model=found.model, mbit=found.link_mbit)
+    options = compare_placements.compared(case, tflops)
     lines = ["", *compare_placements.as_text(options, nodes, compare_placements.source_gb(found.facts, found.setup))]
     if found.cut:
         lines += [f"pipes {found.pipes}: {found.cut.why}", *bubbles(found.pipes, config.rows_per_step)]
@@ -90,7 +92,7 @@ def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict
 
 
 def predicted(found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]) -> tuple[dict[str, Any], list[str]]:
-    together = fit.predict(found, machines, config)
+    together = foresee.predict(found, machines, config)
     others = sizes.sizes(config, found, machines, together)
     about = f"{found.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
     head = f"{found.model}: {about if found.facts else UNKNOWN}"

@@ -50,6 +50,14 @@ class Device:
         return self.device != "cpu"
 
 
+def all_gpus(devices: Iterable[Device]) -> bool:
+    return all(device.is_gpu for device in devices)
+
+
+def names_of(devices: Iterable[Device]) -> str:
+    return ", ".join(sorted({device.name for device in devices}))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchFacts:
     """All that a launch knows before it decides; node by node in the cluster's order."""

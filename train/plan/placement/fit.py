@@ -19,48 +19,71 @@ from train.plan.model.memory import (
     Setup,
     changes_that_fit,
     fits,
+    gib,
     largest_micro_batch,
-    lora_parameters,
     memory,
     parameters,
     trained_parameters,
 )
 from train.plan.model.weight_files import FAMILIES
-from train.plan.placement.forms import forms
-from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
+from train.plan.placement import computing
+from train.plan.placement.decisions import Decisions
+from train.plan.placement.pipeline_placement import Cut, cut, staged
 from train.plan.placement.streaming import HELD, Place, on_node, place
 from train.plan.settings.config import RunConfig, Settings
-from train.plan.settings.pipes import check_names, parse_pipes
-from train.plan.speed import prediction, speedup
-from train.plan.speed.prediction import MachinesPrediction
+from train.plan.settings.pipes import parse_pipes
+from train.plan.speed import speedup
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
-NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing", "answers": "answers_at_once"}
 OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
 """Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
 MUON_SENDS = 1.5
 """Traffic with Muon, in times that of the gradients: each update of a matrix goes from its owner to all as well."""
-FEWER = ("q_proj", "v_proj")
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """What `auto` becomes, with a reason each."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """What is to be held, where, and what does not depend on the way."""
 
-    backend: str
-    precision: str
-    load_in: str
-    gradient_checkpointing: str
-    whys: Mapping[str, str]
-    """What was decided → why; empty where it is as set."""
+    config: RunConfig
+    devices: Sequence[Device]
+    facts: AnyFacts | None
+    model: str
+    mbit: float
+    alone: tuple[str, str]
+    """The backend of machines that have the whole base each, and why."""
+    form: tuple[str, str]
+    precision: tuple[str, str]
 
-    @property
-    def reasons(self) -> list[str]:
-        return [f"{what}: {why or 'as set'}" for what, why in self.whys.items()]
+    def setup(self, backend: str) -> Setup:
+        checkpointing, _ = computing.checkpointing(self.config, self.devices, backend)
+        return setup_for(self.config, checkpointing, self.form[0])
 
-    def as_dict(self) -> Settings:
-        return {name: value for name, value in asdict(self).items() if name != "whys"}
+    def decisions(self, backend: tuple[str, str]) -> Decisions:
+        checkpointing = computing.checkpointing(self.config, self.devices, backend[0])
+        names = (backend[0], self.precision[0], self.form[0], checkpointing[0])
+        base = "not quantised" if self.form[0] == "16bit" else f"in {self.form[0]}"
+        whys = {
+            f"backend {backend[0]}": backend[1],
+            f"precision {self.precision[0]}": self.precision[1],
+            f"base {base}": self.form[1],
+            **experts(self.form[0], self.facts),
+            f"gradient checkpointing {checkpointing[0]}": checkpointing[1],
+        }
+        return Decisions(*names, whys)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """One way to hold it."""
+
+    backend: tuple[str, str]
+    places: Sequence[Place]
+    """Where each device has the base, if it has all of it."""
+    pipes: str = "off"
+    why_pipes: str = ""
+    """Why they are so; of `off`: what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +106,7 @@ class NodeFit:
         return "would fit with " + ", ".join([*words, *[how] * self.fix_streams])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
     model: str
     facts: AnyFacts | None
@@ -94,9 +117,9 @@ class Fit:
     link_mbit: float
     sends: float = 1.0
     """Numbers that travel for each trained weight, beside what an exchange of gradients takes."""
+    pipes: str = "off"
     cut: Cut | None = None
     """How some nodes hold the model together, where they do."""
-    pipes: str = "off"
     lacking: str = ""
     """What is missing to hold the model together."""
 
@@ -125,12 +148,16 @@ class Fit:
         return all(node.fits for node in self.nodes)
 
 
-def placed(
-    config: RunConfig, decisions: Decisions, node: Device, facts: AnyFacts | None
-) -> tuple[RunConfig, list[str]]:
-    """The settings of one node, with where its base is in place of `auto`, and why."""
-    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
-    where = HELD if parse_pipes(config.holding.pipes) else place(config.holding.weights, facts, setup, node)
+def experts(load_in: str, facts: AnyFacts | None) -> dict[str, str]:
+    """What of a mixture is not in the form of the rest."""
+    found = counts_of(facts).experts if isinstance(facts, Facts) and load_in in ("4bit", "8bit") else {}
+    size = gib(2 * sum(found.values()))
+    return {f"experts in 16bit, {size}": f"bitsandbytes has linear layers alone in {load_in}"} if found else {}
+
+
+def placed(config: RunConfig, found: Fit, at: int) -> tuple[RunConfig, list[str]]:
+    """The settings of one device with where its base is in place of `auto`, and why."""
+    where = found.nodes[at].place
     return config.held(weights=where.weights), [f"weights {where.weights}: {where.why}"] if where.why else []
 
 
@@ -157,44 +184,27 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
     )
 
 
-def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> tuple[RunConfig, str]:
-    """The settings with `pipes` as it will be, and why."""
-    setup = setup_for(config, config.gradient_checkpointing, forms(config, facts, devices)[-1])
-    pipes, why = resolve(config, facts, setup, devices)
-    check_names(parse_pipes(pipes), [device.name for device in devices])
-    return config.held(pipes=pipes), why
-
-
-def fit(
-    config: RunConfig,
-    decisions: Decisions,
-    devices: Sequence[Device],
-    *,
-    model: str,
-    facts: AnyFacts | None,
-    mbit: float,
-    why_cut: str = "",
-) -> Fit:
-    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+def fit(case: Case, way: Way) -> Fit:
+    """What it takes on each machine, and whether that is there."""
+    setup, facts, devices = case.setup(way.backend[0]), case.facts, case.devices
     if isinstance(facts, Facts) and (facts.counts or facts.family in FAMILIES):
         require_targets(setup.lora_targets, counts_of(facts).adapters)
-    places = [place(config.holding.weights, facts, setup, device) for device in devices]
-    may = config.holding.weights == "auto" and not parse_pipes(config.holding.pipes)
+    may = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)
     nodes = [
-        fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, places, strict=True)
+        fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, way.places, strict=True)
     ]
-    found = cut(config, facts, setup, devices, why_cut)
+    found = cut(way.pipes, facts, setup, devices, why=way.why_pipes)
     return Fit(
-        model=model,
+        model=case.model,
         facts=facts,
         setup=setup,
-        decisions=decisions,
-        nodes=as_stages(nodes, config.holding.pipes, found),
-        link_mbit=mbit,
-        sends=MUON_SENDS if config.optimizer == "muon" else 1.0,
+        decisions=case.decisions(way.backend),
+        nodes=as_stages(nodes, way.pipes, found),
+        link_mbit=case.mbit,
+        sends=MUON_SENDS if case.config.optimizer == "muon" else 1.0,
         cut=found,
-        pipes=config.holding.pipes,
-        lacking=found.lacking if found else why_cut * (config.holding.pipes == "off"),
+        pipes=way.pipes,
+        lacking=found.lacking if found else way.why_pipes * (way.pipes == "off"),
     )
 
 
@@ -205,11 +215,11 @@ def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
         )
 
 
-def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
+def cut_by_speed(found: Fit, speeds: Mapping[str, float]) -> Fit:
     """The fit as a run cuts it that knows how fast its stages are. `speeds`: layers of a row per second."""
     assert found.cut
     devices = [node.device for node in found.nodes]
-    again = cut(config.held(pipes=found.pipes), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
+    again = cut(found.pipes, found.facts, found.setup, devices, why=found.cut.why, speeds=speeds)
     return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
 
 
@@ -299,30 +309,3 @@ def to_json(fit: Fit) -> dict[str, Any]:
         "wire_bytes_per_step": fit.traffic,
         "wire_seconds_per_step": {wire: round(seconds, 3) for wire, seconds in fit.seconds.items()},
     }
-
-
-def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
-    """What the machines would do together, with the wire that a run would choose."""
-    weights, wire = fit.sent_weights, config.wire
-    if wire == "auto":
-        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
-    traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
-    found = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
-    return replace(found, ways=[_as_settings(way, config) for way in found.ways if _is_known(way, config)])
-
-
-def fewer_targets(fit: Fit) -> dict[str, int]:
-    """The usual smaller choice of targets, and how many weights are trained with it."""
-    if not isinstance(fit.facts, Facts) or fit.setup.full or not set(fit.setup.lora_targets) - set(FEWER):
-        return {}
-    has_them = counts_of(fit.facts).adapters.keys() >= set(FEWER)
-    return {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)} if has_them else {}
-
-
-def _is_known(way: prediction.RemedyFigures, config: RunConfig) -> bool:
-    return config.optimizer == "adamw" or "sync" not in way.settings  # as settings/every_run.py checks
-
-
-def _as_settings(way: prediction.RemedyFigures, config: RunConfig) -> prediction.RemedyFigures:
-    rows = way.settings.get("rows_per_step")
-    return replace(way, settings=config.larger_step(rows)) if rows else way

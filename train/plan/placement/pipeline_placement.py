@@ -1,7 +1,7 @@
 """Whether a model is cut over the nodes, and who gets which layers. Pure.
 
-Who can hold the base or stream it does that: nobody waits for anybody there. Those that can do neither form pipes, of
-as few machines as can hold it; whoever can hold it alone is in none.
+Where each can hold the base or stream it, nobody waits for anybody. Else those that cannot hold it form pipes, of as
+few machines as can; whoever can hold it alone is in none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from train.plan.machines.nodes import Device, gb
 from train.plan.model.catalogue import AnyFacts, Facts
-from train.plan.model.memory import Memory, Setup, fits, layer_bytes
+from train.plan.model.memory import Memory, Setup, layer_bytes
 from train.plan.placement import pipeline_split
 from train.plan.placement.pipeline_split import Room
-from train.plan.placement.streaming import on_node, place
-from train.plan.settings.config import RunConfig
+from train.plan.placement.streaming import on_node
 from train.plan.settings.pipes import Group, parse_pipes
 
 
@@ -33,24 +32,16 @@ class Cut:
     """Which memory is missing."""
 
 
-def room_of(config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Device]) -> Room:
-    def holds(device: Device) -> int:
-        streams = place(config.holding.weights, facts, setup, device).weights == "stream"
-        whole = streams and fits(facts, replace(on_node(setup, device), weights="stream"), device.memory_bytes)
-        return facts.layers if whole else pipeline_split.holds(facts, setup, device, facts.layers)
-
+def room_of(facts: Facts, setup: Setup, devices: Sequence[Device]) -> Room:
     largest = max(layer_bytes(facts, on_node(setup, device)) // facts.layers for device in devices)
-    return Room(facts.layers, largest, {device.name: holds(device) for device in devices})
+    holds = {device.name: pipeline_split.holds(facts, setup, device, facts.layers) for device in devices}
+    return Room(facts.layers, largest, holds)
 
 
-def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> tuple[str, str]:
-    """`pipes` as it will be, and why."""
-    wanted = config.holding.pipes
-    if wanted != "auto":
-        return wanted, "as set" if parse_pipes(wanted) else ""
-    if not isinstance(facts, Facts) or not may_be_cut(config, setup):
-        return "off", ""
-    room = room_of(config, facts, setup, devices)
+def groups(facts: Facts, setup: Setup, devices: Sequence[Device], streams: Sequence[str]) -> tuple[str, str]:
+    """`pipes` of those that cannot hold the base, and why; off where that does not help, with what is missing.
+    `streams`: who could stream it, but not beside a pipe."""
+    room = room_of(facts, setup, devices)
     names = [device.name for device in devices]
     small = [name for name in names if room.missing([name])]
     if not small:
@@ -60,21 +51,16 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
         most = pipeline_split.room_of(facts, setup, stages_of(some, devices), room.layers)
         return min(most) > 0 and sum(most) >= room.layers
 
-    groups = fewest(small, room, enough)
-    if not all(enough(group) for group in groups):
+    found = fewest(small, room, enough)
+    if not all(enough(group) for group in found):
         return "off", "" if len(small) < len(names) else too_small_together(small, room)
-    groups += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
-    who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
-    why = f"{who} can neither hold the base nor stream it"
-    return ",".join("+".join(group) for group in groups), why
+    found += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
+    why = f"{in_a_row([name for name in small if name not in streams])} can neither hold the base nor stream it"
+    return ",".join("+".join(group) for group in found), why
 
 
-def may_be_cut(config: RunConfig, setup: Setup) -> bool:
-    """Whether the model may be cut over nodes where nobody has asked for it."""
-    held = config.holding
-    if setup.full or setup.load_in == "8bit" or config.sync == "local":
-        return False
-    return held.pipes == held.weights == "auto" and held.backend != "unsloth"
+def in_a_row(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
@@ -85,8 +71,8 @@ def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
 
 def staged(pipes: str, devices: Sequence[Device]) -> list[str]:
     """Nodes that hold the model with others, or cut over their own cards."""
-    groups = parse_pipes(pipes)
-    return [name for group in groups if len(stages_of(group, devices)) > 1 for name in group]
+    asked = parse_pipes(pipes)
+    return [name for group in asked if len(stages_of(group, devices)) > 1 for name in group]
 
 
 def too_small_together(names: Sequence[str], room: Room) -> str:
@@ -101,38 +87,38 @@ def too_small_together(names: Sequence[str], room: Room) -> str:
 
 def fewest(names: Sequence[str], room: Room, enough: Callable[[Sequence[str]], bool]) -> list[Group]:
     """Pipes of as few machines as can hold the model, the roomiest first; who is left over joins the last one."""
-    groups: list[Group] = []
+    found: list[Group] = []
     now: list[str] = []
     for name in sorted(names, key=lambda name: -room.of([name])):
         now.append(name)
         if enough([one for one in names if one in now]):
-            groups.append(tuple(now))
+            found.append(tuple(now))
             now = []
-    if groups and now:
-        groups[-1] += tuple(now)
+    if found and now:
+        found[-1] += tuple(now)
     elif now:
-        groups = [tuple(now)]
-    return [tuple(name for name in names if name in group) for group in groups]
+        found = [tuple(now)]
+    return [tuple(name for name in names if name in group) for group in found]
 
 
 def cut(
-    config: RunConfig,
+    pipes: str,
     facts: AnyFacts | None,
     setup: Setup,
     devices: Sequence[Device],
-    why: str,
     *,
+    why: str,
     speeds: Mapping[str, float] | None = None,
 ) -> Cut | None:
     """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
     measures them before it cuts."""
-    pipes = [group for group in parse_pipes(config.holding.pipes) if len(stages_of(group, devices)) > 1]
-    if not pipes or not isinstance(facts, Facts):
+    asked = [group for group in parse_pipes(pipes) if len(stages_of(group, devices)) > 1]
+    if not asked or not isinstance(facts, Facts):
         return None
-    room = room_of(config, facts, setup, devices)
+    room = room_of(facts, setup, devices)
     holds: dict[str, int] = {}
     found = Cut(room, {}, {}, {}, why)
-    for group in pipes:
+    for group in asked:
         parts = stages_of(group, devices)
         most = pipeline_split.room_of(facts, setup, parts, facts.layers)
         if speeds:
@@ -175,14 +161,14 @@ def spread(
 
 def bubbles(pipes: str, rows: int) -> list[str]:
     """What it costs that the machines of a pipe wait for one another when a step begins and ends."""
-    groups = parse_pipes(pipes)
+    asked = parse_pipes(pipes)
     found = []
-    for group in (group for group in groups if len(group) > 1):
-        own, wanted = max(1, rows // len(groups)), pipeline_split.FULL_ROWS * len(group)
+    for group in (group for group in asked if len(group) > 1):
+        own, wanted = max(1, rows // len(asked)), pipeline_split.FULL_ROWS * len(group)
         if own < wanted:
             now, then = pipeline_split.bubble(len(group), own), pipeline_split.bubble(len(group), wanted)
             found.append(
                 f"{'+'.join(group)} wait for one another {now:.0%} of a step with {own} rows in it; "
-                f"rows_per_step={wanted * len(groups)} would make it {then:.0%}"
+                f"rows_per_step={wanted * len(asked)} would make it {then:.0%}"
             )
     return found

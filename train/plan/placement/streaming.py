@@ -6,7 +6,6 @@ straight from its files, where these have them in the form that is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from train.plan.machines.nodes import Device
@@ -67,10 +66,6 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
         return Place("stream", f"as set; {what}", total)
     need, has = gib(memory(facts, own).total), f"{node.memory_bytes / GIB:.0f} GB"
     return Place("stream", f"{need} do not fit its {has}, of which {FREE}; {what}", total)
-
-
-def who_streams(wanted: str, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> list[str]:
-    return sorted({one.name for one in devices if place(wanted, facts, setup, one).weights == "stream"})
 
 
 def lacks(place: Place) -> str:

@@ -4,10 +4,11 @@ import pytest
 
 from tests.support.too_big import facts_of
 from train.errors import BadInput
-from train.plan.estimate.compare_placements import ways
+from train.plan.estimate.compare_placements import compared
 from train.plan.launch.what_if import what_if
 from train.plan.machines.nodes import Device
-from train.plan.model.memory import GIB, Setup
+from train.plan.model.memory import GIB
+from train.plan.placement.search import case_of
 from train.plan.settings.config import load_config
 
 TRIO = [Device(name, "cuda", gb * GIB, main_bytes=64 * GIB) for name, gb in (("a", 16), ("b", 8), ("c", 8))]
@@ -16,14 +17,14 @@ TFLOPS = {"a": 32.0, "b": 17.0, "c": 17.0}
 
 def found(model: str = "qwen2.5-32b", mbit: float = 1000, rows: int = 32, **tflops: float):
     config = load_config({"model": model, "max_seq_length": 1024, "rows_per_step": rows})
-    setup = Setup(row_length=1024)
-    return {way.name: way for way in ways(config, facts_of(model), setup, TRIO, mbit=mbit, tflops=tflops)}
+    return {way.name: way for way in compared(case_of(config, TRIO, facts_of(model), mbit=mbit), tflops)}
 
 
 def test_a_32b_on_16_and_8_and_8_gb_is_not_held_but_streamed_or_cut() -> None:
     options = found(**TFLOPS)
     assert [name for name, way in options.items() if way.ok] == ["streamed", "cut"]
-    assert options["cut"].gb["a"] > 1.5 * options["cut"].gb["b"]
+    gb = [float(options["cut"].cells[name].partition(" ")[0]) for name in "ab"]
+    assert gb[0] > 1.5 * gb[1]
     # as the prototype's arithmetic has it, on the same guesses: 333 and 305
     assert options["streamed"].tokens_per_s == pytest.approx(333, rel=0.03)
     assert options["cut"].tokens_per_s == pytest.approx(305, rel=0.05)
@@ -46,20 +47,21 @@ def test_a_processor_sends_hidden_states_of_twice_the_size_and_two_neighbours_sh
 
     def link_s(*kinds: str) -> float:
         nodes = [Device(f"{kind}{at}", kind, 1 << 40, main_bytes=1 << 40) for at, kind in enumerate(kinds)]
-        found = ways(config, facts_of("llama2-13b"), Setup(row_length=1024), nodes, mbit=1000, tflops={})
+        found = compared(case_of(config, nodes, facts_of("llama2-13b"), mbit=1000), {})
         alone, cut = (next(way for way in found if way.name == name).link_s for name in ("held", "cut"))
         return cut - alone
 
-    assert link_s("cuda", "cpu") == pytest.approx(2 * link_s("cuda", "cuda"))
-    assert link_s("cuda", "cuda", "cuda") == pytest.approx(2 * link_s("cuda", "cuda")) == link_s(*["cuda"] * 4)
+    assert link_s("cuda", "cpu") == pytest.approx(2 * link_s("cuda", "cuda"), rel=1e-4)
+    assert link_s("cuda", "cuda", "cuda") == pytest.approx(2 * link_s("cuda", "cuda"), rel=1e-4)
+    assert link_s("cuda", "cuda", "cuda") == pytest.approx(link_s(*["cuda"] * 4), rel=1e-4)
 
 
 def test_rows_that_go_through_together_make_machines_wait_longer_for_one_another() -> None:
-    config = load_config({"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32})
+    values = {"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32}
     each = {}
     for rows in (1, 4, 64):
-        setup = Setup(row_length=1024, micro_batch=rows)
-        each[rows] = ways(config, facts_of("llama2-13b"), setup, TRIO, mbit=1e6, tflops=TFLOPS)[-1]
+        config = load_config({**values, "micro_batch": rows})
+        each[rows] = compared(case_of(config, TRIO, facts_of("llama2-13b"), mbit=1e6), TFLOPS)[-1]
     assert [round(100 * way.bubble) for way in each.values()] == [6, 20, 67]
     assert all(way.tokens_per_s for way in (each[1], each[4]))
     assert (each[1].tokens_per_s or 0) > 1.1 * (each[4].tokens_per_s or 0)
@@ -69,7 +71,7 @@ def test_they_are_shown_as_a_table() -> None:
     values = {"model": "qwen2.5-32b", "max_seq_length": 1024, "tflops": "desktop=32,tower=17,laptop=17"}
     said = "\n".join(what_if("desktop=16,tower=8,laptop=8", values).lines)
     assert "option    desktop             tower               laptop              link, s a step  tokens/s" in said
-    assert "held      22.0 GB, too small" in said and "cut       11.8 GB, 32 layers" in said
+    assert "held      21.4 GB, too small" in said and "cut       11.8 GB, 32 layers" in said
 
 
 def test_a_machine_that_is_missing_among_the_speeds_is_named() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from train.errors import BadInput
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Facts, Setup, memory, trained_parameters
 from train.plan.placement.fit import setup_for
+from train.plan.placement.search import choose_on_devices
 from train.plan.settings import lora_relatives, request
 from train.plan.settings.config import SftConfig, load_config
 
@@ -70,11 +70,11 @@ def test_a_base_that_must_be_rounded_is_not_taken_apart(load_in: str) -> None:
     with pytest.raises(
         BadInput, match=f"lora_init: pissa takes the base apart, and in {load_in} it is rounded\nuse load_in"
     ):
-        choose(settings(lora_init="pissa", load_in=load_in), [CARD], facts())
+        choose_on_devices(settings(lora_init="pissa", load_in=load_in), [CARD], facts())
     small = replace(CARD, memory_bytes=6 * GIB)
-    assert choose(settings(), [small], facts()).load_in == "4bit"
+    assert choose_on_devices(settings(), [small], facts()).decisions.load_in == "4bit"
     with pytest.raises(BadInput, match="lora_init: pissa"):
-        choose(settings(lora_init="pissa"), [small], facts())
+        choose_on_devices(settings(lora_init="pissa"), [small], facts())
 
 
 def test_what_is_auto_gives_way() -> None:
@@ -82,11 +82,11 @@ def test_what_is_auto_gives_way() -> None:
     assert (found.weights, found.pipes) == ("gpu", "off")
     assert settings(lora_dropout=0.1).pipes == "off" and settings(lora_dropout=0.1).weights == "auto"
     assert (settings().weights, settings().pipes, settings(neftune_alpha=5).pipes) == ("auto", "auto", "auto")
-    assert choose(settings(), [CARD], facts()).backend == "unsloth"
+    assert choose_on_devices(settings(), [CARD], facts()).decisions.backend == "unsloth"
     for values in ({"dora": True}, {"neftune_alpha": 5}, {"lora_dropout": 0.1}, {"lora_init": "olora"}):
-        chosen = choose(settings(**values), [CARD], facts())
+        chosen = choose_on_devices(settings(**values), [CARD], facts()).decisions
         assert chosen.backend == "hf" and "unsloth's kernels" in chosen.whys["backend hf"]
-    assert choose(settings(loraplus_lr_ratio=16), [CARD], facts()).backend == "unsloth"
+    assert choose_on_devices(settings(loraplus_lr_ratio=16), [CARD], facts()).decisions.backend == "unsloth"
 
 
 def test_what_is_trained_is_called_by_its_name() -> None:

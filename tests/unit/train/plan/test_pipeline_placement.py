@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
 from train.errors import BadInput
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, USABLE
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit, placed, to_json
 from train.plan.placement.pipeline_placement import bubbles, fewest
 from train.plan.placement.pipeline_split import Room, stage_memory
+from train.plan.placement.search import choose, choose_on_devices
 from train.plan.settings.config import load_config
 from train.plan.settings.pipes import parse_pipes
 
@@ -24,12 +24,11 @@ def card(name: str, gb: float, main_gb: float = 0.0) -> Device:
     return Device(name, "cuda", int(gb * GIB), main_bytes=int(main_gb * GIB))
 
 
-def planned(model: str, *devices: Device, on_disk: str = "", **settings: object) -> fit.Fit:
+def planned(model: str, *devices: Device, on_disk: str = "", **settings: object) -> Fit:
     """`on_disk`: else a base in 4 bit is quantised here, and cannot be streamed from its files."""
     config, facts = load_config({"model": model, "max_seq_length": 1024, **settings}), facts_of(model)
     facts = replace(facts, on_disk=on_disk)
-    config, why = fit.with_pipes(config, devices, facts)
-    return fit.fit(config, choose(config, devices, facts), devices, model=model, facts=facts, mbit=1000, why_cut=why)
+    return choose(config, devices, facts, model=model, mbit=1000)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +38,7 @@ def planned(model: str, *devices: Device, on_disk: str = "", **settings: object)
         ((card("a", 24), card("b", 8, 64)), "off", ""),  # b streams
         ((card("a", 8), card("b", 8)), "a+b", "a and b can neither hold the base nor stream it"),
         ((card("a", 24), card("b", 8), card("c", 8)), "b+c,a", "b and c can neither hold the base nor stream it"),
+        ((card("a", 8, 64), card("b", 8), card("c", 8)), "a+b+c", "b and c can neither hold the base nor stream it"),
         ((card("a", 24), card("b", 8)), "off", ""),  # one alone makes no pipe
         ((card("a", 4), card("b", 3)), "off", ""),
     ],
@@ -110,7 +110,7 @@ def test_what_is_missing_is_named() -> None:
     found = planned("llama2-70b", card("a", 8), card("b", 8))
     assert not found.ok and found.pipes == "off"
     assert found.lacking.startswith("together they hold ") and found.lacking.endswith(" GB are missing")
-    assert found.lacking in fit.to_json(found)["failures"]
+    assert found.lacking in to_json(found)["failures"]
 
 
 def test_what_is_asked_for_by_hand_is_checked() -> None:
@@ -146,7 +146,7 @@ def test_every_stage_has_the_memory_for_its_layers(model: str, cards: list[int],
 def test_who_holds_a_part_of_the_model_streams_nothing() -> None:
     devices, facts = (card("a", 8, 64), card("b", 8, 64)), facts_of("qwen2.5-32b")
     config = load_config({"model": "qwen2.5-32b", "pipes": "a+b"})
-    chosen = choose(config, devices, facts)
-    alone, _ = fit.placed(replace(config, pipes="off"), chosen, devices[0], facts)
-    part, why = fit.placed(config, chosen, devices[0], facts)
+    whole = config.held(pipes="off")
+    alone, _ = placed(whole, choose_on_devices(whole, devices, facts), 0)
+    part, why = placed(config, choose_on_devices(config, devices, facts), 0)
     assert alone.holding.weights == "stream" and part.holding.weights == "gpu" and not why

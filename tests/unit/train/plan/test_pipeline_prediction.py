@@ -15,7 +15,7 @@ from train.plan.estimate import pipeline_prediction
 from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.machines.nodes import LaunchFacts
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
 from train.plan.settings import request
 from train.plan.settings.config import RunConfig, load_config
@@ -27,9 +27,9 @@ TRIO = (*PAIR, card("c", 24))
 PIPES = {"pipes": "a+b", "rows_per_step": 32, "micro_batch": 1, "max_seq_length": 1024, "wire": "bf16"}
 
 
-def predicted(found: fit.Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> Figures:
+def predicted(found: Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> Figures:
     config: RunConfig = load_config({"model": "llama2-13b", **PIPES, **settings})
-    found = fit.cut_by_speed(replace(found, link_mbit=mbit), config, speeds)
+    found = cut_by_speed(replace(found, link_mbit=mbit), speeds)
     return pipeline_prediction.predict(found, config, speeds, {}).together
 
 
@@ -45,10 +45,9 @@ def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
 
 def test_layers_follow_the_speeds_as_far_as_memory_goes() -> None:
     found = planned("llama2-13b", *PAIR)
-    config = load_config({"model": "llama2-13b", **PIPES})
     shares = {}
     for ratio in (1.0, 0.8, 0.01):
-        again = fit.cut_by_speed(found, config, {"a": 10.0, "b": 10.0 * ratio})
+        again = cut_by_speed(found, {"a": 10.0, "b": 10.0 * ratio})
         assert again.cut and again.ok and all(node.memory.total < 8 * GB for node in again.nodes)
         shares[ratio] = again.cut.layers["a"][1]
     assert shares[1.0] < shares[0.8] < shares[0.01] < 39

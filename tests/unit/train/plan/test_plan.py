@@ -14,15 +14,16 @@ import yaml
 from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
+from train.plan.estimate.foresee import predict
 from train.plan.launch import new_or_resumed, obstacles, plan
-from train.plan.launch.auto_settings import choose
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory
 from train.plan.model.sources import BaseModel
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit
+from train.plan.placement.search import choose
 from train.plan.settings import request
 from train.plan.settings.config import load_config
 from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run
@@ -66,13 +67,12 @@ def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] 
     return nodes_of(facts)
 
 
-def fitted(found: list[PlanNode], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> fit.Fit:
+def fitted(found: list[PlanNode], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> Fit:
     values = {"model": "tiny"} | (values or {})
     config, model = load_config(values), resolve_model(values["model"])
     devices = [node.as_device(unsloth=False) for node in found]
     assert model.facts
-    chosen = choose(config, devices, model.facts)
-    return fit.fit(config, chosen, devices, model=model.name, facts=model.facts, mbit=mbit)
+    return choose(config, devices, model.facts, model=model.name, mbit=mbit)
 
 
 def made(
@@ -178,7 +178,7 @@ def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, 
     known, found = Speeds(rates, why="measured in earlier"), nodes(*looks)
     config = load_config({"rows_per_step": settings.get("rows_per_step", 16)})
     group = machines(found, known, mbit)
-    prediction = fit.predict(fitted(found, {"model": "llama2-7b"}, mbit), group, config)
+    prediction = predict(fitted(found, {"model": "llama2-7b"}, mbit), group, config)
     return made(found, settings, mbit=mbit, speeds=known, prediction=prediction)
 
 

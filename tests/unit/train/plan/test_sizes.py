@@ -3,10 +3,11 @@
 import pytest
 
 from train.plan.estimate import sizes
-from train.plan.launch.auto_settings import choose
+from train.plan.estimate.foresee import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
-from train.plan.placement import fit
+from train.plan.placement.fit import Fit
+from train.plan.placement.search import choose
 from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
 from train.plan.speed import speedup
 
@@ -14,10 +15,10 @@ NODES = [Device("desktop", "cuda", 24 * GIB), Device("laptop", "cuda", 4 * GIB)]
 MACHINES = [speedup.Machine("desktop", 400.0, 1000.0), speedup.Machine("laptop", 200.0, 1000.0)]
 
 
-def fitted(config: RunConfig, nodes: list[Device] = NODES) -> fit.Fit:
+def fitted(config: RunConfig, nodes: list[Device] = NODES) -> Fit:
     model = config.start_model()
     assert model.facts
-    return fit.fit(config, choose(config, nodes, model.facts), nodes, model=model.name, facts=model.facts, mbit=1000)
+    return choose(config, nodes, model.facts, model=model.name, mbit=1000)
 
 
 def test_each_size_has_its_memory_and_exchange() -> None:
@@ -34,7 +35,7 @@ def test_each_size_has_its_memory_and_exchange() -> None:
 def test_a_known_speed_gives_each_its_time() -> None:
     config = PretrainConfig(size="50m", sync="flat")
     found = fitted(config)
-    prediction = fit.predict(found, MACHINES, config)
+    prediction = predict(found, MACHINES, config)
     rows = {row.size: row for row in sizes.sizes(config, found, MACHINES, prediction)}
     assert rows["50m"].step_s == pytest.approx(prediction.together.step_s, rel=1e-3), "its own is the plan's"
     computes = {name: row.step_s - row.sync_s for name, row in rows.items()}
@@ -51,7 +52,7 @@ def test_fine_tuning_has_no_sizes() -> None:
 def test_what_all_weights_cost_is_said_and_what_helps() -> None:
     config = PretrainConfig(size="124m")
     found = fitted(config)
-    prediction = fit.predict(found, MACHINES, config)
+    prediction = predict(found, MACHINES, config)
     said = sizes.cost_of_exchange(found, "bf16", prediction, config)
     assert "all 123.6 M weights travel in each step: 247 MB a node" in said.replace("0.2 GB", "247 MB")
     assert "of a step of 32768 tokens; more tokens a step, or sync=local, make it less" in said

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
-from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
 from train.plan.placement.fit import placed
+from train.plan.placement.search import choose, choose_on_devices
 from train.plan.placement.streaming import Place, lacks, place
 from train.plan.settings.config import load_config
 
@@ -86,13 +86,13 @@ def test_who_streams_has_the_room_for_it(name: str, gb: int, main_gb: int, lengt
 def test_one_that_streams_gives_all_the_backend_that_can() -> None:
     config, facts = load_config({"model": "llama2-13b"}), facts_of("llama2-13b")
     both = [card(24), replace(card(8), name="b")]
-    found = choose(config, both, facts)
+    found = choose(config, both, facts).decisions
     assert found.backend == "hf" and "backend hf: unsloth cannot stream, and b must" in found.reasons
-    assert choose(config, both[:1], facts).backend == "unsloth"
-    assert choose(replace(config, weights="gpu"), both, facts).backend == "unsloth"  # type: ignore[call-arg]
+    assert choose(config, both[:1], facts).decisions.backend == "unsloth"
+    assert choose(replace(config, weights="gpu"), both, facts).decisions.backend == "unsloth"  # type: ignore[call-arg]
 
 
 def test_recipes_without_a_frozen_base_have_nothing_to_place() -> None:
     config = load_config({"recipe": "pretrain"})
-    decisions = choose(config, [card(8)], resolve_model("tiny").facts)
-    assert placed(config, decisions, card(8), resolve_model("tiny").facts) == (config, [])
+    found = choose_on_devices(config, [card(8)], resolve_model("tiny").facts)
+    assert placed(config, found, 0) == (config, [])

@@ -1,0 +1,88 @@
+"""What the nodes do together, once their speeds are known; by these a model is cut over them, or cut at all. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from train.plan.estimate import pipeline_prediction
+from train.plan.machines.nodes import PlanNode, Speeds, machines
+from train.plan.model.catalogue import Facts
+from train.plan.model.counts import counts_of
+from train.plan.model.memory import lora_parameters
+from train.plan.placement.fit import Fit, cut_by_speed, fit
+from train.plan.placement.search import case_of, may_be_cut, pipe_of_all
+from train.plan.settings.config import RunConfig
+from train.plan.speed import prediction, speedup
+from train.plan.speed.prediction import MachinesPrediction, Prediction
+from train.plan.speed.speedup import Machine
+
+FEWER = ("q_proj", "v_proj")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Foreseen:
+    """A way to hold the model, and what the nodes do together so."""
+
+    fit: Fit
+    speeds: Speeds
+    machines: Sequence[Machine] = ()
+    prediction: Prediction | None = None
+
+
+def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float) -> Foreseen:
+    """Once all nodes' speeds are known, what they do together; by these the model is cut, or cut at all."""
+    if len(known.rows_per_s) < len(nodes):
+        return Foreseen(fit=fitted, speeds=known)
+    if fitted.cut:
+        return as_stages(config, fitted, known)
+    computing = machines(nodes, known, mbit)
+    prediction = predict(fitted, computing, config)
+    instead = cut_instead(config, fitted, known, prediction.together.step_s)
+    return instead or Foreseen(fit=fitted, speeds=known, machines=computing, prediction=prediction)
+
+
+def as_stages(config: RunConfig, fitted: Fit, known: Speeds) -> Foreseen:
+    fitted = cut_by_speed(fitted, known.rows_per_s)
+    prediction = pipeline_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
+    return Foreseen(fit=fitted, speeds=known, prediction=prediction)
+
+
+def cut_instead(config: RunConfig, streamed: Fit, known: Speeds, step_s: float) -> Foreseen | None:
+    """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
+    devices = [node.device for node in streamed.nodes]
+    all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
+    several = len(devices) > 1 and all(device.processes == 1 for device in devices)
+    if not (all_stream and several and may_be_cut(config, streamed.setup)):
+        return None
+    case = case_of(config, devices, streamed.facts, model=streamed.model, mbit=streamed.link_mbit)
+    cut = replace(fit(case, pipe_of_all(case)), decisions=streamed.decisions)
+    faster = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
+    return faster and as_stages(config, faster[0], replace(known, rows_per_s=faster[1]))
+
+
+def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
+    """What the machines would do together, with the wire that a run would choose."""
+    weights, wire = fit.sent_weights, config.wire
+    if wire == "auto":
+        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
+    traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
+    found = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    return replace(found, ways=[_as_settings(way, config) for way in found.ways if _is_known(way, config)])
+
+
+def fewer_targets(fit: Fit) -> dict[str, int]:
+    """The usual smaller choice of targets, and how many weights are trained with it."""
+    if not isinstance(fit.facts, Facts) or fit.setup.full or not set(fit.setup.lora_targets) - set(FEWER):
+        return {}
+    has_them = counts_of(fit.facts).adapters.keys() >= set(FEWER)
+    return {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)} if has_them else {}
+
+
+def _is_known(way: prediction.RemedyFigures, config: RunConfig) -> bool:
+    return config.optimizer == "adamw" or "sync" not in way.settings  # as settings/every_run.py checks
+
+
+def _as_settings(way: prediction.RemedyFigures, config: RunConfig) -> prediction.RemedyFigures:
+    rows = way.settings.get("rows_per_step")
+    return replace(way, settings=config.larger_step(rows)) if rows else way
