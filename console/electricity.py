@@ -47,7 +47,7 @@ def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
 
 def of_plan(plan: Plan, values: Values) -> RunElectricity:
     """A plan's power and cost with every computing GPU at its power limit, as long as predicted; None as above."""
-    limits = {node.name: limit_of(node.cards) if node.device == "cuda" else None for node in plan.nodes}
+    limits = {node.name: limit_of(node.cards) if node.device.is_gpu else None for node in plan.nodes}
     found, foreseen, steps = hourly(values, limits), predicted(plan), plan.settings["max_steps"]
     seconds = foreseen.step_s * max(0, steps - plan.request.step) if foreseen and steps else None
     bound = "at least" if not known(limits) else "about" if None in limits.values() else "up to"

@@ -39,12 +39,12 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
     for node in plan.nodes:
         route = node.facts.route
         speed = f"{route.mbit:g} Mbit/s" if route.mbit else "Wi-Fi" if route.wireless else ""
-        each = f" × {node.processes}" if node.processes > 1 else ""
+        each = f" × {node.device.processes}" if node.device.processes > 1 else ""
         table.append(
             (
                 node.name,
                 node.computes_on,
-                memory_words(plan.fit, entries[node.name], node.bytes, known=known) + each,
+                memory_words(plan.fit, entries[node.name], node.device.memory_bytes, known=known) + each,
                 f"{route.nic or '?'} {speed}".strip(),
                 "?" if math.isinf(node.facts.free_bytes) else gb(node.facts.free_bytes),
                 shares[node.name],

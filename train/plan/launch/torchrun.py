@@ -95,7 +95,7 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> To
                 home=node.facts.home,
                 interface=node.facts.route.nic,
                 cores=node.facts.cores,
-                processes=node.processes,
+                processes=node.device.processes,
                 computes_on=node.computes_on,
                 words=torchrun_words(script, nodes, node, port),
             )
@@ -108,12 +108,12 @@ def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: i
     options: dict[str, Any] = {
         "nnodes": len(nodes),
         "node-rank": nodes.index(own),
-        "nproc-per-node": own.processes,
+        "nproc-per-node": own.device.processes,
         "local-addr": own.address,
         "master-addr": nodes[0].address,
         "master-port": port,
     }
-    if own.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
+    if own.device.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
         options |= {"tee": 3, "log-dir": f"{own.facts.home}/.cache/torchrun"}
     line = [f"--{name}={value}" for name, value in options.items()]
     return [*line, *(["--module"] if script.is_module else []), script.name, *script.arguments]

@@ -86,62 +86,54 @@ class LaunchFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanNode:
-    """One machine that takes part."""
+    """One machine that takes part: what was found out about it, and what it computes on."""
 
-    name: str
     address: str
     facts: NodeFacts
-    device: str
-    """cuda, or cpu: as the environment of the node can compute."""
-    processes: int
-    bytes: int
-    """Memory that one process may count on."""
-    weights: str = ""
-    """Where the base is held (gpu or stream), if the inventory says so."""
+    device: Device
+
+    @property
+    def name(self) -> str:
+        return self.device.name
 
     @property
     def cards(self) -> Sequence[Card]:
         """The cards that compute: a process takes the card of its number, counted along the bus."""
-        return self.facts.cards[: self.processes]
-
-    @property
-    def bf16(self) -> bool:
-        """Whether its oldest card has bf16; where the driver does not say, the node looks again before it trains."""
-        return all(float(card.capability or BF16_SINCE) >= BF16_SINCE for card in self.cards)
+        return self.facts.cards[: self.device.processes]
 
     @property
     def computes_on(self) -> str:
-        if self.device == "cpu":
+        if not self.device.is_gpu:
             return f"CPU, {self.facts.cores} cores"
         names = [card.short_name for card in self.cards]
         return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
 
-    def as_device(self, *, unsloth: bool) -> Device:
-        gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
-        return Device(
-            self.name,
-            self.device,
-            self.bytes,
-            bf16=self.bf16 or not gpu,
-            unsloth=unsloth,
-            bitsandbytes=gpu,
-            main_bytes=self.facts.memory_bytes // self.processes,
-            weights=self.weights,
-            processes=self.processes,
-        )
-
 
 def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
-    found = []
-    for name, address in facts.addresses.items():
-        own = facts.nodes[name]
-        cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(own.cards)
-        count = int(facts.processes.get(name) or (len(own.cards) if cuda else 1))
-        memory = min(card.bytes for card in own.cards[:count]) if cuda else own.memory_bytes // count
-        kind = "cuda" if cuda else "cpu"
-        more: dict[str, Any] = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
-        found.append(PlanNode(name=name, address=address, facts=own, device=kind, **more))
-    return found
+    return [
+        PlanNode(address=address, facts=facts.nodes[name], device=device_of(name, facts, device))
+        for name, address in facts.addresses.items()
+    ]
+
+
+def device_of(name: str, facts: LaunchFacts, asked: str) -> Device:
+    """What a process of this node computes on, as its environment can; `asked`: the run's setting."""
+    own, versions = facts.nodes[name], facts.versions[name]
+    gpu = asked != "cpu" and bool(versions.get("cuda")) and bool(own.cards)
+    count = int(facts.processes.get(name) or (len(own.cards) if gpu else 1))
+    cards = own.cards[:count] if gpu else ()
+    return Device(
+        name,
+        "cuda" if gpu else "cpu",
+        min(card.bytes for card in cards) if gpu else own.memory_bytes // count,
+        # where the driver does not say it of a card, the node looks again before it trains
+        bf16=all(float(card.capability or BF16_SINCE) >= BF16_SINCE for card in cards),
+        unsloth=bool(versions.get("unsloth")),
+        bitsandbytes=gpu,  # a node that computes on its CPU has the set without it
+        main_bytes=own.memory_bytes // count,
+        weights=facts.weights.get(name, ""),
+        processes=count,
+    )
 
 
 def link(nodes: list[PlanNode], proof_mbit: float) -> tuple[float, str]:
@@ -199,7 +191,7 @@ def speeds(
         if name not in rates:
             rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
             sources.append("a calibration")
-    times = {node.name: 1 if node.name in staged else node.processes for node in nodes}
+    times = {node.name: 1 if node.name in staged else node.device.processes for node in nodes}
     known = {name: rates[name] * count for name, count in times.items() if name in rates}
     return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
 

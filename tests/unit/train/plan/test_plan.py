@@ -70,7 +70,7 @@ def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] 
 def fitted(found: list[PlanNode], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> Fit:
     values = {"model": "tiny"} | (values or {})
     config, model = load_config(values), resolve_model(values["model"])
-    devices = [node.as_device(unsloth=False) for node in found]
+    devices = [node.device for node in found]
     assert model.facts
     return choose(config, devices, model.facts, model=model.name, mbit=mbit)
 
@@ -95,19 +95,25 @@ def launch_plan(found: plan.Plan) -> LaunchPlan:
 
 def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
     found = nodes(look(cards=[card("RTX 4070", 12), card("RTX 4070", 8)]), look(cards=[card("RTX 3070", 8)]), cuda=True)
-    assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 8, "cuda"), (1, 8, "cuda")]
+    assert [(node.device.processes, node.device.memory_bytes // GB, node.device.device) for node in found] == [
+        (2, 8, "cuda"),
+        (1, 8, "cuda"),
+    ]
     assert found[0].computes_on == "2 × RTX 4070"
     found = nodes(look(), look(), processes={"n0": 2})
-    assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 16, "cpu"), (1, 32, "cpu")]
+    assert [(node.device.processes, node.device.memory_bytes // GB, node.device.device) for node in found] == [
+        (2, 16, "cpu"),
+        (1, 32, "cpu"),
+    ]
 
 
 def test_cards_that_do_not_train_decide_nothing() -> None:
     large, small = card("RTX 3090", 24) | {"capability": "8.6"}, card("GT 1030", 2) | {"capability": "6.1"}
     found = nodes(look(cards=[large, small]), cuda=True, processes={"n0": 1})
-    assert (found[0].bytes // GB, found[0].bf16, found[0].computes_on) == (24, True, "RTX 3090")
+    assert (found[0].device.memory_bytes // GB, found[0].device.bf16, found[0].computes_on) == (24, True, "RTX 3090")
     assert not obstacles.larger_card_idle(found)
     first_on_the_bus = nodes(look(cards=[small, large]), cuda=True, processes={"n0": 1})
-    assert first_on_the_bus[0].bytes // GB == 2
+    assert first_on_the_bus[0].device.memory_bytes // GB == 2
     (said,) = obstacles.larger_card_idle(first_on_the_bus)
     assert said.startswith("n0 trains on its GT 1030, the first on the bus, while its RTX 3090 has more memory")
 
@@ -115,11 +121,11 @@ def test_cards_that_do_not_train_decide_nothing() -> None:
 def test_a_card_too_old_for_bf16_is_known_before_the_launch() -> None:
     rtx, gtx, unknown = (card("x", 8) | {"capability": number} for number in ("8.6", "7.5", ""))
     found = nodes(look(cards=[rtx, gtx]), look(cards=[rtx]), look(cards=[unknown]), cuda=True)
-    assert [node.bf16 for node in found] == [False, True, True]
+    assert [node.device.bf16 for node in found] == [False, True, True]
 
 
 def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
-    assert nodes(look(cards=[card("RTX 4070", 12)]))[0].device == "cpu"
+    assert nodes(look(cards=[card("RTX 4070", 12)]))[0].device.device == "cpu"
 
 
 def test_unequal_versions_name_cause_and_mend_once() -> None:
