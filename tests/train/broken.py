@@ -21,6 +21,7 @@ from train.models import drawing
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import diloco, process_group, sync
+from train.parallel.shares import Balance
 from train.recipes import hand_out, model_card
 from train.runlog import events, trace
 
@@ -128,6 +129,12 @@ def rests(step: int) -> None:
     loop.update = resting
 
 
+def last_node_rests(step: int) -> None:
+    """Nothing broken: the third machine waits after this step, to be lost there."""
+    if os.environ["MOTLEY_NODE"] == "node-2":
+        rests(step)
+
+
 def rests_in_evaluation(step: int) -> None:
     """Nothing broken: it is stopped in the midst of the evaluation after this step."""
     look = milestones.held_out_loss
@@ -199,6 +206,11 @@ def slow_rank(milliseconds: int) -> None:
 
     slowed.steps = 0
     sync.FlatSync.gradients, sync.DdpSync.gradients = slowed(0), slowed(1)
+
+
+def speeds_as_known() -> None:
+    """Nothing broken: what a step takes is no news of a machine, so shares follow from the settings' speeds."""
+    Balance.learn = lambda *_, **__: None
 
 
 def slow_answers(milliseconds: int) -> None:

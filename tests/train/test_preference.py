@@ -63,7 +63,7 @@ def alone(settings, home: Path):
 
 def assert_is_truth(steps, truth, events=(), weights=None, within=1):
     found, held_out, last = truth
-    assert [step["step"] for step in steps] == list(range(1, STEPS + 1))
+    assert [step["step"] for step in steps] == list(range(1, len(found) + 1))
     for step, one in zip(steps, found, strict=True):
         assert step["loss"] == pytest.approx(one["loss"], rel=within * TOLERANCE, abs=within * TOLERANCE)
         assert step["grad_norm"] == pytest.approx(one["norm"], rel=2 * within * TOLERANCE)
@@ -206,3 +206,22 @@ def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path
     for step, one in zip(steps, truth, strict=True):
         assert step["loss"] == pytest.approx(one["loss"], rel=TOLERANCE)
         assert_figures(step["pairs"], one)
+
+
+@pytest.mark.parametrize(
+    ("loss", "steps"),
+    [("dpo", 10), *(pytest.param(loss, 50, marks=pytest.mark.long) for loss in ("dpo", "kto"))],
+)
+def test_shares_of_5_2_1_and_a_machine_that_is_lost_are_one_process(loss, steps, data_of, settings_of, tmp_path):
+    options = settings_of(loss, max_steps=steps, speeds="node-0=5,node-1=2,node-2=1", save_every=20)
+    agents, half = Agents(tmp_path, options), steps // 2
+    agents.start(program=f"tests/train/broken.py speeds_as_known+last_node_rests={half}")
+    *stay, lost = agents.names
+    agents.wait(lambda: agents.last_step(lost)["step"] == half, 60, "it does not come to rest")
+    agents.kill(lost)
+    assert agents.ended() == [0, 0]
+    truth = preferred.train(data_of(loss != "kto"), steps=steps, loss=loss)
+    for name in stay:
+        assert_is_truth(agents.steps(name), truth, agents.events(name))
+        rows = [[node["rows"] for node in step["nodes"].values()] for step in agents.steps(name)]
+        assert rows == [[5, 2, 1]] * half + [[6, 2]] * half
