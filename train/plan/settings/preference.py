@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Dataset
 from train.plan.settings.every_run import option
 from train.plan.settings.sft import SftConfig
 
@@ -52,13 +51,6 @@ class PreferenceConfig(SftConfig):
     pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
-
-    def data(self) -> Dataset:
-        found = super().data()
-        if found.parts:
-            fix = "put them into one file"
-            raise BadInput("dataset: recipe=preference takes one data set, these are several or have a weight", fix=fix)
-        return found
 
     def __post_init__(self) -> None:
         for name, (allowed, why) in NOT_HERE.items():
