@@ -156,7 +156,7 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
         "format": FORMAT,
         "data": hashes_of(data, files),
         "tokenizer": chat.hash(),
-        "settings": {name: getattr(config, name) for name in names} | {"format": FORMAT_NAME},
+        "settings": {name: getattr(config, name) for name in names} | {"form": config.format},
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
@@ -246,7 +246,7 @@ class Encoded:
 
 def encoded(chat: Chat, config: PreferenceConfig, asked: Asked) -> list[Encoded | BadRecord]:
     """Tokens of each record's answers behind its prompt."""
-    read = [preference_of(found, paired=config.paired) for found in asked[1]]
+    read = [preference_of(found, paired=config.paired, form=config.format) for found in asked[1]]
     samples: Iterator[Sample | BadRecord] = iter(
         encode(chat, [example for one in read if isinstance(one, Preference) for example in one.examples], True)
     )
