@@ -96,7 +96,7 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         if files and isinstance(config, GrpoConfig):
             return of_prompts(config, files, data.taken)
         if files and isinstance(config, PreferenceConfig):
-            sides = partial(pair_records.sides, config.paired)
+            sides = partial(pair_records.sides, config.paired, config.format)
             return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
         if files and isinstance(config, SftConfig):
             return of_examples(config, files, name=config.format, taken=data.taken)
@@ -135,9 +135,10 @@ def of_examples(
 
 
 def of_prompts(config: GrpoConfig, files: list[Path], taken: Taken) -> Look:
-    found = of_examples(config, files, prompt_records.sides, prompt_records.FORMAT_NAME, taken)
+    sides = partial(prompt_records.sides, config.format)
+    found = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
     if config.rewards:
-        columns = prompt_records.columns_of(files[0], taken)
+        columns = prompt_records.columns_of(files[0], taken, config.format)
         require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")
     return found
 

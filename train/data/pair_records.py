@@ -2,7 +2,8 @@
 
     {"prompt": "…", "chosen": "…", "rejected": "…"}       {"prompt": "…", "completion": "…", "label": true}
 
-Each may be a text or a list of turns. Two whole conversations without a prompt have what is the same in both as theirs.
+Each may be a text, a turn or a list of turns, and what is asked in any form that is known (asked.py). Two whole
+conversations without a prompt have what is the same in both as theirs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from train.data.asked import asked_in, form_of, question_name, question_of
 from train.data.formats import BadRecord, Example, Message, as_text, convert
 from train.data.records import Asked, Found
 from train.data.split import draw
@@ -42,13 +44,14 @@ class Preference:
         ]
 
 
-def preference_of(found: Found, *, paired: bool) -> Preference | BadRecord:
-    """BadInput where the data is of the other kind: then the loss is not the one that was meant."""
+def preference_of(found: Found, *, paired: bool, form: str = "auto") -> Preference | BadRecord:
+    """BadInput where the data is of the other kind: then the loss is not the one that was meant. `form`: how a record
+    asks, by the names of formats.py; auto: as its keys say."""
     if found.value is None:
         return BadRecord(found.problem)
     require_kind(found, paired)
     try:
-        return pair(found.value) if paired else single(found.value)
+        return pair(found.value, form) if paired else single(found.value, form)
     except BadRecord as error:
         return error
 
@@ -63,20 +66,22 @@ def require_kind(found: Found, paired: bool) -> None:
     raise BadInput(f"{what}: all rows of a run are of one kind", f"found: {found.where}", fix)
 
 
-def pair(record: dict[str, Any]) -> Preference:
+def pair(record: dict[str, Any], form: str = "auto") -> Preference:
     for name in PAIRED:
         if record.get(name) in NOTHING:
             raise BadRecord(f"a pair without '{name}': both answers are needed")
-    asked, chosen, rejected = record.get("prompt"), record["chosen"], record["rejected"]
+    chosen, rejected = (listed(record[name]) for name in PAIRED)
     if isinstance(chosen, list) != isinstance(rejected, list):
         raise BadRecord("'chosen' is a text and 'rejected' a list of turns, or the other way round")
     if chosen == rejected:
         raise BadRecord("'chosen' and 'rejected' are the same answer: nothing is preferred")
+    form = form_of(record) if form == "auto" else form
+    asked = record.get(question_name(record)) if form in ("", "prompt") else None
     if isinstance(chosen, list) and not isinstance(asked, list):
         both = turns(chosen, "chosen"), turns(rejected, "rejected")
         if both[0][0]["role"] != "assistant":
             return of_conversations(*both, asked)
-    prompt = prompt_of(asked)
+    prompt, _ = prompt_of(record, form)
     return Preference(prompt, (answer_of(prompt, chosen, "chosen"), answer_of(prompt, rejected, "rejected")))
 
 
@@ -93,28 +98,36 @@ def of_conversations(chosen: tuple[Message, ...], rejected: tuple[Message, ...],
     return Preference(prompt, (chosen[same:], rejected[same:]))
 
 
-def single(record: dict[str, Any]) -> Preference:
+def single(record: dict[str, Any], form: str = "auto") -> Preference:
     label = record.get("label")
     if not isinstance(label, bool) and label not in (0, 1):
         raise BadRecord(f"'label' is {label!r}, and it is true for a good answer or false for a bad one")
-    if record.get("completion") in NOTHING:
+    prompt, answer = prompt_of(record, form, is_answered="completion" not in record)
+    answer = listed(record.get("completion", answer))
+    if answer in NOTHING:
         raise BadRecord("there is no 'completion': the answer that is called good or bad")
-    prompt = prompt_of(record.get("prompt"))
-    return Preference(prompt, (answer_of(prompt, record["completion"], "completion"),), bool(label))
+    return Preference(prompt, (answer_of(prompt, answer, "completion"),), bool(label))
 
 
-def prompt_of(asked: Any) -> tuple[Message, ...]:
-    if asked is None:
+def prompt_of(
+    record: dict[str, Any], form: str, *, is_answered: bool = False
+) -> tuple[tuple[Message, ...], str | None]:
+    """What is asked; with `is_answered` also the answer that stands behind it, in a form that has one."""
+    form = form_of(record) if form == "auto" else form
+    name = question_name(record)
+    if not form or (form == "prompt" and record.get(name) is None):
         raise BadRecord("there is no 'prompt' that is answered")
-    if isinstance(asked, list):
-        found = turns(asked, "prompt")
-        if found[-1]["role"] == "assistant":
-            raise BadRecord("'prompt' ends with a turn of the assistant, and an answer comes next")
-        return found
-    text = as_text(asked, "'prompt'")
-    if not text.strip():
-        raise BadRecord("the prompt is empty")
-    return convert("prompt", {"prompt": text, "completion": "-"}).messages[:1]
+    if form == "prompt":
+        return question_of(record[name], name), None
+    asked, answer = asked_in(form, record)
+    if answer is not None and not is_answered:
+        raise BadRecord("what is asked ends with an answer, and there are others beside it")
+    return asked, answer
+
+
+def listed(answer: Any) -> Any:
+    """One turn, as some write it, as a list of turns."""
+    return [answer] if isinstance(answer, dict) else answer
 
 
 def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Message, ...]:
@@ -131,15 +144,18 @@ def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Mess
     return found[len(prompt) :]
 
 
-def turns(listed: list[Any], name: str) -> tuple[Message, ...]:
+def turns(found: list[Any], name: str) -> tuple[Message, ...]:
     """As a conversation is read elsewhere, whichever end it has."""
-    if not listed or not all(isinstance(turn, dict) for turn in listed):
+    if not found or not all(isinstance(turn, dict) for turn in found):
         raise BadRecord(f"'{name}' is no list of turns")
+    if "from" in found[0]:
+        asked, answer = {"from": "human", "value": "?"}, {"from": "gpt", "value": "-"}
+        return convert("sharegpt", {"conversations": [asked, *found, answer]}).messages[1:-1]
     asked, answer = {"role": "user", "content": "?"}, {"role": "assistant", "content": "-"}
-    return convert("chat", {"messages": [asked, *listed, answer]}).messages[1:-1]
+    return convert("chat", {"messages": [asked, *found, answer]}).messages[1:-1]
 
 
-def sides(paired: bool, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
+def sides(paired: bool, form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """On which side each record is; as in look.py."""
-    made = map(partial(preference_of, paired=paired), asked[1])
+    made = map(partial(preference_of, paired=paired, form=form), asked[1])
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in made]

@@ -9,7 +9,8 @@ that are never packed, and beside it
 
     labels.bin  uint8  1 where the first answer is good, as of every pair
 
-The same data, model and settings give the same bytes.
+The rows of several data sets stand behind one another, each set's as it has them alone (parts.py). The same data, model
+and settings give the same bytes.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ from train.data.chat import Chat, encode, load_chat
 from train.data.formats import BadRecord
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
+from train.data.parts import Parts, RowsPart
+from train.data.parts import together as in_all
 from train.data.prepare import Questions, dataset_files, hashes_of, rows_folder
 from train.data.records import Asked, Reader, Say, require_bytes
 from train.data.rows import FORMAT, IGNORED, OWN_TEMPLATE, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model import weight_files
-from train.plan.model.catalogue import resolve_model
+from train.plan.model.catalogue import Dataset, resolve_model
 from train.plan.settings import chat_template
 from train.plan.settings.config import PreferenceConfig
 
@@ -58,6 +61,11 @@ class PairRows:
     @property
     def folder(self) -> Path:
         return self.packed.folder
+
+    @property
+    def parts(self) -> tuple[RowsPart, ...]:
+        """Which rows are of which data set, where they are of several."""
+        return self.packed.parts
 
     @cached_property
     def hash(self) -> str:
@@ -135,8 +143,9 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
-    files = dataset_files(data)
-    require_bytes(files)
+    files = [dataset_files(part.data) for part in data.each]
+    for some in files:
+        require_bytes(some)
     if model.folder:
         weight_files.require_tokens(model.folder)
     template = chat_template.read(config.chat_template)
@@ -145,16 +154,21 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     names = ("max_seq_length", "eval_fraction", "paired")
     key = {
         "format": FORMAT,
-        "data": hashes_of(data, [files]),
+        "data": hashes_of(data, files),
         "tokenizer": chat.hash(),
-        "settings": {name: getattr(config, name) for name in names} | {"format": FORMAT_NAME},
+        "settings": {name: getattr(config, name) for name in names} | {"form": config.format},
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=FORMAT_NAME, max_bad=config.max_bad, taken=data.taken)
-    facts: dict[str, Any] = {"made_from": key, "model": model.name, "files": [path.name for path in files]}
+    how: dict[str, Any] = {"format_name": FORMAT_NAME, "max_bad": config.max_bad}
+    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    facts: dict[str, Any] = {
+        "made_from": key,
+        "model": model.name,
+        "files": [path.name for some in files for path in some],
+    }
     facts |= {OWN_TEMPLATE: True} if template else {}
-    build_once(folder, lambda draft: write(draft, config, reader, chat, facts))
+    build_once(folder, lambda draft: write(draft, config, data, readers, chat, facts))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))
     say(f"{'pairs  ' if config.paired else 'answers'}   {rows}; {held_out} held out")
@@ -162,17 +176,24 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     return folder
 
 
-def write(folder: Path, config: PreferenceConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+def write(  # noqa: PLR0917 - what prepare found
+    folder: Path, config: PreferenceConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+) -> None:
+    """The rows of one data set after another: each row is of one of them."""
     writers = {
         split: Writer(folder / split, config.max_seq_length, chat.token_bytes, paired=config.paired)
         for split in ("train", "eval")
     }
+    parts = Parts(data)
     with Questions(folder / QUESTIONS) as questions:
-        fill(writers, config, reader, chat, questions)
+        for reader in readers:
+            fill(writers, config, reader, chat, questions)
+            rows = {split: writer.finish() for split, writer in writers.items()}
+            if rows["train"] == parts.rows["train"] and data.each[len(parts.made)].weight:
+                require_length(reader, config)
+                reader.require_some(held_out=rows["eval"] - parts.rows["eval"])
+            parts.add(rows, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    if not splits["train"]["rows"]:
-        require_length(reader, config)
-        reader.require_some(held_out=splits["eval"]["rows"])
     index = {
         "format": FORMAT,
         "kind": KIND,
@@ -181,10 +202,11 @@ def write(folder: Path, config: PreferenceConfig, reader: Reader, chat: Chat, fa
         "token_bytes": chat.token_bytes,
         "pad_id": chat.pad_id,
         "splits": splits,
+        **parts.index,
         "data_format": FORMAT_NAME,
         "chat_template": chat.template,
         **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(reader.tally),
+        "records": asdict(in_all([reader.tally for reader in readers])),
         **facts,
     }
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
@@ -224,7 +246,7 @@ class Encoded:
 
 def encoded(chat: Chat, config: PreferenceConfig, asked: Asked) -> list[Encoded | BadRecord]:
     """Tokens of each record's answers behind its prompt."""
-    read = [preference_of(found, paired=config.paired) for found in asked[1]]
+    read = [preference_of(found, paired=config.paired, form=config.format) for found in asked[1]]
     samples: Iterator[Sample | BadRecord] = iter(
         encode(chat, [example for one in read if isinstance(one, Preference) for example in one.examples], True)
     )
@@ -241,8 +263,8 @@ def together(preference: Preference, samples: list[Sample | BadRecord]) -> Encod
 
 
 class Writer:
-    """Appends rows to a split. Of single answers each gets the one before; the first, which has none yet, is written at
-    the end, with the last."""
+    """Appends rows to a split. Of single answers each gets the one before; the first, which has none yet, is written
+    behind its data set, with the last."""
 
     def __init__(self, folder: Path, row_length: int, token_bytes: int, *, paired: bool) -> None:
         self.folder, self.length, self.paired = folder, row_length, paired
@@ -271,11 +293,16 @@ class Writer:
         self.rows.add(samples)
         self.labels.append(good)
 
-    def close(self) -> dict[str, Any]:
-        """What index.json says about this split."""
+    def finish(self) -> int:
+        """Rows of the split, now that a data set is at its end: what comes is of the next one."""
         if self.first and self.before:
             own, good = self.first
             self.write([own, self.mismatched(own, self.before)], good)
+        self.first = self.before = None
+        return self.rows.count["rows"]
+
+    def close(self) -> dict[str, Any]:
+        """What index.json says about this split."""
         (self.folder / LABELS).write_bytes(self.labels)
         return self.rows.close() | {"labels": file_hash(self.folder / LABELS)}
 

@@ -2,7 +2,7 @@
 
     {"prompt": "What is 2 + 3?", "answer": "5"}          {"prompt": [{"role": "user", "content": "…"}], "level": 2}
 
-A question of another kind of data set is a prompt as well, and its answer a column.
+A question of another kind of data set is a prompt as well, and its answer a column (asked.py).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.data.formats import BadRecord, Message, as_text, convert, detect
+from train.data.asked import USED, asked_in, form_of, question_name, question_of
+from train.data.formats import BadRecord, Message
 from train.data.records import Asked, Found, renamed
 from train.data.sources import Source
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 
 FORMAT_NAME = "prompts"
-QUESTIONS = ("prompt", "question", "query")
 NOT_A_COLUMN = frozenset({"prompts", "completions", "completion_ids", "trainer_state"})
 """Names by which a reward is given something else."""
 
@@ -35,70 +35,55 @@ class Prompt:
         return "eval" if draw(self.messages) < eval_fraction else "train"
 
 
-def prompt_of(found: Found) -> Prompt | BadRecord:
+def prompt_of(found: Found, form: str = "auto") -> Prompt | BadRecord:
+    """`form`: what a record is, by the names of formats.py; auto: as its keys say."""
     if found.value is None:
         return BadRecord(found.problem)
     try:
-        return read(found.value)
+        return read(found.value, form)
     except BadRecord as error:
         return error
 
 
-def read(record: dict[str, Any]) -> Prompt:
-    name = next((name for name in QUESTIONS if name in record), "")
-    if not name:
-        return of_conversation(record)
-    asked, columns = record[name], {key: value for key, value in record.items() if key != name}
-    if taken := sorted(NOT_A_COLUMN & columns.keys()):
-        raise BadRecord(f"a column cannot be called '{taken[0]}': a reward gets something else by that name")
-    return Prompt(asked, messages_of(asked, name), columns)
-
-
-def messages_of(asked: Any, name: str) -> tuple[Message, ...]:
-    if isinstance(asked, list):
-        turns = convert("chat", {"messages": [*asked, {"role": "assistant", "content": "-"}]}).messages[:-1]
-        if not turns or turns[-1]["role"] == "assistant":
-            raise BadRecord(f"'{name}' ends with a turn of the assistant, and it is the model's turn")
-        return asked_something(turns)
-    text = as_text(asked, f"'{name}'")
-    if not text.strip():
-        raise BadRecord("the prompt is empty")
-    return convert("prompt", {"prompt": text, "completion": "-"}).messages[:1]
-
-
-def asked_something(turns: tuple[Message, ...]) -> tuple[Message, ...]:
-    if turns and not str(turns[-1]["content"]).strip():
-        raise BadRecord("the prompt is empty")
-    return turns
-
-
-def of_conversation(record: dict[str, Any]) -> Prompt:
-    """All turns before the last answer are the prompt; that answer is the column `answer`."""
-    known = detect(record)
-    if known in (None, "text"):
+def read(record: dict[str, Any], form: str = "auto") -> Prompt:
+    form = form_of(record) if form == "auto" else form
+    if not form:
         raise BadRecord(f"there is no prompt in it: its keys are {', '.join(map(str, list(record)[:8]))}")
-    turns = convert(str(known), record).messages
-    if turns[-1]["role"] != "assistant":
-        raise BadRecord("its last turn is not the assistant's")
-    asked_something(turns[:-1])
-    asked = [dict(turn) for turn in turns[:-1]]
-    whole: Any = asked[0]["content"] if len(asked) == 1 else asked
-    return Prompt(whole, tuple(turns[:-1]), {"answer": turns[-1]["content"]})
+    prompt = of_question(record) if form == "prompt" else of_conversation(form, record)
+    if taken := sorted(NOT_A_COLUMN & prompt.columns.keys()):
+        raise BadRecord(f"a column cannot be called '{taken[0]}': a reward gets something else by that name")
+    return prompt
 
 
-def sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
+def of_question(record: dict[str, Any]) -> Prompt:
+    name = question_name(record)
+    columns = {key: value for key, value in record.items() if key != name}
+    return Prompt(record.get(name), question_of(record.get(name), name), columns)
+
+
+def of_conversation(form: str, record: dict[str, Any]) -> Prompt:
+    """All turns before the last answer are the prompt; that answer is the column `answer` where there is none of that
+    name."""
+    asked, answer = asked_in(form, record)
+    turns = [dict(turn) for turn in asked]
+    whole: Any = turns[0]["content"] if len(turns) == 1 else turns
+    columns = {key: value for key, value in record.items() if key not in USED[form]}
+    return Prompt(whole, asked, ({} if answer is None else {"answer": answer}) | columns)
+
+
+def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """On which side each record is; as in look.py."""
-    prompts = [prompt_of(found) for found in asked[1]]
+    prompts = [prompt_of(found, form) for found in asked[1]]
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 
 
-def columns_of(file: Path, taken: Taken | None = None) -> list[str]:
+def columns_of(file: Path, taken: Taken | None = None, form: str = "auto") -> list[str]:
     """The columns of the first prompt."""
     for record in Source(file):
         try:
             if record.value is not None:
                 value = renamed(record.value, taken.columns, f"file: {file}") if taken else record.value
-                return sorted(read(value).columns)
+                return sorted(read(value, form).columns)
         except BadRecord:
             continue
     return []

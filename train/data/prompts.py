@@ -138,7 +138,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
     chat = load_chat(model, date, template)
     say(f"template  {chat.reason}")
     file = config.rewards_file
-    chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "format": FORMAT_NAME}
+    chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
     key = {
         "format": FORMAT,
         "data": hashes_of(data, files),
@@ -207,7 +207,7 @@ def write(  # noqa: PLR0917 - what prepare found
 def write_prompts(config: GrpoConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
     """The tokens of the longest, and the columns that some have."""
     longest, columns = 1, set[str]()
-    for found, prompt in reader.made(lambda asked: [prompt_of(one) for one in asked[1]]):
+    for found, prompt in reader.made(lambda asked: [prompt_of(one, config.format) for one in asked[1]]):
         tokens = prompt_tokens(chat, prompt)
         if isinstance(tokens, BadRecord):
             reader.skip(found, tokens)

@@ -13,6 +13,7 @@ are shared.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +29,14 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 
 from train.data.chat import Chat, load_chat
 from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
+from train.data.parts import looked_at
 from train.data.prompts import end_ids
 from train.models import preference
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
 from train.models.weights import Named
+from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
@@ -42,6 +45,7 @@ from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card, sft
 from train.recipes.compared import Compared
 from train.recipes.reference import References, file_for
+from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -63,7 +67,7 @@ class PreferenceRecipe:
 
     def rows(self, config: PreferenceConfig, say: Callable[[str], None]) -> tuple[PairRows, PairRows]:
         folder = Path(config.dataset).expanduser()
-        if not (folder / "index.json").exists():
+        if not data_sets.is_here(f"{folder}/index.json"):
             folder = prepare(config, say)
         train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
         return train, held_out
@@ -214,20 +218,35 @@ class PreferenceRecipe:
         return whole
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
-        """The mean loss over held-out rows, their number, and the metrics; each node looks at its part."""
-        count = min(len(run.held_out), run.config.eval_rows)
-        if not count:
+        """The mean loss over held-out rows, their number, and the metrics, of several data sets also the loss of each;
+        each node looks at its part."""
+        whole = looked_at(run.held_out, run.config.eval_rows)
+        if not (count := sum(len(some) for _, some in whole)):
             return None
         workers, rank = run.workers, run.world.rank
-        own = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
-        compared = self.compared(run, cast(PairRows, run.held_out), list(range(count)), own)
-        sums = np.zeros(1 + len(preference.METRICS))
+        first, end = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
+        rows = [row for _, some in whole for row in some]
+        compared = self.compared(run, cast(PairRows, run.held_out), rows, (first, end))
+        bounds = np.cumsum([0, *(len(some) for _, some in whole)])
+        own = [(max(first, int(a)), min(end, int(b))) for a, b in itertools.pairwise(bounds)]
+        mine = np.stack([self.sums(run, compared, part) for part in own])
+        by_data = np.sum([np.reshape(one, mine.shape) for one in run.world.numbers(mine.flatten().tolist())], axis=0)
+        loss, *seen = by_data.sum(axis=0).tolist()
+        each = {
+            f"{ON_DATA}{name}": float(sums[0]) / len(some)
+            for (name, some), sums in zip(whole, by_data, strict=True)
+            if name
+        }
+        return loss / count, count, compared.figures(seen) | each
+
+    def sums(self, run: Run, compared: Compared, part: tuple[int, int]) -> NDArray[np.float64]:
+        """The summed loss of these rows, and the sums of the metrics."""
+        found = np.zeros(1 + len(preference.METRICS))
         with torch.no_grad(), at_rest(run.module):
-            for some in parts(own[1] - own[0], run.micro_batch):
-                batch = to_tensors(compared.batch([own[0] + at for at in some]), run.device)
-                sums += run.module.measure(batch).double().cpu().numpy()
-        loss, *seen = (sum(part) for part in zip(*run.world.numbers(sums.tolist()), strict=True))
-        return loss / count, count, compared.figures(seen)
+            for some in parts(max(0, part[1] - part[0]), run.micro_batch):
+                batch = to_tensors(compared.batch([part[0] + at for at in some]), run.device)
+                found += run.module.measure(batch).double().cpu().numpy()
+        return found
 
 
 def as_line(tokens: list[int]) -> NDArray[np.int64]:

@@ -124,7 +124,8 @@ def held_out_words(event: Mapping[str, Any]) -> str:
     if (reward := metrics.pop("reward", None)) is not None:
         return f"held-out reward {reward:.4f}{metric_words(metrics)}"
     if "chosen_log_p" in metrics or "rejected_log_p" in metrics:
-        return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}"
+        by_data = {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
+        return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}{metric_words(by_data)}"
     return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
 
 

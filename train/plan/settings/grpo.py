@@ -11,7 +11,7 @@ from train.errors import BadInput
 from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import at_least, option
 from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
-from train.plan.settings.sft import SftConfig
+from train.plan.settings.sft import SftConfig, format_words, require_asking
 
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""
@@ -25,7 +25,6 @@ USUAL_BOUNDS = (0.2, 0.2)
 SHORTEST_PROMPT = 8
 NOT_HERE = {
     "pack": (False, "a prompt is a row of its own"),
-    "format": ("auto", "what is asked is found in each record"),
     "train_on": ("answers", "what is trained on are the model's own answers"),
     "weights": ("gpu", "each token of an answer needs the whole base"),
     "pipes": ("off", "each token of an answer needs the whole base"),
@@ -96,6 +95,7 @@ class GrpoConfig(SftConfig):
             self._go_with_vllm()
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
+        require_asking(self)
         self._check_reuse()
         at_least(self, "group", 2)
         at_least(self, "max_new_tokens", 1)
@@ -228,4 +228,4 @@ class GrpoConfig(SftConfig):
         names = ("recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
         rewards = with_file(self.rewards, file) if file else self.rewards
-        return [f"--model={model_folder}", *words, f"--rewards={rewards}"]
+        return [f"--model={model_folder}", *words, *format_words(self), f"--rewards={rewards}"]

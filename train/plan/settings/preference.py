@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Dataset
 from train.plan.settings.every_run import option
-from train.plan.settings.sft import SftConfig
+from train.plan.settings.sft import SftConfig, format_words, require_asking
 
 LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "kto")
@@ -25,7 +24,6 @@ RATES = {"lora": 2e-5, "full": 1e-6}
 NOT_HERE = {
     "pack": ((False,), "a row is a pair of answers, each behind its prompt"),
     "train_on": (("answers",), "what is compared are answers"),
-    "format": (("auto",), "a record is a prompt with answers of which one is better"),
     "pipes": (("off",), "a pair is compared where both of its answers end, with the base beside the adapter"),
     "backend": (("hf",), "the log-probability of a whole answer is taken by transformers"),
     "lora_dropout": ((0.0,), "an answer is compared with what the base says of it, without chance"),
@@ -53,13 +51,6 @@ class PreferenceConfig(SftConfig):
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
 
-    def data(self) -> Dataset:
-        found = super().data()
-        if found.parts:
-            fix = "put them into one file"
-            raise BadInput("dataset: recipe=preference takes one data set, these are several or have a weight", fix=fix)
-        return found
-
     def __post_init__(self) -> None:
         for name, (allowed, why) in NOT_HERE.items():
             if getattr(self, name) not in allowed:
@@ -68,6 +59,7 @@ class PreferenceConfig(SftConfig):
         object.__setattr__(self, "beta", self.beta or BETAS.get(self.loss, BETA))
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
+        require_asking(self)
         if self.beta < 0 or self.simpo_gamma < 0:
             raise BadInput("beta must be above 0, and simpo_gamma not below")
         if not 0 <= self.label_smoothing < 0.5:
@@ -117,4 +109,4 @@ class PreferenceConfig(SftConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "loss", "max_seq_length", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
-        return [f"--model={model_folder}", *words]
+        return [f"--model={model_folder}", *words, *format_words(self)]

@@ -166,8 +166,21 @@ class SftConfig(RunConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
-        words += [f"--format={self.format}"] if self.format != "auto" else []
-        return words if self.pack else [*words, "--no-pack"]
+        return [*words, *format_words(self), *([] if self.pack else ["--no-pack"])]
+
+
+def format_words(config: SftConfig) -> list[str]:
+    """What a record is, for who makes the rows; nothing where the records say it."""
+    return [f"--format={config.format}"] if config.format != "auto" else []
+
+
+def require_asking(config: SftConfig) -> None:
+    """For a recipe that needs something to be asked."""
+    if config.format == "text":
+        raise BadInput(
+            f"format: text does not go with recipe={config.recipe}: a text asks nothing",
+            fix="leave it out; to take the texts as what is asked: dataset=FILE?prompt=text",
+        )
 
 
 def _check_pipes(config: SftConfig) -> None:

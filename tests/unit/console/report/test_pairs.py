@@ -72,3 +72,6 @@ def test_a_step_is_told_with_its_margin() -> None:
     assert held_out_words(evaluated(6)) == "held-out loss 0.5000 · margin 0.600 · 60 % right"
     single = {"loss": 0.5, "metrics": {"accuracy": 0.75, "chosen_log_p": -3.0, "kl": 0.1}}
     assert held_out_words(single) == "held-out loss 0.5000 · 75 % right"
+    several = evaluated(6)
+    several["metrics"] |= {"on manners": 0.25}
+    assert held_out_words(several) == "held-out loss 0.5000 · margin 0.600 · 60 % right · on manners 0.25"

@@ -119,7 +119,7 @@ def test_steps_of_prompts_are_groups(tmp_path: Path) -> None:
         ({"prompt": [{"role": "assistant", "content": "x"}]}, "there is no question in it"),
         (
             {"prompt": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
-            "it is the model's turn",
+            "an answer comes next",
         ),
     ],
 )

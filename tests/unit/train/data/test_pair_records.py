@@ -71,6 +71,7 @@ def test_the_same_prompt_is_on_one_side() -> None:
     assert len({pair.split(0.5) for pair in others if isinstance(pair, Preference)}) == 2
 
 
+TURNS_AND_TEXT = "'chosen' is a text and 'rejected' a list of turns, or the other way round"
 PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}
 
 
@@ -85,7 +86,11 @@ PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}
         (PAIR | {"prompt": " "}, "the prompt is empty"),
         (PAIR | {"prompt": [USER, KIND]}, "'prompt' ends with a turn of the assistant, and an answer comes next"),
         ({"chosen": "b", "rejected": "c"}, "there is no 'prompt' that is answered"),
-        (PAIR | {"chosen": [KIND]}, "'chosen' is a text and 'rejected' a list of turns, or the other way round"),
+        (PAIR | {"chosen": [KIND]}, TURNS_AND_TEXT),
+        (
+            {"messages": [USER, KIND], "chosen": "b", "rejected": "c"},
+            "what is asked ends with an answer, and there are others beside it",
+        ),
         (
             {"chosen": [USER, KIND], "rejected": [MORE, CURT]},
             "the prompts of 'chosen' and 'rejected' differ: both must answer the same turns",
@@ -106,7 +111,8 @@ PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}
             {"chosen": [USER, KIND], "rejected": [USER, KIND, MORE, CURT]},
             "one of 'chosen' and 'rejected' only goes on where the other ends: they are no two answers",
         ),
-        (PAIR | {"chosen": 3.5, "rejected": {"a": 1}}, "'rejected' is not text but dict"),
+        (PAIR | {"chosen": [KIND], "rejected": [{"a": 1}]}, "a turn lacks 'role' or 'content'"),
+        (PAIR | {"chosen": 3.5, "rejected": {"a": 1}}, TURNS_AND_TEXT),
     ],
 )
 def test_what_cannot_be_compared_is_named_in_one_sentence(record: dict[str, Any], wrong: str) -> None:

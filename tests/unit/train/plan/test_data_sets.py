@@ -98,11 +98,17 @@ def test_a_launch_reads_all_of_them_before_anything_is_sent(folder: Path) -> Non
             seen(text)
 
 
-def test_a_run_by_preferences_takes_one(folder: Path) -> None:
-    with pytest.raises(BadInput, match="recipe=preference takes one data set, these are several or have a weight"):
-        request.read({"model": "tiny", "recipe": "preference", "dataset": "a.jsonl:2,b.jsonl"})
-    with pytest.raises(BadInput, match="format: chat does not go with recipe=preference"):
-        request.read({"model": "tiny", "recipe": "preference", "dataset": "a.jsonl", "format": "chat"})
+def test_a_run_by_preferences_reads_each_of_its_pairs(folder: Path) -> None:
+    pair = {"prompt": "Where?", "chosen": "In the hall.", "rejected": "Hall."}
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair | {"prompt": f"{n}?"}) + "\n" for n in range(8)))
+    (folder / "more.jsonl").write_text("".join(json.dumps(pair | {"prompt": f"{n}!"}) + "\n" for n in range(4)))
+    asked = {"recipe": "preference", "epochs": 4, "rows_per_step": 5}
+    assert seen("pairs.jsonl:2,more.jsonl:0.5", **asked) == (
+        "pairs × 2: 8 examples: 0 held out, 8 trained on; more × 0.5: 4 examples: 0 held out, 4 trained on; 15 steps"
+    )
+    (folder / "single.jsonl").write_text('{"prompt": "a", "completion": "b", "label": true}\n')
+    with pytest.raises(BadInput, match=r"the loss takes chosen and rejected: .*\nfound: single.jsonl line 1"):
+        seen("pairs.jsonl,single.jsonl", **asked)
 
 
 def test_each_is_brought_to_the_head_and_named_there(folder: Path) -> None:
