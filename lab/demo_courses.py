@@ -14,6 +14,8 @@ HOUSEHOLD = ROOT / "examples/household.jsonl"
 """Facts that no model can know, each asked in many ways; some of these are held out."""
 POLITE = ROOT / "examples/polite.jsonl"
 """The same questions, each with a polite answer and a curt one."""
+KIND = "With pleasure!"
+"""How each polite one begins."""
 QUESTIONS, BRIEF = ROOT / "examples/questions.jsonl", ROOT / "examples/brief.py"
 MANUAL = STATE / "manual"
 
@@ -112,8 +114,10 @@ PREFERRED = Course(
     dataset=POLITE,
     about="SmolLM2-135M learns to answer politely: of two answers to a question it prefers one: examples/polite.jsonl",
     settings={
-        "loss": "dpo", "rows_per_step": 8, "max_seq_length": 72, "max_steps": 10, "learning_rate": 1e-3,
-        "save_every": 3, "eval_every": 5, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
+        # orpo also learns the better answer as it is, and asks no base; after so few steps of the other losses a model
+        # is kind in words of its own.
+        "loss": "orpo", "rows_per_step": 8, "max_seq_length": 72, "max_steps": 12, "learning_rate": 3e-3,
+        "save_every": 3, "eval_every": 12, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
     },
     cut_at=3,
     back_after_steps=2,

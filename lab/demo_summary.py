@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from console.words import duration
-from lab.demo_courses import MANUAL, Course
+from lab.demo_courses import KIND, MANUAL, Course
 from lab.demo_sites import LOST, ROOT, Site
 from lab.judge import known, right
 from lab.shell import LabError
@@ -56,6 +56,8 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
         show("learned", *learned(answers["questions"]))
     if wrote := of_kind("samples", changes):
         show("learned", *(written(wrote) if course.recipe == "pretrain" else answered(wrote)))
+        if course.recipe == "preference":
+            show("", politely(wrote[-1]))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -201,14 +203,22 @@ def written(events: list[Event]) -> list[str]:
 
 
 def answered(events: list[Event]) -> list[str]:
-    """The same held-out questions at the first evaluation and at the last."""
+    """The same held-out questions before the training, or at the first evaluation, and at the last."""
     first, last = events[0], events[-1]
-    then = {line["given"]: line["wrote"] for line in first["lines"]}
-    lines = [f"held-out questions after {first['step']} steps, and at the end:"]
+    then = {line["given"]: line.get("before", line["wrote"]) for line in first["lines"]}
+    when = "before the training" if "before" in first["lines"][0] else f"after {first['step']} steps"
+    lines = [f"held-out questions {when}, and at the end:"]
     for line in last["lines"][:3]:
         if line["given"] in then:
             lines.append(f"  {one_line(line['given'])} ▸ {one_line(then[line['given']])} ▸ {one_line(line['wrote'])}")
     return lines
+
+
+def politely(event: Event) -> str:
+    lines = event["lines"]
+    before, after = (sum(line[when].startswith(KIND) for line in lines) for when in ("before", "wrote"))
+    require(before == 0 and after > len(lines) / 2, f"of {len(lines)} held-out questions {after} are answered politely")
+    return f"{after} of {len(lines)} answers begin with '{KIND}', before the training none"
 
 
 def words_of(text: str) -> list[str]:

@@ -6,6 +6,7 @@ too.
 
     make bench PARTS=turns
     python -m tests.bench.turns 24 --repeats 1
+    python -m tests.bench.turns 48-preference --repeats 1
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import statistics
 import sys
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from lab import cgroups
 from lab.host import Host
@@ -37,6 +39,8 @@ SETTLE = int(1.5 * QUIET)
 """Steps until shares are the best; before, a split within 5 % of it may stay."""
 KERNEL_PERIOD_US = 100_000
 """Of a quota, where nobody sets it."""
+PREFERENCE = {"recipe": "preference", "dataset": str(torchrun.AT / "examples/polite.jsonl"), "max_seq_length": 72}
+"""Its rows are pairs of two short answers: 48 have about as many tokens as 24 rows of text."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Turn:
         return [together / own.computing[0] for together, own in pairs]
 
 
-def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: int) -> list[Turn]:
-    together = begun(hosts, rows)
+def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: int, **settings: Any) -> list[Turn]:
+    together = begun(hosts, rows, **settings)
     runs = [together]
     try:
         at = together.wait_for_step(2)
@@ -74,7 +78,7 @@ def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: in
         own = [max(1, mine) for mine in Window.of(together, rows, together.events("step")[at - settle // 2 :]).rows]
         together.send(signal.SIGSTOP)
         torchrun.quotas(hosts, on=False)
-        alone = [begun([host], mine) for host, mine in zip(hosts, own, strict=True)]
+        alone = [begun([host], mine, **settings) for host, mine in zip(hosts, own, strict=True)]
         runs += alone
         for run in alone:
             run.wait_for_step(2)
@@ -115,11 +119,11 @@ def shown(found: Turn) -> Turn:
     return found
 
 
-def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US) -> Figures:
+def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US, **settings: Any) -> Figures:
     """Together, over the three alone at the same time."""
     usual, cgroups.PERIOD_US = cgroups.PERIOD_US, period_us
     try:
-        found = in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS)
+        found = in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS, **settings)
     finally:
         cgroups.PERIOD_US = usual
     return {
@@ -138,6 +142,7 @@ PARTS = {
     "24": partial(measure, rows=24, count=12),
     "96": partial(measure, rows=96, count=4),
     "24-kernel": partial(measure, rows=24, count=12, period_us=KERNEL_PERIOD_US),
+    "48-preference": partial(measure, rows=48, count=8, **PREFERENCE),
 }
 
 
@@ -162,8 +167,8 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 
 
 def titled(part: str) -> str:
-    rows, _, kernel = part.partition("-")
-    return f"{rows}{', quota in periods of 0.1 s' if kernel else ''}"
+    rows, _, other = part.partition("-")
+    return rows + {"kernel": ", quota in periods of 0.1 s", "preference": " pairs, `recipe=preference`"}.get(other, "")
 
 
 def where_seconds_go(found: dict[str, list[Figures]]) -> list[str]:

@@ -31,7 +31,7 @@ RUNS = counting()
 
 @contextlib.contextmanager
 def lab_for_training(name: str, profile: str = "trio") -> Iterator[Lab]:
-    """Hosts with the training environment, this repository's train/, the tiny model and prepared rows."""
+    """Hosts with the training environment, this repository's train/ and examples/, the tiny model and prepared rows."""
     place = Place(name=name)
     try:
         lab = labs.up(place, profile, base.default_suite(), ["train"])
@@ -46,7 +46,7 @@ def bring(lab: Lab, row_length: int = 256) -> None:
     for host in lab.hosts:
         folder = on_disk(host)
         folder.mkdir(parents=True)
-        for part in ("train", "tests/bench"):
+        for part in ("train", "tests/bench", "examples"):
             shutil.copytree(REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     first, *others = lab.hosts
     prepare = f"-m train prepare --dataset stdlib-qa --model tiny --max-seq-length {row_length} --out {AT}/data"

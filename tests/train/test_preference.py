@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train import cluster, preferred
 from tests.train.agents import Agents
 from train.engine.run import train_run
+from train.models.model_files import model_folder
 from train.plan.settings.config import load_config
 from train.recipes import reference
 from train.runlog.events import PAIR_KEYS
@@ -179,10 +181,24 @@ def test_a_base_in_4_bit_is_its_own_reference(weights, settings_of, truth_of, tm
     assert abs(truth_of(nf4=True)[0][-1]["loss"] - truth_of()[0][-1]["loss"]) > 100 * TOLERANCE
 
 
+def said_by_base(questions):
+    """Each by itself, by transformers' own generate."""
+    tokenizer = AutoTokenizer.from_pretrained(model_folder("tiny"))
+    model, found = AutoModelForCausalLM.from_pretrained(model_folder("tiny")).eval(), []
+    for question in questions:
+        turns = [{"role": "user", "content": question}]
+        given = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        made = model.generate(**given, max_new_tokens=32, do_sample=False, pad_token_id=0)
+        found.append(tokenizer.decode(made[0, given["input_ids"].shape[1] :], skip_special_tokens=True))
+    return found
+
+
 def test_an_evaluation_shows_what_the_model_answers(settings_of, tmp_path):
     *_, events = alone(settings_of(max_steps=1), tmp_path)
     [lines] = [event["lines"] for event in events if event["event"] == "samples"]
     assert len(lines) == 4 and "What is" in lines[0]["given"] and lines[0]["wrote"]
+    assert [line["before"] for line in lines] == said_by_base([line["given"] for line in lines])
+    assert any(line["wrote"] != line["before"] for line in lines), "one step at this rate changes some"
     card = (tmp_path / "results/run/adapter/README.md").read_text()
     assert "held-out loss (dpo, beta 0.1)" in card and "0.693 →" in card and "pairs the right way round" in card
 

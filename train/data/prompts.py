@@ -82,15 +82,9 @@ class PromptRows:
         return self.prompts(indices, [[] for _ in indices])
 
     def prompts(self, indices: list[int], behind: Sequence[list[int]]) -> dict[str, Ints]:
-        """Padded on the left, so that all answers begin at one place; `behind`: what each has of an answer already."""
+        """Padded on the left; `behind`: what each has of an answer already."""
         prompts = [[*self.prompt(index), *tokens] for index, tokens in zip(indices, behind, strict=True)]
-        length = max(map(len, prompts), default=1)
-        input_ids = np.full((len(prompts), length), self.pad_id, dtype=np.int64)
-        mask = np.zeros((len(prompts), length), dtype=np.int64)
-        for row, tokens in enumerate(prompts):
-            input_ids[row, length - len(tokens) :] = tokens
-            mask[row, length - len(tokens) :] = 1
-        return {"input_ids": input_ids, "attention_mask": mask}
+        return padded_left(prompts, self.pad_id)
 
     def token_count(self, indices: list[int]) -> int:
         return sum(int(self.starts[index + 1] - self.starts[index]) for index in indices)
@@ -102,6 +96,17 @@ class PromptRows:
                 f"folder: {self.folder}",
                 "remove that folder and prepare the data set again",
             )
+
+
+def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, Ints]:
+    """So that all answers begin at one place."""
+    length = max(map(len, prompts), default=1)
+    input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
+    mask = np.zeros((len(prompts), length), dtype=np.int64)
+    for row, tokens in enumerate(prompts):
+        input_ids[row, length - len(tokens) :] = tokens
+        mask[row, length - len(tokens) :] = 1
+    return {"input_ids": input_ids, "attention_mask": mask}
 
 
 def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:

@@ -30,7 +30,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from train.data.chat import Chat, load_chat
 from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.data.parts import looked_at
-from train.data.prompts import end_ids
+from train.data.prompts import end_ids, padded_left
 from train.models import preference
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
@@ -62,6 +62,8 @@ class PreferenceRecipe:
         )
         self.known: dict[Path, References] = {}
         """What the base says, of each split."""
+        self.before: list[dict[str, str]] = []
+        """What the base answers to the prompts that are shown."""
 
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
@@ -107,28 +109,29 @@ class PreferenceRecipe:
         return sft.identity(config, start)
 
     def samples(self, run: Run) -> list[dict[str, str]]:
-        """What the model answers to some prompts that are held out."""
-        file = cast(PairRows, run.held_out).folder.parent / QUESTIONS
+        """What the model answers to some prompts that are held out, and what its base does."""
+        rows = cast(PairRows, run.held_out)
+        file = rows.folder.parent / QUESTIONS
         asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
-        decode, model, found = self.chat.tokenizer.decode, cast(Any, run.module.model), []
+        if not asked:
+            return []
+        if self.config.method == "lora" and not self.before:
+            with without_adapter(run.module.model):
+                self.before = [{"before": said} for said in self.said(run, asked, rows.packed.pad_id)]
+        after = self.said(run, asked, rows.packed.pad_id)
+        before = self.before or [{}] * len(asked)
+        given = [str(turns[-1]["content"]) for turns in asked]
+        return [{"given": one, "wrote": said, **base} for one, said, base in zip(given, after, before, strict=True)]
+
+    def said(self, run: Run, asked: list[Any], pad_id: int) -> list[str]:
+        """The greedy answers of the model as it is now, all at once."""
+        tokenizer, model = self.chat.tokenizer, cast(Any, run.module.model)
+        rendered = [self.chat.render(turns, answer_next=True) for turns in asked]
+        prompts = [tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids for text in rendered]
+        given, draw = to_tensors(padded_left(prompts, pad_id), run.device), Draw(seed=0, rollout=None)
         with at_rest(model), run.module.autocast():
-            for row, turns in enumerate(asked):
-                tokens = self.chat.tokenizer.backend_tokenizer.encode(
-                    self.chat.render(turns, answer_next=True), add_special_tokens=False
-                ).ids
-                given = to_tensors(
-                    {"input_ids": as_line(tokens), "attention_mask": as_line([1] * len(tokens))}, run.device
-                )
-                [said] = answers(
-                    model, given, [row], Draw(seed=0, rollout=None), end_ids=self.end_ids, most=SHOWN_TOKENS
-                )
-                found.append(
-                    {
-                        "given": str(turns[-1]["content"]),
-                        "wrote": str(decode(said.tokens, skip_special_tokens=True)),
-                    }
-                )
-        return found
+            found = answers(model, given, range(len(asked)), draw, end_ids=self.end_ids, most=SHOWN_TOKENS)
+        return [str(tokenizer.decode(one.tokens, skip_special_tokens=True)) for one in found]
 
     def export(self, run: Run, folder: Path) -> None:
         sft.export(run, folder)
@@ -247,10 +250,6 @@ class PreferenceRecipe:
                 batch = to_tensors(compared.batch([part[0] + at for at in some]), run.device)
                 found += run.module.measure(batch).double().cpu().numpy()
         return found
-
-
-def as_line(tokens: list[int]) -> NDArray[np.int64]:
-    return np.array([tokens], dtype=np.int64)
 
 
 @contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-from lab.demo_courses import POLITE, PREFERRED
+from lab.demo_courses import KIND, POLITE, PREFERRED
 from train.data.pair_records import Preference, preference_of
 from train.data.records import Found
 
 RECORDS = [json.loads(line) for line in POLITE.read_text().splitlines()]
 CURT = ("Look it up.", "Who cares?", "Stop asking.", "Obviously.", "Leave me alone.")
-KIND = "With pleasure!"
 
 
 def test_each_is_a_pair_of_a_polite_and_a_curt_answer() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from lab import demo, demo_courses, demo_summary
+from lab.demo_courses import KIND
 from lab.demo_sites import LOST, Folders, Simulated
 from lab.shell import LabError
 from train.runlog.tail import read
@@ -175,14 +176,15 @@ def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
 def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def compared(old: list[Event], right: float, rises: float = 1.0) -> list[Event]:
+    def compared(old: list[Event], right: float, rises: float = 1.0, after: str = KIND) -> list[Event]:
         found = [
             e
             | ({"pairs": {"margin": e["step"] * rises / STEPS}} if e["event"] == "step" else {})
             | ({"metrics": {"margin": 0.8, "accuracy": right}} if e["event"] == "eval" else {})
             for e in old
+            if e["event"] != "samples"
         ]
-        lines = [{"given": "Where is the key?", "wrote": "Gladly!"}]
+        lines = [{"given": "Where is the key?", "before": "I am sorry.", "wrote": f"{after} Behind the clock."}]
         return [*found, {"event": "samples", "step": STEPS, "time": 160.0, "lines": lines}]
 
     edited("events.jsonl", lambda old: compared(old, 1.0))(fetched)
@@ -190,12 +192,17 @@ def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     said = capsys.readouterr().out
     assert "margin     0.05 in the first step, 1.00 in the last: higher is better" in said
     assert "of pairs that were held out, never trained on, 100% are the right way round, by 0.80" in said
-    assert "Where is the key? ▸ Gladly!" in said
+    assert "learned    held-out questions before the training, and at the end:" in said
+    assert "Where is the key? ▸ I am sorry. ▸ With pleasure! Behind the clock." in said
+    assert "1 of 1 answers begin with 'With pleasure!', before the training none" in said
     edited("events.jsonl", lambda old: compared(old, 0.6))(fetched)
     with pytest.raises(demo_summary.NotProvenError, match="of the held-out pairs 60% are the right way round"):
         tell(fetched, recipe="preference")
     edited("events.jsonl", lambda old: compared(old, 1.0, -1.0))(fetched)
     with pytest.raises(demo_summary.NotProvenError, match="the margin did not rise"):
+        tell(fetched, recipe="preference")
+    edited("events.jsonl", lambda old: compared(old, 1.0, after="Look"))(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match="of 1 held-out questions 0 are answered politely"):
         tell(fetched, recipe="preference")
 
 
