@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.words import clock, first, progress_bar
-from train.runlog.events import held_out_words, sample_line, step_words
+from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
@@ -94,7 +94,7 @@ class RunView:
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
-                return [f"{held_out_words(event)} after step {step}{' (best so far)' * event['best']}"]
+                return [evaluated_words(event)]
             case "early_stop":
                 return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
             case "samples":

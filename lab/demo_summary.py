@@ -120,7 +120,7 @@ def held_out(changes: list[Change], answers: Event, course: Course) -> str:
     evals = [event["loss"] if course.measure == "loss" else event["metrics"][course.measure] for event in events]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(is_better(course, before, after), f"it is no better on held-out rows: {before:.3f} → {after:.3f}")
-    since = "before the training" if answers else "at its first evaluation"
+    since = "before the training" if answers or not events[0]["step"] else "at its first evaluation"
     return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
 
 
@@ -204,7 +204,8 @@ def answered(events: list[Event]) -> list[str]:
     """The same held-out questions at the first evaluation and at the last."""
     first, last = events[0], events[-1]
     then = {line["given"]: line["wrote"] for line in first["lines"]}
-    lines = [f"held-out questions after {first['step']} steps, and at the end:"]
+    when = f"after {first['step']} steps" if first["step"] else "before the training"
+    lines = [f"held-out questions {when}, and at the end:"]
     for line in last["lines"][:3]:
         if line["given"] in then:
             lines.append(f"  {one_line(line['given'])} ▸ {one_line(then[line['given']])} ▸ {one_line(line['wrote'])}")

@@ -128,6 +128,13 @@ def held_out_words(event: Mapping[str, Any]) -> str:
     return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
 
 
+def evaluated_words(event: Mapping[str, Any]) -> str:
+    """An evaluation in a line: what came of it and when."""
+    if not event["step"]:
+        return f"{held_out_words(event)} before the first step"
+    return f"{held_out_words(event)} after step {event['step']}{' (best so far)' * bool(event['best'])}"
+
+
 def metric_words(metrics: Mapping[str, float]) -> str:
     """Behind a held-out loss; empty for a recipe that measures nothing else."""
     return "".join(f" · {name} {value:.4g}" for name, value in metrics.items())

@@ -54,6 +54,16 @@ def test_a_run_by_rewards_shows_the_reward_and_no_loss() -> None:
     assert rates(step | {"rollout": {"reward": 0.25}})[0] == "reward 0.2500"
 
 
+def test_what_was_there_before_the_first_step_is_no_best() -> None:
+    view = view_of(["a"])
+    event = {"event": "eval", "time": 1.0, "loss": -0.25, "targets": 9, "metrics": {"reward": 0.25}}
+    assert view.take("a", "event", event | {"step": 0, "best": True}) == [
+        "held-out reward 0.2500 before the first step"
+    ]
+    better = event | {"step": 5, "best": True, "time": 2.0}
+    assert view.take("a", "event", better) == ["held-out reward 0.2500 after step 5 (best so far)"]
+
+
 def test_which_nodes_a_job_has_its_agents_say() -> None:
     view = view_of(["login"])
     up = {"event": "up", "time": 1.0, "node": "a", "epoch": 0, "step": 0, "host": "", "nodes": ["a", "b"], "reason": ""}
