@@ -181,8 +181,9 @@ def test_a_base_in_4_bit_is_its_own_reference(weights, settings_of, truth_of, tm
 
 def test_an_evaluation_shows_what_the_model_answers(settings_of, tmp_path):
     *_, events = alone(settings_of(max_steps=1), tmp_path)
-    [lines] = [event["lines"] for event in events if event["event"] == "samples"]
+    before, lines = [event["lines"] for event in events if event["event"] == "samples"]
     assert len(lines) == 4 and "What is" in lines[0]["given"] and lines[0]["wrote"]
+    assert [line["given"] for line in before] == [line["given"] for line in lines], "also before the first step"
     card = (tmp_path / "results/run/adapter/README.md").read_text()
     assert "held-out loss (dpo, beta 0.1)" in card and "0.693 →" in card and "pairs the right way round" in card
 

@@ -160,6 +160,8 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     config, _ = placed(config, decisions, facts, shape)
     layers = {"layers": part} if part else {}
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
+    if maker := recipes.making(recipe):
+        maker.ready(lambda _: None)
     trained = make_trained(config, recipe, module, decisions.precision, facts.device, on_cpu=False)
     trained.set_rate(1e-9)
     parameters, optimizer = trained.parameters, trained.optimizer
@@ -182,7 +184,7 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    speed, maker = fit(step, rows * counted), recipes.making(recipe)
+    speed = fit(step, rows * counted)
     return with_answers(speed, maker.answer_s(config, module)) if maker else speed
 
 

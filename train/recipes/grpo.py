@@ -105,8 +105,6 @@ class GrpoRecipe:
             self.server = Server(self.serving(config, decisions, start, device))
             self.generator = ServedGenerator(self.server, config.max_new_tokens, config.answers_at_once)
         built = sft.build(config, decisions, start, device, row_length)
-        if self.server:
-            self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
         low, high = config.bounds
         how = policy.Loss(
             temperature=config.temperature, beta=config.beta, low=low, high=high, whole_answers=config.loss == "gspo"
@@ -179,6 +177,13 @@ class GrpoRecipe:
             cache_bytes=cache_bytes(facts, own),
             log=(config.log_folder if self.is_a_run else config.home_folder / "vllm") / f"vllm-{os.getpid()}.log",
         )
+
+    def ready(self, tell: Callable[[str], None]) -> None:
+        """The server is up before the micro-batch is looked for, in the memory that it leaves."""
+        if self.server:
+            tell("vLLM loads the model")
+            self.server.started()
+            tell("vLLM is ready, other nodes are not yet")
 
     def close(self) -> None:
         """Ends the process of the rewards, and the server."""

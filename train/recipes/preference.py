@@ -141,6 +141,9 @@ class PreferenceRecipe:
         """Nothing: the base is asked once in all, not in each step."""
         return 0.0
 
+    def ready(self, tell: Callable[[str], None]) -> None:
+        """Nothing is beside the run."""
+
     def close(self) -> None:
         """Nothing is beside the run."""
 

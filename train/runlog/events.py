@@ -25,6 +25,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
         *("run", "step", "total_steps", "rows_per_step", "rows", "nodes"),
         *("weights", "decisions", "identity", "reasons"),
     ),
+    "doing": ("node", "what"),
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "balance": ("step", "shares", "speeds", "reason"),
     "local": ("step", "steps", "reason"),
