@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.words import clock, first, progress_bar
-from train.runlog.events import held_out_words, sample_line, step_words
+from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
@@ -69,6 +69,8 @@ class RunView:
     """Node → when this launch began, by its own clock: what is older belongs to an earlier part of the run."""
     shares: Shares = field(default_factory=Shares)
     gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+    """Node → the newest time by its own clock."""
     unreachable: set[str] = field(default_factory=set)
     pace_s: float = 0.0
     ended: Ended | None = None
@@ -94,7 +96,7 @@ class RunView:
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
-                return [f"{held_out_words(event)} after step {step}{' (best so far)' * event['best']}"]
+                return [evaluated_words(event)]
             case "early_stop":
                 return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
             case "samples":
@@ -164,6 +166,7 @@ class RunView:
         view = facts.get("now") or {}
         if float(view.get("time", 0)) < self.since.get(node, 0.0):
             return []
+        self.times[node] = float(view.get("time", 0))
         if view.get("gpus"):
             self.gpus[node] = view["gpus"]
         changes = self.state.observe(view, running=bool(facts.get("on")))
@@ -191,7 +194,7 @@ class RunView:
 
     def line(self, *, bar: bool = False, waited_s: float = 0.0) -> str:
         if not self.state.last:
-            return f"{self._now_words()} · {waited_s:.0f} s"
+            return self._doing() or f"{self._now_words()} · {waited_s:.0f} s"
         return "  ".join([*self._progress(bar=bar), "  ".join(self._machines()), *self._unusual()])
 
     def live(self, width: int, waited_s: float = 0.0) -> list[str]:
@@ -203,12 +206,20 @@ class RunView:
         words = words if len("  ".join(words)) <= width else [word for word in words if not word.endswith(" tok/s")]
         return ["  ".join(words)[:width], *(folded(self._machines(), width) or [""])]
 
+    def _doing(self) -> str:
+        """What nodes do before the run starts, each with its seconds by its own clock."""
+        since = {name: float(event["time"]) for name, event in self.state.doing.items()}
+        return "  ".join(
+            f"{name}: {event['what']} · {max(0.0, self.times.get(name, since[name]) - since[name]):.0f} s"
+            for name, event in self.state.doing.items()
+        )
+
     def _now_words(self) -> str:
         return f"{self.state.state}{f': {self.state.reason}' if self.state.reason else ''}"
 
     def _unusual(self) -> list[str]:
         """The state, where the run does not simply train."""
-        return [] if self.state.state == "training" else [f"({self._now_words()})"]
+        return [] if self.state.state == "training" else [f"({self._doing() or self._now_words()})"]
 
     def _progress(self, *, bar: bool = False) -> list[str]:
         state = self.state

@@ -57,7 +57,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     if wrote := of_kind("samples", changes):
         show("learned", *(written(wrote) if course.recipe == "pretrain" else answered(wrote)))
         if course.recipe == "preference":
-            show("", politely(wrote[-1]))
+            show("", politely(wrote))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -122,7 +122,7 @@ def held_out(changes: list[Change], answers: Event, course: Course) -> str:
     evals = [event["loss"] if course.measure == "loss" else event["metrics"][course.measure] for event in events]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(is_better(course, before, after), f"it is no better on held-out rows: {before:.3f} → {after:.3f}")
-    since = "before the training" if answers else "at its first evaluation"
+    since = "before the training" if answers or not events[0]["step"] else "at its first evaluation"
     return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
 
 
@@ -203,10 +203,10 @@ def written(events: list[Event]) -> list[str]:
 
 
 def answered(events: list[Event]) -> list[str]:
-    """The same held-out questions before the training, or at the first evaluation, and at the last."""
+    """The same held-out questions at the first evaluation, which may come before the training, and at the last."""
     first, last = events[0], events[-1]
-    then = {line["given"]: line.get("before", line["wrote"]) for line in first["lines"]}
-    when = "before the training" if "before" in first["lines"][0] else f"after {first['step']} steps"
+    then = {line["given"]: line["wrote"] for line in first["lines"]}
+    when = f"after {first['step']} steps" if first["step"] else "before the training"
     lines = [f"held-out questions {when}, and at the end:"]
     for line in last["lines"][:3]:
         if line["given"] in then:
@@ -214,11 +214,13 @@ def answered(events: list[Event]) -> list[str]:
     return lines
 
 
-def politely(event: Event) -> str:
-    lines = event["lines"]
-    before, after = (sum(line[when].startswith(KIND) for line in lines) for when in ("before", "wrote"))
-    require(before == 0 and after > len(lines) / 2, f"of {len(lines)} held-out questions {after} are answered politely")
-    return f"{after} of {len(lines)} answers begin with '{KIND}', before the training none"
+def politely(events: list[Event]) -> str:
+    count = len(events[-1]["lines"])
+    before, after = (
+        sum(line["wrote"].startswith(KIND) for line in event["lines"]) for event in (events[0], events[-1])
+    )
+    require(before == 0 and after > count / 2, f"of {count} held-out questions {after} are answered politely")
+    return f"{after} of {count} answers begin with '{KIND}', before the training none"
 
 
 def words_of(text: str) -> list[str]:

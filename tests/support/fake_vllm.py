@@ -55,8 +55,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 def completion(asked: dict[str, object]) -> dict[str, object]:
     chance = random.Random(str(asked.get("seed", asked["prompt"])))
-    tokens = [chance.randrange(3, 200) for _ in range(chance.randrange(1, int(str(asked["max_tokens"]))))]
-    tokens += [asked["stop_token_ids"][0]]  # type: ignore[index]
+    most, ends = int(str(asked["max_tokens"])), list(asked["stop_token_ids"])  # type: ignore[call-overload]
+    tokens = [chance.randrange(3, 200) for _ in range(chance.randrange(1, most) if ends else most)] + ends[:1]
     return {"choices": [{"token_ids": tokens, "logprobs": {"token_logprobs": [-1.0] * len(tokens)}}]}
 
 

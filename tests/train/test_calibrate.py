@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.train.test_vllm import install
 from train import __main__
 from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
 from train.models import drawing
+from train.models.vllm import Server, python_of
 from train.plan.settings.config import config_of
 from train.recipes import generate
 
@@ -115,6 +117,44 @@ def test_where_the_model_makes_its_rows_both_halves_are_measured(tmp_path, capsy
     monkeypatch.setattr(calibrate, "fit", lambda *_: Speed(10.0, 0.0))
     both = [speed("--max-new-tokens", str(tokens)) for tokens in (10, 40)]
     assert both == pytest.approx([1 / (0.1 + 10 * 0.02 / 4), 1 / (0.1 + 40 * 0.02 / 4)])
+
+
+def test_what_the_run_will_ask_is_asked(tmp_path, capsys, monkeypatch):
+    """A server's token takes 10 ms here, for all of eight answers side by side, and a row of training 100."""
+    clock, asked, answers = {"now": 0.0}, [], Server.answers
+
+    def counting(self, prompts, rows, draw, *, end_ids, most):
+        asked.append((len(prompts), most))
+        clock["now"] += 0.01 * most
+        made = answers(self, prompts, rows, draw, end_ids=end_ids, most=most)
+        assert [len(one.tokens) for one in made] == [most] * len(prompts)
+        servers.append(self)
+        return made
+
+    servers: list[Server] = []
+    home = install(tmp_path / "home")
+    monkeypatch.setenv("MOTLEY_HOME", str(home))
+    monkeypatch.setattr(Server, "answers", counting)
+    monkeypatch.setattr(generate, "time", SimpleNamespace(perf_counter=lambda: clock["now"]))
+    monkeypatch.setattr(calibrate, "fit", lambda *_: Speed(10.0, 0.0))
+    words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--recipe", "grpo", "--max-new-tokens", "40"]
+    words += ["--rows-per-step", "8", "--engine", "vllm", "--json"]
+    assert __main__.main(words) == 0
+    measured = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert measured["speed"]["rows_per_s"] == pytest.approx(1 / (0.1 + 40 * 0.01 / 8))
+    assert asked == [(8, 1), (8, 1), (8, 9)], "the first do not count"
+    assert servers[-1].process.poll() is not None, "it ends with the measurement"
+    assert not (home / "logs").exists(), "a measurement is no run"
+    python_of(home).unlink()
+    again, key = __main__.main(words), measured["key"]
+    assert again == 0 and json.loads(capsys.readouterr().out.splitlines()[-1])["speed"] == measured["speed"]
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "other"))
+    assert __main__.main(words) == 2
+    (why,) = json.loads(capsys.readouterr().out.splitlines()[-1])["failures"]
+    assert "vLLM is not installed here" in why and "./motley launch brings it" in why
+    assert not (tmp_path / "other/calibration.json").exists()
+    assert __main__.main([*words, "--engine", "transformers", "--known-only"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["key"] != key
 
 
 @pytest.mark.parametrize(("rows_per_step", "found"), [(16, 4), (2, 2)])

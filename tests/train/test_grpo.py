@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.train import cluster, rewarded
+from train.engine import loop
 from train.engine.run import train_run
+from train.errors import CheckFailed
 from train.models import backends
 from train.models.backends import to_tensors
 from train.models.drawing import Draw, answers, gumbel, key
@@ -229,7 +232,7 @@ def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path)
 def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):
     *_, events = alone(settings, tmp_path, eval_every=2)
     found = [event for event in events if event["event"] == "eval"]
-    assert [event["step"] for event in found] == [2, 4, 6]
+    assert [event["step"] for event in found] == [0, 2, 4, 6], "also before the first step"
     rewards = [event["metrics"]["reward"] for event in found]
     assert [event["loss"] for event in found] == [-reward for reward in rewards]
     best = [event for event in found if event["best"]][-1]
@@ -237,8 +240,50 @@ def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_p
     assert set(found[0]["metrics"]) == {"reward", "vowels", "short"}
     lines = [event["lines"] for event in events if event["event"] == "samples"][-1]
     card = (tmp_path / "results/run/adapter/README.md").read_text()
-    assert "held-out reward" in card and f"→ {rewards[-1]:.3f}" in card and "loss" not in card
+    assert "held-out reward" in card and f"{rewards[0]:.3f} → {rewards[-1]:.3f}" in card and "loss" not in card
     assert lines[0]["given"].startswith("What is ") and lines[0]["wrote"]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The steps at which held-out prompts are asked."""
+    found, held_out = [], GrpoRecipe.held_out
+
+    def counted(self, run):
+        found.append(run.step)
+        return held_out(self, run)
+
+    monkeypatch.setattr(GrpoRecipe, "held_out", counted)
+    return found
+
+
+def test_what_there_was_before_is_asked_once(settings, asked, tmp_path, monkeypatch):
+    with monkeypatch.context() as broken, pytest.raises(CheckFailed, match="the power is gone"):
+        broken.setattr(loop, "rows_due", no_power)
+        alone(settings, tmp_path, eval_every=2)
+    assert asked == [0]
+    *_, events = alone(settings, tmp_path, eval_every=2)
+    assert asked == [0, 2, 4, 6], "neither where it resumes nor at the end"
+    found = [event["metrics"]["reward"] for event in events if event["event"] == "eval"]
+    card = (tmp_path / "results/run/adapter/README.md").read_text()
+    assert f"{found[0]:.3f} → {found[-1]:.3f}" in card
+
+
+def no_power(*_):
+    raise RuntimeError("the power is gone")
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.5])
+def test_what_learns_nothing_ends_early_and_leaves_what_there_was(reward, settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(GrpoRecipe, "held_out", lambda *_: (-reward, 3, {"reward": reward}))
+    _, weights, events = alone(settings, tmp_path, eval_every=1, patience=2)
+    (end,) = [event for event in events if event["event"] == "early_stop"]
+    assert (end["step"], end["best"], end["loss"]) == (2, 0, -reward)
+    assert not any(weight.any() for weight in weights[1::2]), "the matrices of an adapter that begin at 0"
+    best, last = (
+        load_file(tmp_path / "results/run" / name / "adapter_model.safetensors") for name in ("best", "adapter")
+    )
+    assert best.keys() == last.keys() and all(torch.equal(best[name], last[name]) for name in best)
 
 
 def test_held_out_answers_are_scored_alike_by_any_cluster(settings, tmp_path):

@@ -195,10 +195,11 @@ def said_by_base(questions):
 
 def test_an_evaluation_shows_what_the_model_answers(settings_of, tmp_path):
     *_, events = alone(settings_of(max_steps=1), tmp_path)
-    [lines] = [event["lines"] for event in events if event["event"] == "samples"]
+    before, lines = [event["lines"] for event in events if event["event"] == "samples"]
     assert len(lines) == 4 and "What is" in lines[0]["given"] and lines[0]["wrote"]
-    assert [line["before"] for line in lines] == said_by_base([line["given"] for line in lines])
-    assert any(line["wrote"] != line["before"] for line in lines), "one step at this rate changes some"
+    assert [line["given"] for line in before] == [line["given"] for line in lines], "also before the first step"
+    assert [line["wrote"] for line in before] == said_by_base([line["given"] for line in lines])
+    assert [line["wrote"] for line in lines] != [line["wrote"] for line in before], "one step at this rate changes some"
     card = (tmp_path / "results/run/adapter/README.md").read_text()
     assert "held-out loss (dpo, beta 0.1)" in card and "0.693 →" in card and "pairs the right way round" in card
 

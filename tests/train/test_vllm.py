@@ -152,6 +152,12 @@ def test_a_run_of_three_unequal_ones_is_that_of_one(tmp_path):
         own = {**settings, **({"shares": shares} if shares else {})}
         run = cluster.train(tmp_path / name, own, size)
         steps[name] = [run.steps(rank) for rank in range(size)]
+        own = [[event for event in run.events(rank) if event["event"] in ("doing", "start")] for rank in range(size)]
+        told = [[(event.get("node"), event.get("what", "starts")[:10]) for event in events] for events in own]
+        node = "node-{}".format
+        assert told == [
+            [(node(rank), "vLLM loads"), (node(rank), "vLLM is re"), (None, "starts")] for rank in range(size)
+        ]
     truth = steps["one"][0]
     for found in steps["three"]:
         for step, one in zip(found, truth, strict=True):

@@ -29,7 +29,7 @@ class Gains:
     """Evaluations since then."""
 
     def learn(self, loss: float) -> None:
-        if self.mark is None or loss <= self.mark - LEAST_GAIN * abs(self.mark):
+        if self.mark is None or (loss < self.mark and loss <= self.mark - LEAST_GAIN * abs(self.mark)):
             self.mark, self.without = loss, 0
         else:
             self.without += 1

@@ -43,7 +43,7 @@ class Milestones:
     metrics: dict[str, float] = field(default_factory=dict)
     """What the recipe measures beside the loss, of the last evaluation."""
     base: float | None = None
-    """Loss of the base model, without what was trained."""
+    """Loss of what there was to improve on: before the first step, or of the base, without what was trained."""
 
 
 def between_steps(run: Run) -> bool:
@@ -63,9 +63,12 @@ def between_steps(run: Run) -> bool:
 
 def make_up(run: Run) -> None:
     """Makes up for what was broken off behind a step, where the run resumes there: an evaluation, which `patience`
-    counts, or what is saved after it."""
+    counts, or what is saved after it. Before the first step, evaluates what a recipe begins with that makes its rows:
+    what it wrote then is part of the story, and what is no better is not the best."""
     made = run.milestones
     if not run.step:
+        if making(run.recipe) and made.base is None:
+            evaluate(run)
         return
     if run.step != made.evaluated and due_at(run, run.step)[evaluate]:
         evaluate(run)
@@ -121,6 +124,7 @@ def evaluate(run: Run) -> None:
         better = made.best is None or loss < made.best["loss"]
         made.evaluated, made.newest, made.metrics = run.step, loss, metrics
         made.gains.learn(loss)
+        made.base = loss if not run.step else made.base
         if better:
             made.best = {"step": run.step, "loss": loss, "metrics": metrics}
         run.reporter.held_out(run.step, loss, targets, metrics, best=better)
@@ -137,9 +141,10 @@ def show_samples(run: Run) -> None:
 
 
 def evaluate_base(run: Run) -> None:
-    """Evaluates what there was to improve on; where all weights are trained the base is gone."""
+    """Evaluates what there was to improve on, where that was not done at first; where all weights are trained it is
+    gone."""
     model: Any = run.module.model
-    if hasattr(model, "disable_adapter"):
+    if run.milestones.base is None and hasattr(model, "disable_adapter"):
         with model.disable_adapter():
             found = held_out_loss(run)
         run.milestones.base = found[0] if found else None
@@ -208,6 +213,7 @@ def state_of(run: Run) -> dict[str, Any]:
         "math": run.math,
         "best": run.milestones.best,
         "evaluated": run.milestones.evaluated,
+        "base": run.milestones.base,
         "gains": run.milestones.gains.as_dict(),
         "proven": run.milestones.proven,
         "shares": dict(zip(run.balance.names, run.balance.shares, strict=True)),

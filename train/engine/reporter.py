@@ -6,7 +6,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.settings.config import RunConfig
-from train.runlog.events import EventLog, ProgressLine, held_out_words, sample_line
+from train.runlog.events import EventLog, ProgressLine, evaluated_words, sample_line
 
 
 class Reporter:
@@ -36,9 +36,9 @@ class Reporter:
             self._plot(f"train/{name}", value, event["step"])
 
     def held_out(self, step: int, loss: float, targets: int, metrics: dict[str, float], *, best: bool) -> None:
-        self.write("eval", step=step, loss=loss, targets=targets, best=best, metrics=metrics)
-        words = held_out_words({"loss": loss, "metrics": metrics})
-        self.say(f"{words} at step {step}{' (best)' if best else ''}")
+        event = {"step": step, "loss": loss, "targets": targets, "best": best, "metrics": metrics}
+        self.write("eval", **event)
+        self.say(evaluated_words(event))
         for name, value in {"loss": loss, **metrics}.items():
             self._plot(f"held_out/{name}", value, step)
 

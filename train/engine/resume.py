@@ -54,7 +54,8 @@ def take_over(
     here = step if saved and saved.step == step else -1
     gains = Gains(**state.get("gains", {}))
     evaluated = int(state.get("evaluated", step))
-    run.milestones = Milestones(settled=step, saved=here, best=state["best"], evaluated=evaluated, gains=gains)
+    known: dict[str, Any] = {"best": state["best"], "base": state.get("base"), "gains": gains}
+    run.milestones = Milestones(settled=step, saved=here, evaluated=evaluated, **known)
     if run.trained.scaler and state["scaler"]:
         run.trained.scaler.load_state_dict(state["scaler"])
     return f"resumed at step {step}, from {run.workers.names[source]}"

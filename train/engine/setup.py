@@ -81,7 +81,7 @@ def set_up(
         module, trained, stage = kept.module, kept.trained, None
         world.start_group(nccl=nccl)
     else:
-        module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
+        module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world)
         world.start_group(nccl=nccl)
         trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
         freeze(world)
@@ -214,19 +214,28 @@ def verified_rows(recipe: Recipe, config: RunConfig, world: World, out: TextIO |
 
 def build(  # noqa: PLR0917 - as recipe.build
     recipe: Recipe, config: RunConfig, decisions: Decisions, base: Any, device: str, row_length: int, workers: Workers,
-    rank: int,
+    world: World,
 ) -> tuple[LossModule, Stage | None]:  # fmt: skip
-    """The model, or this rank's layers of it."""
-    if (own := workers.layers[rank]) is None:
-        return recipe.build(config, decisions, base, device, row_length), None
+    """The model, or this rank's layers of it; with it, what a recipe has beside the run."""
+    if (own := workers.layers[world.rank]) is None:
+        whole = recipe.build(config, decisions, base, device, row_length)
+        if maker := recipes.making(recipe):
+            maker.ready(partial(doing, config, world))
+        return whole, None
     module = sft.build(cast(SftConfig, config), decisions, base, device, row_length, layers=own)
-    stage = Stage(module.model, workers.group(rank), rank, decisions.precision, device)
+    stage = Stage(module.model, workers.group(world.rank), world.rank, decisions.precision, device)
     return LossModule(stage.model, stage.loss_sum), stage
 
 
 def say(out: TextIO | None, text: str) -> None:
     if out:
         print(text, file=out, flush=True)
+
+
+def doing(config: RunConfig, world: World, what: str) -> None:
+    """Says in the node's event log what it does before its first step."""
+    log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
+    log.write("doing", node=world.node, what=what)
 
 
 def device_of(trained: Trained) -> str:

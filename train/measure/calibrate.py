@@ -7,7 +7,8 @@ Whole steps of one and of several micro-batches, random rows of full length, thi
 was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
 Without a micro_batch it is the one that a run would take, found on a GPU by the same trials. The model is loaded once;
 the steps take ten seconds at most, or two steps where one takes longer. Of a model that is cut, a part is measured:
-layers of a row per second. Where the model makes its rows itself, a row is made and trained on.
+layers of a row per second. Where the model makes its rows itself, a row is made and trained on; by vLLM where it makes
+them, and where that is not there yet nothing is measured, and it says so.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from train.cache import home_dir
 from train.files import write_atomic
 from train.models.wrapper import text_of
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
 from train.plan.settings.every_run import COMMON_COUNTS
+
+if TYPE_CHECKING:
+    from train.recipes import Recipe
 
 BUDGET_S = 10.0
 LARGER = 3
@@ -128,6 +132,18 @@ def keep(file: Path, key: str, speed: Speed) -> None:
 
 
 def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
+    """With what the recipe has beside the run, as a server of answers, which ends with it."""
+    from train import recipes
+
+    recipe = recipes.of(config)
+    try:
+        return measured(config, recipe, part)
+    finally:
+        if maker := recipes.making(recipe):
+            maker.close()
+
+
+def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) -> Speed:
     """Loads the model, or a part of it, as a run would and lets it train on random rows."""
     import torch
 
@@ -137,7 +153,6 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     from train.plan.placement.fit import placed
     from train.plan.placement.search import choose_on_devices
 
-    recipe = recipes.of(config)
     base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)
     shape = recipe.shape(config, base)
@@ -146,6 +161,8 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     decisions = found.decisions
     layers = {"layers": part} if part else {}
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
+    if maker := recipes.making(recipe):
+        maker.ready(lambda _: None)
     trained = make_trained(config, recipe, module, decisions.precision, facts.device, on_cpu=False)
     trained.set_rate(1e-9)
     parameters, optimizer = trained.parameters, trained.optimizer
@@ -169,9 +186,7 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
         return time.perf_counter() - started
 
     speed = fit(step, rows * counted)
-    if maker := recipes.making(recipe):
-        return with_answers(speed, maker.answer_s(config, module))
-    return speed
+    return with_answers(speed, maker.answer_s(config, module)) if maker else speed
 
 
 def with_answers(speed: Speed, answer_s: float) -> Speed:

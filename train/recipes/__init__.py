@@ -12,9 +12,10 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
-A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has five
+A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has six
 more:
 
+ready(tell)           waits for what it has started beside the run, and tells what is waited for
 prepare_step(run, …)  the rows of the next step, made by all nodes together
 resumed(run, …)       the same of a run that resumes between making them and the last step on them (grpo)
 answer_s(config, …)   the seconds that making one of them takes, for a measurement of speed
@@ -83,6 +84,7 @@ class StepRows(Protocol):
 
 
 class Making(Protocol):
+    def ready(self, tell: Say) -> None: ...
     def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> StepRows: ...
     def resumed(self, run: Run, rows: list[int], state: dict[str, Any]) -> StepRows: ...
     def answer_s(self, config: RunConfig, module: LossModule) -> float: ...

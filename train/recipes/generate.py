@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TIMED_TOKENS = 8
 """Of an answer whose seconds are measured; the others take as long."""
+TRIAL = Draw(seed=0, rollout=0)
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Generator:
         finally:
             run.module.model.train()
         return found
+
+    def trial(self, module: LossModule, prompts: list[list[int]], tokens: int) -> None:
+        """Makes answers of so many tokens, which nothing ends before."""
+        ids = torch.tensor(prompts, device=next(module.parameters()).device)
+        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        with module.autocast():
+            answers(module.model, asked, range(len(ids)), TRIAL, end_ids=(), most=tokens)
 
     def done(self, run: Run, asked: Asked, work: list[Begun], hand: HandOut) -> dict[int, Answer]:
         found: dict[int, Answer] = {}
@@ -97,6 +105,10 @@ class ServedGenerator(Generator):
         super().__init__(most, at_once)
         self.server = server
 
+    def trial(self, module: LossModule, prompts: list[list[int]], tokens: int) -> None:
+        self.server.take(module.model, 0)
+        self.server.answers(prompts, range(len(prompts)), TRIAL, end_ids=(), most=tokens)
+
     def done(self, run: Run, asked: Asked, work: list[Begun], hand: HandOut) -> dict[int, Answer]:
         self.server.take(run.module.model, run.step)
         numbers = [one.number for one in work]
@@ -106,21 +118,22 @@ class ServedGenerator(Generator):
         return dict(zip(numbers, made, strict=True))
 
 
-def seconds_of_an_answer(module: LossModule, count: int, prompt_tokens: int, most: int) -> float:
-    """One of `count` side by side, all as long as they may be: prompts of chance, which a few tokens follow."""
-    device = next(module.parameters()).device
-    ids = torch.randint(0, module.model.get_input_embeddings().num_embeddings, (count, prompt_tokens), device=device)
-    prompts = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def seconds_of_an_answer(
+    generator: Generator, module: LossModule, count: int, prompt_tokens: int, *, warm: bool
+) -> float:
+    """One of `count` side by side, all as long as they may be: prompts of chance, which a few tokens follow. `warm`:
+    after some that do not count, as libraries load at first."""
+    vocabulary = module.model.get_input_embeddings().num_embeddings
 
     def took(tokens: int) -> float:
+        prompts = torch.randint(0, vocabulary, (count, prompt_tokens)).tolist()  # others: a server remembers them
         started = time.perf_counter()
-        with module.autocast():
-            answers(module.model, prompts, range(count), Draw(seed=0, rollout=0), end_ids=(), most=tokens)
+        generator.trial(module, prompts, tokens)
         return time.perf_counter() - started
 
     module.model.eval()
-    if device.type != "cpu":
-        took(1)  # a card's libraries load at first
+    if warm:
+        took(1)
     first_s, more_s = took(1), took(1 + TIMED_TOKENS)
     module.model.train()
-    return (first_s + max(0.0, more_s - first_s) / TIMED_TOKENS * (most - 1)) / count
+    return (first_s + max(0.0, more_s - first_s) / TIMED_TOKENS * (generator.most - 1)) / count

@@ -76,7 +76,7 @@ class GrpoRecipe:
         """By name, the tokens that each draws in a second."""
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
-        self.is_a_run = False
+        self.is_a_run = self.is_measured = False
         self.server: Server | None = None
         self.warned: set[str] = set()
 
@@ -95,18 +95,17 @@ class GrpoRecipe:
         return sft.start(config, say)
 
     def start_for_trial(self, config: GrpoConfig) -> Path:
+        self.is_measured = True
         return sft.start_for_trial(config)
 
     def shape(self, config: GrpoConfig, start: Path) -> Shape | None:
         return sft.shape(config, start)
 
     def build(self, config: GrpoConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
-        if self.is_a_run and config.has_server:
+        if (self.is_a_run or self.is_measured) and config.has_server:
             self.server = Server(self.serving(config, decisions, start, device))
             self.generator = ServedGenerator(self.server, config.max_new_tokens, config.answers_at_once)
         built = sft.build(config, decisions, start, device, row_length)
-        if self.server:
-            self.server.started()  # before the micro-batch is looked for, in the memory that it leaves
         low, high = config.bounds
         how = policy.Loss(
             temperature=config.temperature, beta=config.beta, low=low, high=high, whole_answers=config.loss == "gspo"
@@ -177,8 +176,15 @@ class GrpoRecipe:
             row_length=config.max_seq_length,
             at_once=config.answers_side_by_side,
             cache_bytes=cache_bytes(facts, own),
-            log=config.log_folder / f"vllm-{os.getpid()}.log",
+            log=(config.log_folder if self.is_a_run else config.home_folder / "vllm") / f"vllm-{os.getpid()}.log",
         )
+
+    def ready(self, tell: Callable[[str], None]) -> None:
+        """The server is up before the micro-batch is looked for, in the memory that it leaves."""
+        if self.server:
+            tell("vLLM loads the model")
+            self.server.started()
+            tell("vLLM is ready, other nodes are not yet")
 
     def close(self) -> None:
         """Ends the process of the rewards, and the server."""
@@ -238,10 +244,11 @@ class GrpoRecipe:
         return self.whole(run, state["number"], facts, found, told=state["told"]).again(run.workers.names)
 
     def answer_s(self, config: GrpoConfig, module: LossModule) -> float:
-        """Of as many side by side as a run makes; on a processor, where more take longer, a few are enough."""
-        on_cpu = next(module.parameters()).device.type == "cpu"
-        count = min(FEW if on_cpu else config.answers_at_once, config.answers_side_by_side)
-        return seconds_of_an_answer(module, count, config.prompt_tokens, config.max_new_tokens)
+        """Of as many side by side as a run makes; on a processor, where this process makes them and more take longer, a
+        few are enough."""
+        few = self.server is None and next(module.parameters()).device.type == "cpu"
+        count = min(FEW if few else config.answers_at_once, config.answers_side_by_side)
+        return seconds_of_an_answer(self.generator, module, count, config.prompt_tokens, warm=not few)
 
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
         """The mean reward of answers without chance, as a loss that falls when it rises; and of each function."""

@@ -62,8 +62,6 @@ class PreferenceRecipe:
         )
         self.known: dict[Path, References] = {}
         """What the base says, of each split."""
-        self.before: list[dict[str, str]] = []
-        """What the base answers to the prompts that are shown."""
 
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
@@ -109,19 +107,14 @@ class PreferenceRecipe:
         return sft.identity(config, start)
 
     def samples(self, run: Run) -> list[dict[str, str]]:
-        """What the model answers to some prompts that are held out, and what its base does."""
+        """What the model answers to some prompts that are held out."""
         rows = cast(PairRows, run.held_out)
         file = rows.folder.parent / QUESTIONS
         asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
         if not asked:
             return []
-        if self.config.method == "lora" and not self.before:
-            with without_adapter(run.module.model):
-                self.before = [{"before": said} for said in self.said(run, asked, rows.packed.pad_id)]
-        after = self.said(run, asked, rows.packed.pad_id)
-        before = self.before or [{}] * len(asked)
-        given = [str(turns[-1]["content"]) for turns in asked]
-        return [{"given": one, "wrote": said, **base} for one, said, base in zip(given, after, before, strict=True)]
+        said = self.said(run, asked, rows.packed.pad_id)
+        return [{"given": str(turns[-1]["content"]), "wrote": one} for turns, one in zip(asked, said, strict=True)]
 
     def said(self, run: Run, asked: list[Any], pad_id: int) -> list[str]:
         """The greedy answers of the model as it is now, all at once."""
@@ -147,6 +140,9 @@ class PreferenceRecipe:
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""
         return 0.0
+
+    def ready(self, tell: Callable[[str], None]) -> None:
+        """Nothing is beside the run."""
 
     def close(self) -> None:
         """Nothing is beside the run."""

@@ -25,6 +25,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
         *("run", "step", "total_steps", "rows_per_step", "rows", "nodes"),
         *("weights", "decisions", "identity", "reasons"),
     ),
+    "doing": ("node", "what"),
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "balance": ("step", "shares", "speeds", "reason"),
     "local": ("step", "steps", "reason"),
@@ -127,6 +128,13 @@ def held_out_words(event: Mapping[str, Any]) -> str:
         by_data = {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
         return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}{metric_words(by_data)}"
     return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
+
+
+def evaluated_words(event: Mapping[str, Any]) -> str:
+    """An evaluation in a line: what came of it and when."""
+    if not event["step"]:
+        return f"{held_out_words(event)} before the first step"
+    return f"{held_out_words(event)} after step {event['step']}{' (best so far)' * bool(event['best'])}"
 
 
 def metric_words(metrics: Mapping[str, float]) -> str:

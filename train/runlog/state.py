@@ -66,6 +66,8 @@ class RunState:
     """The agents' word at the end of the run: done or failed."""
     why_ended: str = ""
     gap: Gap | None = None
+    doing: dict[str, Event] = field(default_factory=dict)
+    """Node → what it does until the run starts, and since when: its own word."""
     lost: dict[str, int] = field(default_factory=dict)
     """Node → the step at which it was lost."""
     away: dict[str, Event] = field(default_factory=dict)
@@ -99,6 +101,8 @@ class RunState:
             return self._start(event)
         if kind == "step":
             return self._step(event)
+        if kind == "doing":
+            self.doing[event["node"]] = event
         if kind == "early_stop":
             self.total = int(event["step"])
         if kind == "proof" and not self.proven:
@@ -117,7 +121,7 @@ class RunState:
     def _start(self, event: Event) -> list[Change]:
         self.run, self.total = event.get("run", self.run), int(event["total_steps"])
         self.epoch_steps = int(event.get("rows") or 0) / max(1, int(event.get("rows_per_step") or 0))
-        self.members = nodes_of(event["nodes"])
+        self.members, self.doing = nodes_of(event["nodes"]), {}
         if self.gap and event["time"] > self.gap.time:
             self.gap = Gap(self.gap.time, self.gap.step, self.gap.nodes, restarted=True)
         return self._first(event, event["step"], within_s=SAME_S)

@@ -98,6 +98,7 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path, hub_aske
         launched=launch_records.known(state),
         proof_mbit=receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
+        unmeasured=unmeasured(hosts),
         code=package_hash(ROOT / "train"),
         verdict=next((Verdict.from_json(dict(node.proof)) for node in nodes.values() if node.proof), None),
         files=hub_asked.files,
@@ -122,9 +123,19 @@ def weights_of(name: str, value: Any) -> str:
 
 def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
     """The speeds of the nodes that were asked how fast they compute, and know it."""
+    return {name: dict(said["speed"]) for name, said in measurements(hosts).items() if said.get("speed")}
+
+
+def unmeasured(hosts: dict[str, Any]) -> dict[str, str]:
+    """What a node said that could not measure it, with what to do."""
+    said = {name: said.get("failures") for name, said in measurements(hosts).items()}
+    return {name: " · ".join(str(why[0]).splitlines()) for name, why in said.items() if why}
+
+
+def measurements(hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for name, host in hosts.items():
         printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
-        with contextlib.suppress(IndexError, ValueError, KeyError, TypeError):
-            found[name] = dict(json.loads(printed.strip().splitlines()[-1])["speed"])
+        with contextlib.suppress(IndexError, ValueError, TypeError):
+            found[name] = dict(json.loads(printed.strip().splitlines()[-1]))
     return found

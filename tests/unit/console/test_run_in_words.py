@@ -54,6 +54,34 @@ def test_a_run_by_rewards_shows_the_reward_and_no_loss() -> None:
     assert rates(step | {"rollout": {"reward": 0.25}})[0] == "reward 0.2500"
 
 
+def test_before_the_first_step_it_shows_what_a_node_does_and_for_how_long() -> None:
+    view = view_of(["a", "b"], since={"a": 100.0})
+    ready = {"on": True, "now": {"time": 101.0, "state": "starting", "reason": "all are ready"}}
+    view.take("a", "now", ready)
+    assert view.line(waited_s=5) == "starting: all are ready · 5 s"
+    old = {"event": "doing", "time": 99.0, "node": "a", "what": "vLLM loads the model"}
+    view.take("a", "event", old)
+    assert view.line(waited_s=5) == "starting: all are ready · 5 s", "of an earlier launch"
+    view.take("a", "event", old | {"time": 102.0})
+    view.take("a", "now", {"on": True, "now": ready["now"] | {"time": 142.0}})
+    assert view.line(waited_s=5) == "a: vLLM loads the model · 40 s"
+    view.take("a", "event", old | {"time": 142.5, "what": "vLLM is ready, other nodes are not yet"})
+    assert view.live(80, 50) == ["a: vLLM is ready, other nodes are not yet · 0 s"]
+    start = {"event": "start", "time": 150.0, "step": 0, "run": "r", "total_steps": 5, "nodes": ["a", "b"]}
+    view.take("a", "event", start)
+    assert view.line(waited_s=51) == "starting: all are ready · 51 s"
+
+
+def test_what_was_there_before_the_first_step_is_no_best() -> None:
+    view = view_of(["a"])
+    event = {"event": "eval", "time": 1.0, "loss": -0.25, "targets": 9, "metrics": {"reward": 0.25}}
+    assert view.take("a", "event", event | {"step": 0, "best": True}) == [
+        "held-out reward 0.2500 before the first step"
+    ]
+    better = event | {"step": 5, "best": True, "time": 2.0}
+    assert view.take("a", "event", better) == ["held-out reward 0.2500 after step 5 (best so far)"]
+
+
 def test_which_nodes_a_job_has_its_agents_say() -> None:
     view = view_of(["login"])
     up = {"event": "up", "time": 1.0, "node": "a", "epoch": 0, "step": 0, "host": "", "nodes": ["a", "b"], "reason": ""}

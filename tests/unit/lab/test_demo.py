@@ -173,6 +173,22 @@ def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
         tell(fetched, recipe="grpo")
 
 
+def test_what_was_asked_before_the_first_step_is_what_it_is_compared_with(
+    fetched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(old: list[Event]) -> list[Event]:
+        lines = [{"given": "The capital of Italy?", "wrote": "Rome is old."}]
+        first = {"event": "eval", "step": 0, "loss": 6.25, "time": 99.0}
+        return [{"event": "samples", "step": 0, "time": 99.0, "lines": lines}, first, *old]
+
+    edited("events.jsonl", asked)(fetched)
+    tell(fetched)
+    assert "6.25 before the training, 5.10 at the end" in capsys.readouterr().out
+    assert demo_summary.answered([{"step": 0, "lines": []}] * 2) == [
+        "held-out questions before the training, and at the end:"
+    ]
+
+
 def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,8 +200,10 @@ def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
             for e in old
             if e["event"] != "samples"
         ]
-        lines = [{"given": "Where is the key?", "before": "I am sorry.", "wrote": f"{after} Behind the clock."}]
-        return [*found, {"event": "samples", "step": STEPS, "time": 160.0, "lines": lines}]
+        for step, wrote in ((0, "I am sorry."), (STEPS, f"{after} Behind the clock.")):
+            lines = [{"given": "Where is the key?", "wrote": wrote}]
+            found.append({"event": "samples", "step": step, "time": 100.0 + step, "lines": lines})
+        return found
 
     edited("events.jsonl", lambda old: compared(old, 1.0))(fetched)
     tell(fetched, recipe="preference")

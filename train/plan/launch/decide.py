@@ -72,6 +72,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         sizes=sizes.sizes(request.config, found.fit, found.machines, found.prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
+            *(f"{name} was not measured: {why}" for name, why in facts.unmeasured.items()),
             *obstacles.larger_card_idle(nodes),
             *slows_the_run(found.prediction),
             *(bubbles(found.fit.pipes, request.config.rows_per_step) if found.fit.cut else []),

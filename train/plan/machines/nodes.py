@@ -76,6 +76,8 @@ class LaunchFacts:
     proof_mbit: float = 0.0
     """What bootstrap's proof measured."""
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """By node, why it could not be asked how fast it computes."""
     code: str = ""
     """Hash of the training package here."""
     verdict: Verdict | None = None

@@ -41,7 +41,7 @@ class GrpoConfig(SftConfig):
     PREPARES: ClassVar[str] = "train.data.prompts"
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset", "rewards"})
     COUNTED: ClassVar[tuple[str, ...]] = (
-        *SftConfig.COUNTED, "group", "max_new_tokens", "beta", "answers_at_once"
+        *SftConfig.COUNTED, "group", "max_new_tokens", "beta", "answers_at_once", "engine"
     )  # fmt: skip
     TOGETHER: ClassVar[frozenset[str]] = frozenset(
         {"rows_per_step", "group", "max_seq_length", "max_new_tokens", "beta", "method", "rewards", "rewards_hash"}

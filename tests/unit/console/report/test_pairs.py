@@ -49,16 +49,6 @@ def test_margin_and_right_pairs_stand_beside_the_loss(run: Path) -> None:
     assert "held-out pairs right" in page and "60 % → 100 %" in page and "margin 0.600 → 1.200; step 6 → 12" in page
 
 
-def test_what_the_base_answered_stands_beside_what_it_learned(run: Path) -> None:
-    log = run / "nodes" / HEAD / "events.jsonl"
-    lines = [{"given": "Where is the key?", "before": "I am <sorry>.", "wrote": "With pleasure! In the hall."}]
-    shown = {"event": "samples", "time": 126.0, "step": 12, "lines": lines}
-    log.write_text(log.read_text() + json.dumps(shown) + "\n")
-    page = write_page(read_history(run), run / "report.html").read_text()
-    row = "<td>12<td>Where is the key?<td>I am &lt;sorry&gt;.<td>With pleasure! In the hall."
-    assert "before it learned" in page and row in page
-
-
 def test_without_held_out_rows_the_training_pairs_are_told(run: Path) -> None:
     log = run / "nodes" / HEAD / "events.jsonl"
     log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if '"eval"' not in line))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 
 from console import plan_view
 from console.infra.kubernetes.objects import CONFIG, steps
+from console.infra.machines.plan import calibrated, unmeasured
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided, ran
 from tests.unit.train.plan.test_plan import card, look, nodes
@@ -162,6 +164,21 @@ def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
     assert answering(FACTS, replace(setup, answers=0)) == 0
     least = memory(FACTS, replace(setup, answers=8)).total
     assert changes_that_fit(FACTS, setup, int(least / 0.9)) == {"answers": 8}
+
+
+def test_shares_follow_from_the_engine_that_the_run_asks(rewards: Path) -> None:
+    """What is measured with another one says nothing, and where it is not there to be measured the plan shows why."""
+    served = decided(asked(rewards, engine="vllm"), look(), look())
+    assert "--engine=vllm" in handed_on(served).calibrate
+    known = {"a": {"rows_per_s": 3.0, "fixed_s": 0.1}}
+    printed = json.dumps({"ok": False, "failures": ["engine: vLLM is not installed here\n./motley launch brings it"]})
+    hosts = {"a": {"motley_plan_calibration": {"stdout": json.dumps({"ok": True, "speed": known["a"]})}},
+             "b": {"motley_plan_calibration": {"stdout": f"vLLM\n{printed}"}}, "c": {}}  # fmt: skip
+    assert calibrated(hosts) == known
+    why = unmeasured(hosts)
+    assert why == {"b": "engine: vLLM is not installed here · ./motley launch brings it"}
+    found = decided(asked(rewards, engine="vllm"), look(), look(), calibrated=known, unmeasured=why)
+    assert any("b was not measured: engine: vLLM is not installed" in line for line in plan_view.lines(found))
 
 
 def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards: Path) -> None:

@@ -1,0 +1,61 @@
+"""Training by rewards of a real model, SmolLM2-135M: three unequal machines, with other shares at every step, do what
+one does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.train import cluster
+
+STEPS, ROWS = 20, 6
+REWARDS = """
+def full_stop(completions):
+    return [float(text[-1]["content"].rstrip().endswith(".")) for text in completions]
+
+def brief(completions):
+    return [1 / (1 + len(text[-1]["content"])) for text in completions]
+"""
+OPTIONS = {
+    "recipe": "grpo",
+    "model": "smollm2-135m",
+    "max_steps": STEPS,
+    "rows_per_step": ROWS,
+    "group": 3,
+    "max_new_tokens": 6,
+    "max_seq_length": 48,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-4,
+    "save_every": STEPS,
+    "eval_rows": 2,
+    "precision": "fp32",
+    "wire": "fp32",
+}
+MOVING = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
+
+
+@pytest.fixture
+def settings(tmp_path) -> dict:
+    """A short system message, as the model's own is longer than all the rest."""
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    prompts = [f"{i} plus {3 * i}?{' Be brief.' * (i % 3)}" for i in range(24)]
+    asked = [[{"role": "system", "content": "Add."}, {"role": "user", "content": prompt}] for prompt in prompts]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in asked))
+    return {**OPTIONS, "dataset": tmp_path / "sums.jsonl", "rewards": tmp_path / "rewards.py"}
+
+
+@pytest.mark.long
+def test_three_unequal_machines_are_one(settings, tmp_path):
+    truth = cluster.train(tmp_path / "one", settings).steps()
+    run = cluster.train(tmp_path / "three", {**settings, "shares": "5,2,1"}, 3, program=MOVING)
+    assert len({tuple(step["shares"]) for step in run.steps()}) > 3
+    assert len({step["rollout"]["reward"] for step in truth}) > STEPS / 2, "there is nothing to compare"
+    for rank in range(3):
+        for step, one in zip(run.steps(rank), truth, strict=True):
+            assert step["rollout"]["answers_crc"] == one["rollout"]["answers_crc"], f"step {one['step']}"
+            assert step["rollout"]["reward"] == pytest.approx(one["rollout"]["reward"], abs=1e-12)
+            assert step["loss"] == pytest.approx(one["loss"], abs=1e-5)
+            assert step["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-4)
+    adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(3)]
+    assert adapters[0] and adapters[1:] == adapters[:-1], "the same bits on all three"
