@@ -51,7 +51,7 @@ def test_a_first_launch_is_planned_with_the_environment_that_it_brings(sets: lis
     versions = plan.with_brought(absent | {"python": "3.11.2", "machine": "x86_64"}, sets)
     facts = plan.facts_of(seen, versions, {"of_infra": {}, "sweep": []}, {})
     found, _ = plan.plan_all({"values": {"model": "tiny"}, "sweep": []}, facts)
-    assert [node.device for node in found.nodes] == [device]
+    assert [node.device.device for node in found.nodes] == [device]
 
 
 def test_what_a_plan_brings_is_brought_by_the_role_that_brings_all_else() -> None:
