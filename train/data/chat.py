@@ -6,8 +6,9 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from train.data.formats import BadRecord, Example, Message
@@ -31,6 +32,13 @@ PLAIN_TEMPLATE = """{{ bos_token or '' }}{% for m in messages %}\
 
 # for models from nothing, which continue a text
 CONTINUED = "{{ eos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+
+# A template that speaks of developers is one that knows them, which this one does not say (_known).
+HAS_NONE = "not (messages | selectattr('role', 'in', ['system', 'devel' ~ 'oper']) | list)"
+OPENS = f"""{{% if {HAS_NONE} %}}{{% set messages = [{{'role': 'system', 'content': SYSTEM}}] + (messages | list) %}}\
+{{% endif %}}"""
+ASKS = f"""{{% if {HAS_NONE} and messages[0]['role'] == 'user' %}}{{% set messages = [\
+{{'role': 'user', 'content': SYSTEM ~ '\\n\\n' ~ messages[0]['content']}}] + (messages | list)[1:] %}}{{% endif %}}"""
 
 Span = tuple[int, int]
 
@@ -92,8 +100,8 @@ class Chat:
         return bare[len(before) : len(bare) - len(after)].strip() if is_default else ""
 
 
-def load_chat(model: Model, date: str = "", template: str = "") -> Chat:
-    """`template`: of one's own, in place of the model's."""
+def load_chat(model: Model, date: str = "", template: str = "", system: str = "") -> Chat:
+    """`template`: of one's own, in place of the model's; `system`: a message before conversations that bring none."""
     from transformers import AutoTokenizer
 
     location = model_location(model)
@@ -120,7 +128,20 @@ def load_chat(model: Model, date: str = "", template: str = "") -> Chat:
     own = template or tokenizer.chat_template
     of_model = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
     reason = "your own" if template else of_model
-    return Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date)
+    chat = Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date)
+    return with_system(chat, system) if system else chat
+
+
+def with_system(chat: Chat, system: str) -> Chat:
+    """A chat whose template itself opens with that message, so that all who ask by it do so, wherever it is taken. One
+    that writes no system message gets it before the first question."""
+    mark, user = "\ue000", {"role": "user", "content": "?"}
+    try:
+        writes = mark in chat.render([{"role": "system", "content": mark}, user])
+    except BadRecord:
+        writes = False
+    opening = (OPENS if writes else ASKS).replace("SYSTEM", json.dumps(system, ensure_ascii=False))
+    return replace(chat, template=opening + chat.template, reason=f"{chat.reason}, with your system message")
 
 
 def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:
@@ -236,6 +257,17 @@ def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span], begi
     if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
         tokens, trained = [*tokens, eos], trained + b"\1"
     return tokens, trained
+
+
+def shown(chat: Chat, tokens: Sequence[int], trained: Sequence[int]) -> str:
+    """A sample on one line, what is learned from between marks."""
+    at, pieces = 0, []
+    for learned, some in groupby(trained, key=bool):
+        end = at + len(list(some))
+        text = str(chat.tokenizer.decode(list(tokens[at:end]))).replace("\n", "\\n")
+        pieces.append(f"«{text}»" if learned else text)
+        at = end
+    return "".join(pieces)
 
 
 def token_span(encoding: Any, start: int, end: int) -> Span:

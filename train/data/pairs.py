@@ -149,7 +149,7 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     if model.folder:
         weight_files.require_tokens(model.folder)
     template = chat_template.read(config.chat_template)
-    chat = load_chat(model, date, template)
+    chat = load_chat(model, date, template, config.system)
     say(f"template  {chat.reason}")
     names = ("max_seq_length", "eval_fraction", "paired")
     key = {
@@ -167,7 +167,7 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
         "model": model.name,
         "files": [path.name for some in files for path in some],
     }
-    facts |= {OWN_TEMPLATE: True} if template else {}
+    facts |= {OWN_TEMPLATE: True} if template or config.system else {}
     build_once(folder, lambda draft: write(draft, config, data, readers, chat, facts))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))

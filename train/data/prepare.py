@@ -21,20 +21,20 @@ import sys
 import time
 from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, cache_dir, home_dir
 from train.data import left_out
-from train.data.chat import Chat, encode, load_chat
+from train.data.chat import Chat, encode, load_chat, shown
 from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts, together
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
-from train.data.rows import FORMAT, OWN_TEMPLATE, RowWriter
+from train.data.rows import FORMAT, OWN_TEMPLATE, RowWriter, packed_rows
 from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
@@ -48,6 +48,8 @@ from train.plan.settings.config import RunConfig, SftConfig, add_settings, confi
 from train.runlog.events import person
 
 QUESTIONS = 64
+EXAMPLE = 400
+"""Characters that are shown of a sample."""
 BYTES_EACH = 4 << 20
 """Bytes of data for which a process more is worth its start."""
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    names = ("recipe", "loss", "max_seq_length", "train_on", "format", "eval_fraction", "max_bad", "patience")
+    names = ("recipe", "loss", "max_seq_length", "train_on", "format", "system", "eval_fraction", "max_bad", "patience")
     add_settings(
         parser, (*names, "chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens")
     )
@@ -115,13 +117,14 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
     hashes, chosen = hashes_of(data, files), {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
     template = chat_template.read(config.chat_template)
-    request = _request_hash(model, [FORMAT, hashes, chosen, *([template] if template else [])])
+    own = [text for text in (template, config.system and f"system: {config.system}") if text]
+    request = _request_hash(model, [FORMAT, hashes, chosen, *own])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
     if model.folder:
         weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date, template)
+    chat = load_chat(model, date, template, config.system)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
@@ -133,7 +136,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
         "model": model.name,
         "files": [file.name for some in files for file in some],
     }
-    facts |= {OWN_TEMPLATE: True} if template else {}
+    facts |= {OWN_TEMPLATE: True} if own else {}
     build_once(folder, lambda unfinished: _build(unfinished, config, data, readers, chat, facts))
     if not out:
         _remember(request, folder.name)
@@ -243,13 +246,22 @@ def _build(  # noqa: PLR0917 - what prepare found
         "records": asdict(together([reader.tally for reader in readers])),
         **facts,
     }
+    index |= {"example": _example(folder, index, chat)}
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def _example(folder: Path, index: dict[str, Any], chat: Chat) -> str:
+    """The first sample, its beginning and its end, as the model gets it."""
+    rows = packed_rows(folder, index, "train")
+    end = int(rows.samples[1])
+    whole = shown(chat, rows.tokens[:end].tolist(), rows.trained[:end].tolist())
+    return whole if len(whole) <= EXAMPLE else f"{whole[: EXAMPLE // 2]} … {whole[-EXAMPLE // 2 :]}"
 
 
 def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, RowWriter], questions: Questions) -> None:
     length = config.max_seq_length
     packers = {split: Packer(length, config.pack) for split in writers}
-    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
+    make = partial(encoded, chat, config.train_on, config.eval_fraction)
     for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
         if made.split == "eval" and questions.room:
             questions.keep(found.example(reader.format))
@@ -289,9 +301,12 @@ class Encoded:
     sample: Sample
 
 
-def encoded(chat: Chat, answers_only: bool, eval_fraction: float, asked: Asked) -> list[Encoded | BadRecord]:
+def encoded(chat: Chat, train_on: str, eval_fraction: float, asked: Asked) -> list[Encoded | BadRecord]:
     read = examples(asked)
-    samples = iter(encode(chat, [example for example in read if isinstance(example, Example)], answers_only))
+    good = [example for example in read if isinstance(example, Example)]
+    if train_on == "last":
+        good = [replace(example, trained_turns=1) for example in good]
+    samples = iter(encode(chat, good, train_on != "all"))
     made: list[Encoded | BadRecord] = []
     for example in read:
         if isinstance(example, BadRecord):
@@ -368,4 +383,6 @@ def report(folder: Path, known: bool, say: Say) -> None:
         f"rows      {train['rows']} of {index['row_length']} tokens, {fill:.0%} full, "
         f"{train['targets'] / train['tokens']:.0%} of the tokens trained on; {held_out['rows']} rows held out"
     )
+    if index.get("example"):  # not of rows that were made before
+        say(f"example   {index['example']}  (trained on: what stands in « »)")
     say(f"folder    {folder}{' (was there already)' if known else ''}")

@@ -140,7 +140,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
     if model.folder:
         weight_files.require_tokens(model.folder)
     template = chat_template.read(config.chat_template)
-    chat = load_chat(model, date, template)
+    chat = load_chat(model, date, template, config.system)
     say(f"template  {chat.reason}")
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
@@ -162,7 +162,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
             "model": model.name,
             "files": [path.name for some in files for path in some],
         }
-        facts |= {OWN_TEMPLATE: True} if template else {}
+        facts |= {OWN_TEMPLATE: True} if template or config.system else {}
         write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)

@@ -181,7 +181,8 @@ def date_of(folder: Path) -> str:
 
 
 def template_of(folder: Path) -> str:
-    """The template of one's own by which these rows were made; empty where it is the model's."""
+    """The template of one's own by which these rows were made, or the model's with a system message of one's own; empty
+    where it is the model's as it is."""
     index = read_index(folder) if (folder / "index.json").is_file() else {}
     return str(index["chat_template"]) if index.get(OWN_TEMPLATE) else ""
 

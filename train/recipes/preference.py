@@ -31,6 +31,7 @@ from train.data.chat import Chat, load_chat
 from train.data.pairs import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.data.parts import looked_at
 from train.data.prompts import end_ids, padded_left
+from train.data.rows import date_of, template_of
 from train.models import preference
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
@@ -60,6 +61,7 @@ class PreferenceRecipe:
         self.loss = preference.Loss(
             name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
         )
+        self.folder = Path()
         self.known: dict[Path, References] = {}
         """What the base says, of each split."""
 
@@ -69,6 +71,7 @@ class PreferenceRecipe:
         folder = Path(config.dataset).expanduser()
         if not data_sets.is_here(f"{folder}/index.json"):
             folder = prepare(config, say)
+        self.folder = folder
         train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
         return train, held_out
 
@@ -149,7 +152,9 @@ class PreferenceRecipe:
 
     @cached_property
     def chat(self) -> Chat:
-        return load_chat(resolve_model(model_folder(self.config.model)))
+        """As the rows were written."""
+        own = date_of(self.folder), template_of(self.folder)
+        return load_chat(resolve_model(model_folder(self.config.model)), *own)
 
     @cached_property
     def end_ids(self) -> list[int]:

@@ -264,7 +264,8 @@ def modelfile(gguf: str, chat: Chat) -> str:
     """Ollama knows the common templates by the one in the gguf; two are written out, and a template's own message."""
     template, system = chat.template, chat.default_system().replace('"""', "'''")  # more quotes would end it
     written_out = {PLAIN_TEMPLATE: PLAIN_MODELFILE, CONTINUED: CONTINUED_MODELFILE}
-    known = written_out.get(template) or (CHATML_MODELFILE if "<|im_start|>" in template else "")
+    plain = next((text for own, text in written_out.items() if template.endswith(own)), "")
+    known = plain or (CHATML_MODELFILE if "<|im_start|>" in template else "")
     return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
 
 

@@ -55,6 +55,7 @@ BAD = {
     "seed": ("-1", "seed: -1 is below 0"),
     "train_on": ("answer", "did you mean 'answers'?"),
     "chat_template": ("./none.jinja", "chat_template: it cannot be read: No such file"),
+    "system": (" ", "system: it is empty"),
     "format": ("alpacca", "did you mean 'alpaca'?"),
     "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),

@@ -1,4 +1,5 @@
-"""`chat_template=FILE`: a template of one's own in place of the model's, as transformers writes them (Jinja)."""
+"""`chat_template=FILE`: a template of one's own in place of the model's, as transformers writes them (Jinja). And
+`system=TEXT`: a message before each conversation that has none."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import re
 from pathlib import Path
 
 from train.errors import BadInput
+from train.plan.model import data_sets
 
-LARGEST = 100_000
+LARGEST, LONGEST = 100_000, 10_000
 EXAMPLE = "docs/datasets.md#what-is-trained-on has an example"
 GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
 """A tag of transformers' own, which says what an answer is; Motley finds out by itself."""
@@ -29,6 +31,17 @@ def read(name: str) -> str:
         raise BadInput(f"chat_template: {what}, so it is no chat template", f"file: {file}", EXAMPLE)
     require_jinja(text, file)
     return text
+
+
+def require_system(text: str) -> None:
+    """That it is a message, where there is one."""
+    if not text:
+        return
+    wrong = "it is empty" if not text.strip() else f"it has more than {LONGEST} characters" * (len(text) > LONGEST)
+    if not wrong and "\n" not in text and data_sets.is_here(text):
+        wrong = "it is a file, and the message itself is wanted"
+    if wrong:
+        raise BadInput(f"system: {wrong}", fix='write it out: system="Answer in one sentence."')
 
 
 def require_jinja(text: str, file: Path) -> None:

@@ -11,7 +11,7 @@ from train.errors import BadInput
 from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import at_least, option
 from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
-from train.plan.settings.sft import SftConfig, format_words, require_asking
+from train.plan.settings.sft import SftConfig, data_words, require_asking
 
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""
@@ -228,4 +228,4 @@ class GrpoConfig(SftConfig):
         names = ("recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
         rewards = with_file(self.rewards, file) if file else self.rewards
-        return [f"--model={model_folder}", *words, *format_words(self), f"--rewards={rewards}"]
+        return [f"--model={model_folder}", *words, *data_words(self), f"--rewards={rewards}"]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from train.errors import BadInput
 from train.plan.settings.every_run import option
-from train.plan.settings.sft import SftConfig, format_words, require_asking
+from train.plan.settings.sft import SftConfig, data_words, require_asking
 
 LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "kto")
@@ -109,4 +109,4 @@ class PreferenceConfig(SftConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "loss", "max_seq_length", "eval_fraction", "max_bad")
         words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
-        return [f"--model={model_folder}", *words, *format_words(self)]
+        return [f"--model={model_folder}", *words, *data_words(self)]

@@ -37,12 +37,16 @@ class SftConfig(RunConfig):
 
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
     train_on: str = option(
-        "answers", "agree", "answers|all, where the dataset is still to be prepared", ("answers", "all")
+        "answers",
+        "agree",
+        "answers|last|all, where the dataset is still to be prepared",
+        ("answers", "last", "all"),
     )
     format: str = option(
         "auto", "agree", "what a record of the data is, where it is still to be prepared", ("auto", *DATA_FORMATS)
     )
     chat_template: str = option("", "node", "a file with a chat template, in place of the model's own")
+    system: str = option("", "agree", "a system message before each conversation that has none")
     pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
 
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
@@ -76,6 +80,9 @@ class SftConfig(RunConfig):
         if self.chat_template:
             object.__setattr__(self, "chat_template", str(Path(self.chat_template).expanduser().resolve()))
             chat_template.read(self.chat_template)
+        chat_template.require_system(self.system)
+        if self.system and self.format == "text":
+            raise BadInput("system: format=text has no conversations", fix="leave one of the two out")
         lora_relatives.settle(self)
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
@@ -166,12 +173,13 @@ class SftConfig(RunConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
-        return [*words, *format_words(self), *([] if self.pack else ["--no-pack"])]
+        return [*words, *data_words(self), *([] if self.pack else ["--no-pack"])]
 
 
-def format_words(config: SftConfig) -> list[str]:
-    """What a record is, for who makes the rows; nothing where the records say it."""
-    return [f"--format={config.format}"] if config.format != "auto" else []
+def data_words(config: SftConfig) -> list[str]:
+    """What a record is and what stands before each, for who makes the rows, where that is set."""
+    words = [f"--format={config.format}"] if config.format != "auto" else []
+    return [*words, f"--system={config.system}"] if config.system else words
 
 
 def require_asking(config: SftConfig) -> None:

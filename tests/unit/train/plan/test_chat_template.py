@@ -41,6 +41,32 @@ def test_a_node_does_not_choose_a_file_of_this_computer(mine: Path) -> None:
         decided({"resume": "x"}, there)
 
 
+def test_a_message_goes_to_the_head_as_it_is() -> None:
+    for recipe in ("sft", "grpo", "preference"):
+        more = {"recipe": "grpo", "rewards": "length:9"} if recipe == "grpo" else {"recipe": recipe}
+        asked = {"model": "tiny", "system": 'Be "kind".\nAlways.', "max_steps": 9, **more}
+        assert '--system=Be "kind".\nAlways.' in handed_on(decided(asked, look())).prepare
+    assert "--train-on=last" in handed_on(decided({"model": "tiny", "train_on": "last"}, look())).prepare
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"system": " \n"}, "system: it is empty\nwrite it out: system="),
+        ({"system": "x" * 10_001}, "system: it has more than 10000 characters"),
+        ({"system": __file__}, "system: it is a file, and the message itself is wanted"),
+        ({"system": "Hi", "format": "text"}, "system: format=text has no conversations\nleave one of the two out"),
+        ({"train_on": "last", "recipe": "preference"}, "train_on: last does not go with recipe=preference"),
+        ({"train_on": "last", "recipe": "grpo", "rewards": "exact"}, "train_on: last does not go with recipe=grpo"),
+        ({"train_on": "lst"}, "did you mean 'last'"),
+    ],
+)
+def test_what_is_no_message_and_no_answer_is_one_sentence(values: dict[str, str], said: str) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        load_config({"model": "tiny", **values})
+    assert len(str(refused.value).splitlines()) <= 2
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
