@@ -57,7 +57,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     if wrote := of_kind("samples", changes):
         show("learned", *(written(wrote) if course.recipe == "pretrain" else answered(wrote)))
         if course.recipe == "preference":
-            show("", politely(wrote[-1]))
+            show("", *politely(wrote[-1]))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -214,11 +214,14 @@ def answered(events: list[Event]) -> list[str]:
     return lines
 
 
-def politely(event: Event) -> str:
+def politely(event: Event) -> list[str]:
     lines = event["lines"]
     before, after = (sum(line[when].startswith(KIND) for line in lines) for when in ("before", "wrote"))
     require(before == 0 and after > len(lines) / 2, f"of {len(lines)} held-out questions {after} are answered politely")
-    return f"{after} of {len(lines)} answers begin with '{KIND}', before the training none"
+    return [
+        f"{after} of {len(lines)} answers begin with '{KIND}', before the training none",
+        "what they say of the household is made up: so few steps teach manners, not facts (those: ./motley demo)",
+    ]
 
 
 def words_of(text: str) -> list[str]:
