@@ -57,7 +57,7 @@ def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     if wrote := of_kind("samples", changes):
         show("learned", *(written(wrote) if course.recipe == "pretrain" else answered(wrote)))
         if course.recipe == "preference":
-            show("", politely(wrote))
+            show("", *politely(wrote))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
     show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
@@ -214,13 +214,14 @@ def answered(events: list[Event]) -> list[str]:
     return lines
 
 
-def politely(events: list[Event]) -> str:
-    count = len(events[-1]["lines"])
-    before, after = (
-        sum(line["wrote"].startswith(KIND) for line in event["lines"]) for event in (events[0], events[-1])
-    )
-    require(before == 0 and after > count / 2, f"of {count} held-out questions {after} are answered politely")
-    return f"{after} of {count} answers begin with '{KIND}', before the training none"
+def politely(events: list[Event]) -> list[str]:
+    first, last = events[0]["lines"], events[-1]["lines"]
+    before, after = (sum(line["wrote"].startswith(KIND) for line in lines) for lines in (first, last))
+    require(before == 0 and after > len(last) / 2, f"of {len(last)} held-out questions {after} are answered politely")
+    return [
+        f"{after} of {len(last)} answers begin with '{KIND}', before the training none",
+        "what they say of the household is made up: so few steps teach manners, not facts (those: ./motley demo)",
+    ]
 
 
 def words_of(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the seconds of `./motley demo` go: as root in the lab, its fast form, and in folders.
+"""Where the seconds of `./motley demo` go: as root in the lab, its fast form, in folders, and by preferences.
 
     make bench PARTS=demo
     python -m tests.bench.demo fast --repeats 1
@@ -21,9 +21,12 @@ from train.runlog.paths import EVENTS, NODES
 from train.runlog.tail import read
 
 NAME = "demo"
-WORDS = {"lab": [], "fast": ["--fast"], "folders": ["--folders"]}
-TITLES = {"lab": "as root, in the lab", "fast": "with `--fast`", "folders": "in folders, without root"}
-AIMS = {"lab": "≤ 4 min", "fast": "≤ 2 min", "folders": ""}
+WORDS = {"lab": [], "fast": ["--fast"], "folders": ["--folders"], "preference": ["--recipe", "preference"]}
+TITLES = {
+    "lab": "as root, in the lab", "fast": "with `--fast`", "folders": "in folders, without root",
+    "preference": "by preferences, in the lab",
+}  # fmt: skip
+AIMS = {"lab": "≤ 4 min", "fast": "≤ 2 min", "folders": "", "preference": "≤ 4 min"}
 RESULTS = REPOSITORY / "results/demo" / NODES
 
 

@@ -36,12 +36,12 @@ def bench(
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(parts), metavar="PART", help=f"of {' '.join(parts)}")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--again", action="store_true", help="forget what was measured before")
+    parser.add_argument("--again", action="store_true", help="forget what was measured of them before")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(parts):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {' '.join(parts)}")
     if args.again:
-        (KEPT / f"{name}.json").unlink(missing_ok=True)
+        forget(name, args.parts)
     with place as there:
         for _ in range(args.repeats):
             for part in args.parts:
@@ -64,10 +64,18 @@ def _stored(name: str) -> dict[str, Any]:
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
+def forget(name: str, parts: Sequence[str]) -> None:
+    _write(name, {part: runs for part, runs in _stored(name).items() if part not in parts})
+
+
 def keep(name: str, part: str, figures: Figures) -> None:
     print(f"{part}: {figures}", flush=True)
     everything = _stored(name) | {TAKEN: time.strftime("%d %B %Y")}
     everything.setdefault(part, []).append(figures)
+    _write(name, everything)
+
+
+def _write(name: str, everything: dict[str, Any]) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1) + "\n")
 

@@ -48,6 +48,14 @@ def test_a_part_without_a_place_is_named(tmp_path: Path) -> None:
         page.put("other", [], tmp_path / "page.md")
 
 
+def test_again_forgets_the_part_that_is_measured_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "KEPT", tmp_path)
+    for part in ("one", "other"):
+        page.keep("sync", part, {"s": 1})
+    page.forget("sync", ["one"])
+    assert page.kept("sync") == {"other": [{"s": 1}]} and page.taken("sync")
+
+
 def test_no_figure_of_a_table_is_written_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.PAGE.read_text()
     assert tables.made(text) == text, "make them again: python -m tests.bench.tables"
