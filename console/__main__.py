@@ -156,7 +156,7 @@ ACTS = {
     "pause": "console.pause:pause",
     "unpause": "console.pause:unpause",
     "wake": "console.wake:wake",
-    "notify-test": "console.notify:test",
+    "notify-test": "console.notice_address:test",
     "runs": "console.status:runs",
     "fetch": "console.fetch:fetch",
     "report": "console.report.command:report",

@@ -18,7 +18,7 @@ from console.verbs import SETTINGS
 from console.words import say
 from train.data.look import look
 from train.errors import BadInput
-from train.plan.launch.what_if import ABOUT_MACHINES, what_if
+from train.plan.launch.plan_cards import ABOUT_MACHINES, what_if
 from train.plan.settings.config import read_yaml
 
 OF_REAL_MACHINES = ("resume", *launch_request.LAUNCH_ONLY)

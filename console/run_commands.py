@@ -12,7 +12,8 @@ import time
 from functools import partial
 from typing import Any
 
-from console import interrupt, notify, run_view
+from console import interrupt, run_view
+from console import notice_address as notify
 from console.follow import Follower
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all

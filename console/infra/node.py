@@ -176,7 +176,7 @@ class Node(ABC):
     def try_notify(self, address: str) -> Facts:
         """A test message by the node: why it did not go out. It reads the address from standard input."""
         about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
-        return self.read_by("train.notify", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
+        return self.read_by("train.send_notice", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
 
     def read_by(self, module: str, expression: str, timeout_s: float = ANSWER_S) -> Facts:
         """What a module that needs none of ours finds there."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from console.report.energy import node_kwh
 from console.report.history import History
-from console.report.parts import COLOURS, part_table
 from console.report.series import loss_of
+from console.report.where_time_goes import COLOURS, part_table
 
 
 def numbers(history: History) -> dict[str, float]:

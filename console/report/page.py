@@ -16,10 +16,10 @@ from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
 from console.report.news import numbered
-from console.report.parts import COLOURS as PART_COLOURS
-from console.report.parts import part_advice, part_charts, part_table
 from console.report.request import command, settings
 from console.report.series import by_data, first_charts, further_charts, loss_of
+from console.report.where_time_goes import COLOURS as PART_COLOURS
+from console.report.where_time_goes import part_advice, part_charts, part_table
 from console.words import counted, duration
 from train.files import write_atomic
 from train.runlog.events import metric_words

@@ -6,7 +6,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import notify, render
+from console import notice_address as notify
+from console import render
 from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
 from train.plan.launch.launch_plan import own

@@ -15,9 +15,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from train.data.picture_rows import open_pictures
-from train.models.pictures import empty
 from train.plan.model.picture_facts import PictureFacts
+from train.recipes.images.models import empty
+from train.recipes.images.rows import open_pictures
 
 
 def main(rows: str, out: str, family: str, *numbers: str) -> None:

@@ -26,7 +26,7 @@ import json, sys, time
 import torch
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
-from train.recipes.sft import full_rows
+from train.recipes.sft.recipe import full_rows
 
 tokens, steps = map(int, sys.argv[1:])
 hf, models, seconds = get("hf"), {}, {"gpu": [], "stream": []}

@@ -30,7 +30,7 @@ def measure(place: Place, model_name: str, backend: str, kept: str = "gpu") -> F
     from train.models.backends import ModelSpec
     from train.models.weights import trained_weights
     from train.plan.model.memory import Setup, largest_micro_batch, memory
-    from train.recipes import sft
+    from train.recipes.sft import recipe as sft
 
     before = used_on_card()
     engine = backends.get(backend)

@@ -26,7 +26,7 @@ def measure(place: Place, backend: str) -> Figures:
     from train.models.model_files import model_folder
     from train.models.weights import trained_weights
     from train.parallel.sync import FlatSync
-    from train.recipes import sft
+    from train.recipes.sft import recipe as sft
 
     engine = backends.get(backend)
     name = "llama2-7b" if place.on_card else "tiny"

@@ -22,7 +22,8 @@ from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import diloco, process_group, sync
 from train.parallel.shares import Balance
-from train.recipes import hand_out, model_card
+from train.recipes import model_card
+from train.recipes.grpo import hand_out
 from train.runlog import events, trace
 
 RANK = int(os.environ.get("RANK", "0"))

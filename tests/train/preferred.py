@@ -27,8 +27,8 @@ def records(paired, count=26):
 
 
 def make_data(folder, *, paired):
-    from train.data.pairs import prepare  # noqa: PLC0415
     from train.plan.settings.config import PreferenceConfig  # noqa: PLC0415
+    from train.recipes.preference.rows import prepare  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records(paired)))
@@ -40,7 +40,7 @@ def make_data(folder, *, paired):
 
 def rows_of(data, split="train"):
     """Of each row both sequences, as tokens and where its answer begins; and its label."""
-    from train.data.pairs import open_pairs  # noqa: PLC0415
+    from train.recipes.preference.rows import open_pairs  # noqa: PLC0415
 
     paired = json.loads((data / "index.json").read_text())["paired"]
     rows = open_pairs(data, split, paired=paired)

@@ -12,8 +12,8 @@ import torch
 from transformers import AutoTokenizer
 
 from tests.train.reference import build, factor
-from train.data.prompts import open_prompts
 from train.models.model_files import model_folder
+from train.recipes.grpo.rows import open_prompts
 
 REWARDS = """
 def vowels(completions, level, **columns):
@@ -31,8 +31,8 @@ MASK = (1 << 64) - 1
 def make_data(folder, records=12):
     """Prompts of several lengths with a column; made into rows in which an eighth of all tokens end an answer: the
     model's first weights are random, and it would hardly ever come to an end by itself."""
-    from train.data.prompts import prepare  # noqa: PLC0415
     from train.plan.settings.config import GrpoConfig  # noqa: PLC0415
+    from train.recipes.grpo.rows import prepare  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rewards.py").write_text(REWARDS)

@@ -15,7 +15,7 @@ from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import load_config
-from train.recipes import sft
+from train.recipes.sft import recipe as sft
 
 ROWS = 12
 FIRST = {

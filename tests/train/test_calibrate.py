@@ -15,7 +15,7 @@ from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
 from train.models import drawing
 from train.models.vllm import Server, python_of
 from train.plan.settings.config import config_of
-from train.recipes import generate
+from train.recipes.grpo import generate
 
 
 class Steps:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.train import cluster
 from train.errors import BadInput
 from train.plan.launch import decided
-from train.plan.launch.what_if import what_if
+from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB

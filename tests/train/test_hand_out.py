@@ -9,8 +9,8 @@ import pytest
 
 from train.errors import PeerFailed
 from train.models.drawing import Answer
-from train.recipes import hand_out
-from train.recipes.hand_out import Begun, HandOut, asked, gone, handed, is_over
+from train.recipes.grpo import hand_out
+from train.recipes.grpo.hand_out import Begun, HandOut, asked, gone, handed, is_over
 
 MOST = 12
 

@@ -117,7 +117,7 @@ def test_a_data_set_of_the_hub_is_prepared(hub, tmp_path):
 PLAN = """\
 import json, sys
 from train.errors import BadInput
-from train.plan.launch.what_if import what_if
+from train.plan.launch.plan_cards import what_if
 try:
     print(json.dumps(what_if("8", {"model": sys.argv[1]}).data))
 except BadInput as wrong:

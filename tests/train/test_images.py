@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.train import cluster, pictures, reference
 from train.__main__ import main
-from train.data.picture_rows import moved, open_pictures
-from train.data.pictures import prepare
 from train.errors import BadInput
-from train.models import pictures as models
 from train.plan.settings.config import load_config
+from train.recipes.images import models
+from train.recipes.images.prepare import prepare
+from train.recipes.images.rows import moved, open_pictures
 
 CLOSE = 1e-6
 

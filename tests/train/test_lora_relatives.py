@@ -17,14 +17,15 @@ from transformers import AutoModelForCausalLM
 from tests.train import cluster, reference
 from train.data.rows import open_rows
 from train.errors import BadInput
-from train.models import first_weights, hf, noise
+from train.models import hf, noise
+from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec, to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights, write_weights
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup, memory, trained_parameters
 from train.plan.settings.config import load_config
-from train.recipes import sft
+from train.recipes.sft import recipe as sft
 
 STEPS = 10
 TOLERANCE = 1e-5

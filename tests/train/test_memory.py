@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from tests.gpu.weights import config_of
 from tests.support.catalogue_shapes import SHAPES, counts_of
-from train.plan.launch.what_if import what_if
+from train.plan.estimate.speedup import ring_bytes
+from train.plan.launch.plan_cards import what_if
 from train.plan.model.catalogue import Facts, catalogue, resolve_model
 from train.plan.model.counts import linear_shapes
 from train.plan.model.memory import (
@@ -25,7 +26,6 @@ from train.plan.model.memory import (
     memory,
     parameters,
 )
-from train.plan.speed.speedup import ring_bytes
 
 MODELS = sorted(catalogue()["models"])
 

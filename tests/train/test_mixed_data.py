@@ -10,11 +10,11 @@ import pytest
 from tests.train import cluster
 from train.data.parts import RowsPart, epoch_of, looked_at, parts_of, row_at
 from train.data.prepare import prepare
-from train.data.prompts import open_prompts
-from train.data.prompts import prepare as prepare_prompts
 from train.data.rows import open_rows
 from train.engine.batches import rows_of_step
 from train.plan.settings.config import GrpoConfig, SftConfig
+from train.recipes.grpo.rows import open_prompts
+from train.recipes.grpo.rows import prepare as prepare_prompts
 
 PARTS = (RowsPart("a", 2, 0, 10), RowsPart("b", 1, 10, 15), RowsPart("c", 0.5, 15, 23), RowsPart("d", 0, 23, 30))
 EPOCH = 20 + 5 + 4

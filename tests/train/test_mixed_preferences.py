@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.pairs import open_pairs, prepare
 from train.data.parts import epoch_of, parts_of
 from train.errors import BadInput
 from train.plan.settings.config import PreferenceConfig
+from train.recipes.preference.rows import open_pairs, prepare
 
 COUNTS = {"a": 44, "b": 20, "c": 24}
 WANTED = {"model": "tiny", "max_seq_length": 96, "eval_fraction": 0.2}

@@ -9,12 +9,12 @@ from torch import nn
 
 from tests.train import cluster, reference, texts
 from train.data.rows import open_rows
-from train.data.texts import prepare
 from train.engine.optimizer import MuonOnCpu, make_optimizer
-from train.models import new
 from train.models.weights import optimizer_state, set_optimizer_state
 from train.parallel.muon import Muon, orthogonal, owners
 from train.plan.settings.config import load_config
+from train.recipes.pretrain import model as new
+from train.recipes.pretrain.rows import prepare
 
 CLOSE = 1e-6
 SETTINGS = {**texts.SETTINGS, "optimizer": "muon"}

@@ -20,14 +20,14 @@ from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
-from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
-from train.plan.launch.what_if import what_if
+from train.plan.launch.plan_cards import what_if
 from train.plan.settings.config import config_of, load_config
-from train.recipes import own_rows
-from train.recipes.own_file import load
+from train.recipes.own import make_rows as own_rows
+from train.recipes.own.file import load
+from train.recipes.own.rows import open_rows
 from train.runlog.tail import read
 
 CLOSE = 1e-6

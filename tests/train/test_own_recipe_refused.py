@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from tests.train.own_recipes import SIMPLE, written
-from train.data.own_rows import as_columns, open_rows, split_by_content
 from train.errors import BadInput
 from train.plan.settings.config import load_config
-from train.recipes import own_rows
+from train.recipes.own import make_rows as own_rows
+from train.recipes.own.rows import as_columns, open_rows, split_by_content
 
 
 def refusal(tmp_path, *changes, text=SIMPLE):

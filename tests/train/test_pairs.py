@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from train.data.chat import load_chat
-from train.data.pairs import open_pairs, prepare
 from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import PreferenceConfig
+from train.recipes.preference.rows import open_pairs, prepare
 
 PAIR = {"prompt": "Where is the key?", "chosen": "In the hall, gladly.", "rejected": "Hall."}
 SINGLE = [{"prompt": f"What is {i}?", "completion": f"It is {'very ' * i}{i}.", "label": i != 1} for i in range(4)]

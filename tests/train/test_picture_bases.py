@@ -14,14 +14,13 @@ from transformers import AutoConfig, AutoModelForImageClassification
 
 from tests.train import cluster, picture_bases, pictures, reference
 from train.__main__ import main
-from train.data.picture_rows import open_pictures
-from train.data.pictures import prepare
 from train.errors import BadInput
 from train.models import dropout
-from train.models import picture_bases as bases
-from train.models import pictures as models
 from train.plan.model.picture_bases import facts_of
 from train.plan.settings.config import load_config
+from train.recipes.images import bases, models
+from train.recipes.images.prepare import prepare
+from train.recipes.images.rows import open_pictures
 
 CLOSE = 1e-6
 STEPS = 8

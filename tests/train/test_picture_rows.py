@@ -13,11 +13,11 @@ from PIL import Image
 from tests.train import pictures
 from train.__main__ import main
 from train.data import left_out, sources
-from train.data import pictures as picture_data
-from train.data.picture_rows import open_pictures
-from train.data.pictures import prepare
 from train.errors import BadInput
 from train.plan.settings.config import load_config
+from train.recipes.images import prepare as picture_data
+from train.recipes.images.prepare import prepare
+from train.recipes.images.rows import open_pictures
 
 
 def made(dataset, out, said=None, **values):

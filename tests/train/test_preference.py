@@ -15,7 +15,7 @@ from tests.train.agents import Agents
 from train.engine.run import train_run
 from train.models.model_files import model_folder
 from train.plan.settings.config import load_config
-from train.recipes import reference
+from train.recipes.preference import reference
 from train.runlog.events import PAIR_KEYS
 
 STEPS, ROWS = 6, 8

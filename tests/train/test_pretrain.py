@@ -12,10 +12,10 @@ from tests.train import cluster, reference, texts
 from tests.train.agents import Agents
 from train.__main__ import main
 from train.data.rows import open_rows
-from train.data.texts import prepare
-from train.models import new
 from train.plan.settings.config import PretrainConfig, load_config
-from train.recipes import pretrain
+from train.recipes.pretrain import model as new
+from train.recipes.pretrain import recipe as pretrain
+from train.recipes.pretrain.rows import prepare
 
 CLOSE = 1e-6
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.train import cluster
 from train.data.chat import load_chat
-from train.data.prompts import open_prompts, prepare
 from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import GrpoConfig
+from train.recipes.grpo.rows import open_prompts, prepare
 
 RECORDS = [
     {"prompt": "What is 1 + 1?", "answer": "2", "level": 3},

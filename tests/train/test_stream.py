@@ -22,7 +22,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup, memory
 from train.plan.model.weight_files import FAMILIES
 from train.plan.settings.config import load_config
-from train.recipes import sft
+from train.recipes.sft import recipe as sft
 
 
 def assert_alike(folder, **spec):

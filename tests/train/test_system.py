@@ -9,15 +9,15 @@ import pytest
 from tests.train import cluster
 from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat, with_system
 from train.data.formats import BadRecord
-from train.data.pairs import open_pairs
-from train.data.pairs import prepare as prepare_pairs
 from train.data.prepare import prepare
-from train.data.prompts import open_prompts
-from train.data.prompts import prepare as prepare_prompts
 from train.data.rows import open_rows
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import GrpoConfig, PreferenceConfig, SftConfig
+from train.recipes.grpo.rows import open_prompts
+from train.recipes.grpo.rows import prepare as prepare_prompts
+from train.recipes.preference.rows import open_pairs
+from train.recipes.preference.rows import prepare as prepare_pairs
 from train.results.export import CHATML_MODELFILE, PLAIN_MODELFILE, chat_with, modelfile
 
 TEXT = 'Say "hé" 😀 %} {{ x }}\nin one line.'

@@ -13,13 +13,14 @@ from tests.train.bases import save_in_4bit
 from tests.train.families import make
 from train.engine import pipe_members
 from train.errors import BadInput
-from train.models import backends, hf, picture_bases
+from train.models import backends, hf
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import facts_of, read_config
 from train.plan.model.sources import BaseModel
 from train.plan.settings.config import load_config
-from train.recipes import sft
+from train.recipes.images import bases as picture_bases
+from train.recipes.sft import recipe as sft
 
 
 def wanted_of(folder):

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from tests.train.reference import build
-from train.models import policy
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.settings.config import GrpoConfig
-from train.recipes import rollout
-from train.recipes.rollout import Facts, Row
+from train.recipes.grpo import losses as policy
+from train.recipes.grpo import rollout
+from train.recipes.grpo.rollout import Facts, Row
 
 SAME = 1e-5
 GROUP, MOST, TEMPERATURE = 4, 10, 0.8

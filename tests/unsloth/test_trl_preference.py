@@ -9,12 +9,12 @@ import torch
 
 from tests.train import preferred
 from tests.train.reference import build
-from train.data.pairs import open_pairs
-from train.models import preference
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.compared import Compared
+from train.recipes.preference import losses as preference
+from train.recipes.preference.rows import open_pairs
 
 SAME = 1e-5
 ROWS = list(range(8))

@@ -50,11 +50,11 @@ from train.cluster.what_agent_sees import Observed
 from train.cluster.world import World
 from train.engine.staging import Stage
 from train.errors import BadInput
-from train.notify import Notice, send
 from train.plan.launch.cluster_config import ClusterConfig, read_cluster
 from train.plan.settings.config import RunConfig, load_config, read_yaml
 from train.runlog import paths
 from train.safe_stdio import may_get_lost
+from train.send_notice import Notice, send
 
 FAILED_ITSELF = os.EX_SOFTWARE
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from train.notify import Notice
+from train.send_notice import Notice
 
 
 @dataclass(frozen=True)

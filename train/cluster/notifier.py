@@ -20,8 +20,8 @@ from train.cluster.membership import how_lost
 from train.cluster.node_status import NodeStatus, Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
-from train.notify import Notice, send
 from train.plan.launch.cluster_config import ClusterConfig
+from train.send_notice import Notice, send
 
 LOST_S, MAJORITY_S = 600.0, 60.0
 """How long a node is lost, or no majority is there, before that is worth a message."""

@@ -29,8 +29,8 @@ from train.cluster.attach_to_agent import PR_SET_PDEATHSIG, prctl
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.world import World
 from train.failures import OWN_SIGNS, PEER_SIGNS
-from train.notify import Notice, send
 from train.runlog import paths
+from train.send_notice import Notice, send
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
 REPORT = re.compile(rf"{OF_TORCHRUN.pattern}.*failed \(exitcode: (-?\d+)\)")

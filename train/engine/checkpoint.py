@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
-from train.models import first_weights
+from train.models import lora_init as first_weights
 from train.models.weights import (
     ADAPTER,
     WEIGHTS,

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from train.errors import Disagreement
-from train.models import first_weights
+from train.models import lora_init as first_weights
 from train.parallel.process_group import World
 
 Claims = list[tuple[str, dict[str, Any]]]

@@ -25,11 +25,12 @@ from train.engine.run import train_run
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.run_name import as_name
-from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.config import OwnConfig, RunConfig, SftConfig, load_config
 from train.recipes import Recipe
-from train.recipes.own import OwnRecipe
-from train.recipes.own_file import Functions, functions_of, load
+from train.recipes.own import look as own_recipe
+from train.recipes.own import settings as own_settings
+from train.recipes.own.file import Functions, functions_of, load
+from train.recipes.own.recipe import OwnRecipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,6 +32,7 @@ from train.parallel.process_group import World, over_nccl
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
+from train.plan.estimate.row_split import parse_speeds
 from train.plan.launch import decided
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
@@ -40,9 +41,9 @@ from train.plan.placement.fit import placed, setup_for
 from train.plan.placement.micro_batch import on_cpu
 from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import RunConfig, SftConfig
-from train.plan.speed.row_split import parse_speeds
 from train.proof.admit import require_exact
-from train.recipes import Recipe, sft
+from train.recipes import Recipe
+from train.recipes.sft import recipe as sft
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
 

@@ -23,7 +23,7 @@ from typing import Any
 from train.errors import BadInput, CheckFailed
 from train.measure import link
 from train.models.wrapper import text_of
-from train.plan.speed.speedup import ring_bytes
+from train.plan.estimate.speedup import ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536
@@ -152,7 +152,7 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     from train.models.model_files import model_folder
     from train.models.weights import trained_weights
     from train.parallel import sync
-    from train.recipes import sft
+    from train.recipes.sft import recipe as sft
 
     device = this_device(world.local_rank)
     backend = backends.get("hf")

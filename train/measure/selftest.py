@@ -110,7 +110,7 @@ def kernel() -> str:
 
 def load(bench: SimpleNamespace) -> str:
     from train.engine.optimizer import make_optimizer
-    from train.recipes import sft
+    from train.recipes.sft import recipe as sft
 
     bench.module = sft.build(bench.config, bench.decisions, bench.base, bench.facts.device, 64)
     model = bench.module.model

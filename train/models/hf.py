@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, experts, first_weights, load_streamed, noise, part, wrapper
+from train.models import dropout, experts, load_streamed, noise, part, wrapper
+from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.errors import BadInput
-from train.models import first_weights
+from train.models import lora_init as first_weights
 
 ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
 MAGNITUDE = "lora_magnitude_vector"

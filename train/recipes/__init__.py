@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from train.plan.settings import own_recipe
+from train.recipes.own import look as own_recipe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,15 +98,15 @@ def making(recipe: Recipe) -> Making | None:
 
 def of(config: RunConfig) -> Recipe:
     if own_recipe.is_file(config.recipe):
-        from train.recipes.own import OwnRecipe
+        from train.recipes.own.recipe import OwnRecipe
 
         return cast(Recipe, OwnRecipe(cast("OwnConfig", config)))
     if config.recipe == "preference":
-        from train.recipes.preference import PreferenceRecipe
+        from train.recipes.preference.recipe import PreferenceRecipe
 
         return cast(Recipe, PreferenceRecipe(cast("PreferenceConfig", config)))
     if config.recipe == "grpo":
-        from train.recipes.grpo import GrpoRecipe
+        from train.recipes.grpo.recipe import GrpoRecipe
 
         return cast(Recipe, GrpoRecipe(cast("GrpoConfig", config)))
-    return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}"))
+    return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}.recipe"))

@@ -1,5 +1,5 @@
 """The answers of one step, or of an evaluation, as rows to compare: what all nodes know of all of them beside their
-tokens (models/preference.py says what a batch has)."""
+tokens (recipes/preference/losses.py says what a batch has)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from train.data.pairs import Columns, PairRows
 from train.data.rows import IGNORED
-from train.models.preference import METRICS
 from train.plan.settings.config import PreferenceConfig
+from train.recipes.preference.losses import METRICS
+from train.recipes.preference.rows import Columns, PairRows
 
 OF_BOTH, OF_GOOD, OF_BAD = ("margin",), ("chosen_log_p",), ("rejected_log_p",)
 

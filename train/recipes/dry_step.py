@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from train.errors import BadInput
-from train.recipes.own_file import Functions, call, seed_all
+from train.recipes.own.file import Functions, call, seed_all
 
 Batch = dict[str, Tensor]
 Gradients = dict[str, Tensor]

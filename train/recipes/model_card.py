@@ -205,7 +205,7 @@ def picture_card(
     if loads:
         use += '\nElsewhere: `AutoModelForImageClassification.from_pretrained("path/of/this/folder")`\n'
     else:
-        use += "\nElsewhere: a ResNet with GroupNorm; `train/models/resnet.py` of Motley is its code.\n"
+        use += "\nElsewhere: a ResNet with GroupNorm; `train/recipes/images/resnet.py` of Motley is its code.\n"
     return page(config.run, known | {"tags": ["motley"]}, f"A picture classifier, {what}", facts, [use])
 
 

@@ -158,9 +158,10 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     """Evaluates a recipe of one's own: its loss, and its metrics where it has any."""
     import torch
 
-    from train.data.own_rows import RECIPE, open_rows
     from train.models.backends import LossModule
-    from train.recipes import own, own_rows
+    from train.recipes.own import make_rows as own_rows
+    from train.recipes.own import recipe as own
+    from train.recipes.own.rows import RECIPE, open_rows
 
     folder = Path(run.dataset)
     rows = open_rows(folder, "eval")

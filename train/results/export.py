@@ -139,8 +139,8 @@ def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) ->
             fix="use merged: weights as safetensors, with labels.json",
         )
     place_of(run, args)
-    from train.data.picture_rows import write_labels
-    from train.models import picture_bases
+    from train.recipes.images import bases as picture_bases
+    from train.recipes.images.rows import write_labels
     from train.results.pictures import classes_of_run
 
     def copied(folder: Path) -> None:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.data.picture_rows import open_pictures
-from train.data.pictures import Seen, Source, decoded
 from train.data.rows import read_index
 from train.errors import BadInput
+from train.recipes.images.prepare import Seen, Source, decoded
+from train.recipes.images.rows import open_pictures
 from train.results.finished_run import FinishedRun
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def load(run: FinishedRun) -> tuple[LossModule, str]:
     import torch
 
     from train.engine.device import precision_of
-    from train.models import pictures
+    from train.recipes.images import models as pictures
 
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     return pictures.loss_module(pictures.load(run.folder, run.base).to(device), precision_of(device), device), device
@@ -60,7 +60,7 @@ def ask(run: FinishedRun, args: argparse.Namespace) -> int:
 def likeliest(run: FinishedRun, source: Source) -> list[dict[str, Any]]:
     import torch
 
-    from train.models import pictures
+    from train.recipes.images import models as pictures
 
     names, size = classes_of_run(run), pictures.saved_size(run.folder)
     pixels = decoded(Seen(source, "", grey=False), edge=size, colours=3)
@@ -77,7 +77,7 @@ def likeliest(run: FinishedRun, source: Source) -> list[dict[str, Any]]:
 def evaluate(run: FinishedRun, most: int | None, *, as_json: bool) -> int:
     """Over all held-out pictures, or the first of them."""
     from train.engine.batches import sums_over
-    from train.recipes.images import mixed_up, predicted
+    from train.recipes.images.recipe import mixed_up, predicted
 
     rows = open_pictures(Path(run.dataset), "eval")
     if not len(rows):

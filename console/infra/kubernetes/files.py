@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from console import hub, notify
+from console import hub
+from console import notice_address as notify
 from console.infra import Facts
 from console.infra.kubernetes import check
 from console.infra.kubernetes.cluster import Cluster

@@ -39,7 +39,7 @@ from console.infra.kubernetes.shown import (
 )
 from console.infra.node import ROOT, Facts, Node, Silent
 from console.processes import each_line, end_group
-from train.notify import Notice, send
+from train.send_notice import Notice, send
 
 ALL = "app.kubernetes.io/name=motley"
 OURS = f"{ALL},{PART}=agent"

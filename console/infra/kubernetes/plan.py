@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from console import electricity, hub, notify, plan_view
+from console import electricity, hub, plan_view
+from console import notice_address as notify
 from console.infra import Facts
 from console.infra.kubernetes import look
 from console.infra.kubernetes.cluster import Cluster

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from console import launch_records, notify, render
+from console import launch_records, render
+from console import notice_address as notify
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view, receipt, render
+from console import adapter_of_run, electricity, hub, launch_records, plan_view, receipt, render
+from console import notice_address as notify
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all

@@ -8,7 +8,8 @@ from pathlib import Path
 from time import strftime
 from typing import Any, ClassVar
 
-from console import launch_records, notify, render
+from console import launch_records, render
+from console import notice_address as notify
 from console.infra import Facts, OnNode
 from console.infra.slurm.options import LEAVE_S, of_job
 from console.render import File

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import adapter_of_run, electricity, hub, launch_records, notify, plan_view
+from console import adapter_of_run, electricity, hub, launch_records, plan_view
+from console import notice_address as notify
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short

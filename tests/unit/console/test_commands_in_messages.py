@@ -10,7 +10,7 @@ import pytest
 
 from console.launch_request import LAUNCH_ONLY
 from console.verbs import VERBS
-from train.plan.launch.what_if import ABOUT_MACHINES
+from train.plan.launch.plan_cards import ABOUT_MACHINES
 from train.plan.settings.config import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ OF_A_NODE = (
         "train/results/",
         "train/runlog/merge_traces.py",
     ),
-    *("train/models/fetch.py", "train/recipes/images.py"),
+    *("train/models/fetch.py", "train/recipes/images/recipe.py"),
 )
 """What a person meets who types `python -m train …` on a node: its options are named there."""
 SET = re.compile(r"--set ([a-z_]+)=")

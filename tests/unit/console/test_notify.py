@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launch_records, notify
+from console import launch_records
+from console import notice_address as notify
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.inventory.check import check
@@ -20,8 +21,8 @@ from tests.support.folders import inventory_of
 from tests.support.plans import launch_plan, node
 from tests.support.webhook import Webhook, webhook
 from train.errors import BadInput
-from train.notify import Notice
 from train.runlog import paths
+from train.send_notice import Notice
 
 DONE = Notice("done", "r", "done · 7 steps", "4")
 

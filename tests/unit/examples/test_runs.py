@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console import launch_request, run_file
-from train.plan.launch.what_if import what_if
+from train.plan.launch.plan_cards import what_if
 from train.plan.model import catalogue
 from train.plan.settings import request
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.webhook import Webhook, webhook
-from train import notify
-from train.notify import Notice, send
+from train import send_notice as notify
+from train.send_notice import Notice, send
 
 LOST = Notice("lost", "notes", "gpu-worker-1 is lost since 10 minutes · ⚡", "3-gpu-worker-1")
 

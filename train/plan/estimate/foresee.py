@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from train.plan.estimate import pipeline_prediction
+from train.plan.estimate import pipeline_prediction, prediction, speedup
+from train.plan.estimate.prediction import MachinesPrediction, Prediction
+from train.plan.estimate.speedup import Machine
 from train.plan.machines.nodes import PlanNode, Speeds, machines
 from train.plan.model.catalogue import Facts
 from train.plan.model.counts import counts_of
@@ -13,9 +15,6 @@ from train.plan.model.memory import lora_parameters
 from train.plan.placement.fit import Fit, cut_by_speed, fit
 from train.plan.placement.search import case_of, may_be_cut, pipe_of_all
 from train.plan.settings.config import RunConfig
-from train.plan.speed import prediction, speedup
-from train.plan.speed.prediction import MachinesPrediction, Prediction
-from train.plan.speed.speedup import Machine
 
 FEWER = ("q_proj", "v_proj")
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.plan.estimate.speedup import Machine
 from train.plan.machines.architectures import BF16_SINCE
 from train.plan.machines.facts import Card, NodeFacts
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
-from train.plan.speed.speedup import Machine
 
 COUNTED_ALIKE = (
     *("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing"),

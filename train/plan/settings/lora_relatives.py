@@ -1,7 +1,7 @@
 """LoRA's relatives: which of them go with what else, each refusal with its reason. Pure.
 
 dora               PEFT's DoRA: the strength of each layer's outputs is trained apart from their direction
-lora_init          the adapter begins as parts of the base (train/models/first_weights.py)
+lora_init          the adapter begins as parts of the base (train/models/lora_init.py)
 loraplus_lr_ratio  the second matrix learns faster
 lora_dropout       a mask for each row and layer (train/models/noise.py)
 neftune_alpha      noise on the embeddings for each row
@@ -16,7 +16,7 @@ from train.plan.settings.every_run import Holding, at_least
 from train.plan.settings.pipes import parse_pipes
 
 if TYPE_CHECKING:
-    from train.plan.settings.sft import SftConfig
+    from train.recipes.sft.settings import SftConfig
 
 NAMES = ("dora", "lora_init", "lora_dropout", "neftune_alpha")
 """What is computed beside plain LoRA in every step."""

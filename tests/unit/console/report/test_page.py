@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console import commands_as_typed
-from console.report import charts, parts
+from console.report import charts
+from console.report import where_time_goes as parts
 from console.report.command import report
 from console.report.history import NothingHappened, read_history
 from console.report.page import write_page

@@ -14,7 +14,7 @@ from console.report.history import History, read_history
 from console.report.machines import node_table
 from console.report.news import numbered
 from console.report.page import figures, outcome
-from console.report.parts import part_table
+from console.report.where_time_goes import part_table
 from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
 
 KEPT = Path(__file__).parents[3] / "kept/run-67676e9"

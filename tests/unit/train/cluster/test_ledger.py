@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, replace
 
 from train.cluster.ledger import EMPTY, Ledger, Loss, Lost
-from train.notify import Notice
+from train.send_notice import Notice
 
 ORDER = ("a", "b", "c", "d")
 WHY = dict.fromkeys(ORDER, Lost("silent", "silent"))

@@ -15,8 +15,8 @@ from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
 from train.cluster.timing import TIMING
 from train.cluster.world import World
-from train.notify import Notice, send
 from train.plan.launch.cluster_config import ClusterConfig, Member
+from train.send_notice import Notice, send
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"
 DONE = Verdict(done=True, reason="all 7 steps are trained")

@@ -5,7 +5,7 @@ import pytest
 from tests.support.too_big import facts_of
 from train.errors import BadInput
 from train.plan.estimate.compare_placements import compared
-from train.plan.launch.what_if import what_if
+from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement.search import case_of

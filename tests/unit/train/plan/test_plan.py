@@ -15,6 +15,7 @@ from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
 from train.plan.estimate.foresee import predict
+from train.plan.estimate.prediction import MachinesPrediction, remedies_as_text, slows_the_run
 from train.plan.launch import new_or_resumed, obstacles, plan
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.launch_plan import LaunchPlan
@@ -26,7 +27,6 @@ from train.plan.placement.fit import Fit
 from train.plan.placement.search import choose
 from train.plan.settings import request
 from train.plan.settings.config import load_config
-from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run
 
 GB = 1 << 30
 REQUEST = request.read({"model": "tiny", "max_steps": 40})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from train.errors import BadInput
-from train.plan.launch.what_if import parse_cards, what_if
+from train.plan.launch.plan_cards import parse_cards, what_if
 from train.plan.model.memory import GIB
 
 

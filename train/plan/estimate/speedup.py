@@ -1,0 +1,261 @@
+"""What a group of machines would do together, from their speeds and their links: who makes a run faster, who slower,
+and what to change where the network holds it up.
+
+Pure arithmetic. A step takes as long as its slowest machine computes, plus adding the gradients up, which is as slow as
+the slowest link in the ring. That transfer hides behind nothing is assumed: `ddp` may be a little faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from train.plan.estimate.row_split import compute_seconds, fastest_split
+from train.plan.values import Settings
+
+LINK_EFFICIENCY = 0.94
+"""What TCP leaves of a link's nominal speed for data."""
+SLOW_S = 0.5
+"""An exchange that takes longer is halved by bf16."""
+TOO_MUCH = 0.1
+"""Part of a step that the all-reduce may take before something else is proposed."""
+TOO_MANY = 6
+"""More nodes than this are not tried in every combination: the weakest is dropped, one by one."""
+MORE_ROWS = (2, 3, 4, 6, 8)
+"""Times as many rows a step that are proposed: beyond, the step itself is another one."""
+CABLE_MBIT = 1000.0
+FIRST_ROUND = 4
+"""Inner steps of the first round of `sync: local`, which shows how long a step and an exchange take."""
+MOST_LOCAL_STEPS = 64
+"""Between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in loss."""
+LEAST_ROUNDS = 8
+"""Between exchanges, that a run has at least, as far as its steps allow."""
+WIRE_BYTES = {"fp32": 4, "bf16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    name: str
+    rows_per_s: float
+    """While it computes."""
+    link_mbit: float
+    """What its link gives while it sends and receives at once."""
+    step_s: float = 0.0
+    """Seconds of a step that do not depend on its rows."""
+    wireless: bool = False
+
+    @property
+    def reached(self) -> str:
+        if self.wireless:
+            return f"over Wi-Fi ({self.link_mbit:.0f} Mbit/s)"
+        return f"over {self.link_mbit:.0f} Mbit/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What is exchanged in a step."""
+
+    weights: int
+    wire: str = "fp32"
+    fewer: Mapping[str, int] = field(default_factory=dict)
+    """Weights that would be trained with other `lora_targets`."""
+    run_steps: int | None = None
+    """Steps of the whole run, where that is known."""
+
+    @property
+    def bytes(self) -> int:
+        return self.weights * WIRE_BYTES[self.wire]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Some machines together."""
+
+    shares: dict[str, int]
+    compute_s: float
+    sync_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.compute_s + self.sync_s
+
+    @property
+    def rows_per_s(self) -> float:
+        return sum(self.shares.values()) / self.step_s
+
+    @property
+    def sync_part(self) -> float:
+        return self.sync_s / self.step_s
+
+
+def ring_bytes(gradient_bytes: float, nodes: int) -> float:
+    """What each sends, and receives: a ring moves 2 (n - 1) / n of the gradients."""
+    return 2 * (nodes - 1) / nodes * gradient_bytes
+
+
+def link_seconds(sent_bytes: float, mbit: float) -> float:
+    return sent_bytes * 8 / (mbit * 1e6 * LINK_EFFICIENCY)
+
+
+def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
+    slowest = min(machine.link_mbit for machine in machines)
+    return link_seconds(ring_bytes(gradient_bytes, len(machines)), slowest)
+
+
+def wire_for(fp32_s: float) -> str:
+    """What `wire: auto` becomes, from the seconds that an exchange takes in fp32."""
+    return "bf16" if fp32_s > SLOW_S else "fp32"
+
+
+def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
+    speeds = [machine.rows_per_s for machine in machines]
+    fixed = [machine.step_s for machine in machines]
+    counts = fastest_split(rows, speeds, fixed)
+    shares = {machine.name: count for machine, count in zip(machines, counts, strict=True)}
+    return Estimate(shares, compute_seconds(counts, speeds, fixed), sync_seconds(machines, gradient_bytes))
+
+
+def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
+    """The groups of machines worth looking at, large ones first."""
+    if len(machines) <= TOO_MANY:
+        for size in range(len(machines), 0, -1):
+            yield from combinations(machines, size)
+        return
+    worth = {m.name: (min(m.link_mbit, 1000) / 1000, m.rows_per_s) for m in machines}
+    order = sorted(machines, key=lambda m: worth[m.name], reverse=True)
+    yield from (order[:size] for size in range(len(order), 0, -1))
+    yield from ([machine] for machine in machines)
+
+
+def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
+    """The group with the most rows per second; of equally good ones the largest, in the order given."""
+    return fastest(together(some, rows, gradient_bytes) for some in groups(machines))
+
+
+def fastest(estimates: Iterable[Estimate]) -> Estimate:
+    return max(estimates, key=lambda found: found.rows_per_s)
+
+
+def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> float:
+    """Rows per second with this machine over those without it."""
+    if not others:
+        return 1.0
+    before = together(others, rows, gradient_bytes).rows_per_s
+    return together([*others, machine], rows, gradient_bytes).rows_per_s / before
+
+
+def others_of(machine: Machine, machines: Sequence[Machine], chosen: Mapping[str, int]) -> list[Machine]:
+    return [other for other in machines if other.name in chosen and other.name != machine.name]
+
+
+def break_even_rows(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> int | None:
+    """Rows per step from which this machine makes the run no slower; None where even 64 times as many are too few.
+    Whole rows make the gain jump up and down by a little: a count is named whose next smaller one is too few."""
+    most = 64 * rows
+    if gain(machine, others, most, gradient_bytes) < 1:
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if gain(machine, others, middle, gradient_bytes) >= 1 else (middle, high)
+    return high
+
+
+# -- sync: local ------------------------------------------------------------------------------------------------------
+
+
+def most_local_steps(run_steps: int | None) -> int:
+    return MOST_LOCAL_STEPS if run_steps is None else max(1, min(MOST_LOCAL_STEPS, run_steps // LEAST_ROUNDS))
+
+
+def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> int:
+    """The fewest steps between two exchanges that keep these at a tenth of the time."""
+    most = most_local_steps(run_steps)
+    if compute_s <= 0:
+        return most
+    wanted = math.ceil(exchange_s * (1 - TOO_MUCH) / (TOO_MUCH * compute_s) - 1e-9)
+    return max(1, min(most, wanted))
+
+
+def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
+    """The estimate with local steps, and how many of them between two exchanges. A short run exchanges more often than
+    that: after its first round and after its last step as well."""
+    whole = together(machines, rows, traffic.bytes)
+    steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
+    return replace(whole, sync_s=whole.sync_s * exchanges_per_step(steps, traffic.run_steps)), steps
+
+
+def first_round(run_steps: int | None) -> int:
+    return min(FIRST_ROUND, most_local_steps(run_steps))
+
+
+def exchanges_per_step(steps: int, run_steps: int | None) -> float:
+    if run_steps is None:
+        return 1 / steps
+    return (1 + math.ceil(max(0, run_steps - first_round(run_steps)) / steps)) / run_steps
+
+
+# -- what to do about a slow link -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that makes the all-reduce a smaller part of the time."""
+
+    settings: Settings
+    estimate: Estimate
+    costs: str
+
+    @property
+    def enough(self) -> bool:
+        return self.estimate.sync_part <= TOO_MUCH + 1e-9
+
+
+def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Remedy]:
+    """In the order in which to try them; none where the all-reduce takes a tenth of a step at most."""
+    now = together(machines, rows, traffic.bytes)
+    if len(machines) < 2 or now.sync_part <= TOO_MUCH:
+        return []
+    larger = [(rows * times, together(machines, rows * times, traffic.bytes)) for times in MORE_ROWS]
+    count, found = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
+    remedies = [Remedy({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
+    if traffic.wire == "fp32":
+        half = together(machines, rows, replace(traffic, wire="bf16").bytes)
+        remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded before they travel"))
+    for targets, weights in traffic.fewer.items():
+        small = together(machines, rows, replace(traffic, weights=weights).bytes)
+        remedies.append(Remedy({"lora_targets": targets}, small, "a smaller adapter"))
+    local, steps = together_local(machines, rows, traffic)
+    costs = f"{steps} steps between exchanges: no longer the curve of one machine"
+    remedies.append(Remedy({"sync": "local"}, local, costs))
+    return [remedy for remedy in remedies if remedy.estimate.sync_part < now.sync_part]
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic) -> str:
+    """What this machine does to the run, and what would change that; empty where it plainly helps."""
+    chosen = best(machines, rows, traffic.bytes).shares
+    others = others_of(machine, machines, chosen)
+    now = gain(machine, others, rows, traffic.bytes)
+    cabled = replace(machine, link_mbit=CABLE_MBIT, wireless=False)
+    on_cable = gain(cabled, others, rows, traffic.bytes)
+    if not others or (now >= 1 and (not machine.wireless or on_cable < 1.1 * now)):
+        return ""
+    text = f"adding {machine.name} {machine.reached} makes it {times(now)}"
+    if machine.link_mbit < CABLE_MBIT and on_cable > 1.05 * now:
+        text += f"; on a cable {times(on_cable)}"
+    if now >= 1:
+        return text
+    rows_needed = break_even_rows(machine, others, rows, traffic.bytes)
+    text += f"; it pays from {rows_needed} rows a step" if rows_needed else "; no number of rows makes it pay"
+    local = together_local([*others, machine], rows, traffic)[0].rows_per_s
+    alone = together(others, rows, traffic.bytes).rows_per_s
+    return text + (f"; with sync=local {times(local / alone)}" if local > alone else "")
+
+
+def times(factor: float) -> str:
+    return f"{factor:.1f}×" if factor >= 0.1 else f"{factor:.2f}×"

@@ -1,1 +1,0 @@
-"""How fast machines are together: the rows of each, and what a step takes."""

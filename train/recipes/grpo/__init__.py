@@ -1,0 +1,1 @@
+"""Training by rewards: the model answers, functions score, the better answer becomes likelier."""

@@ -1,0 +1,280 @@
+"""Rows of prompts on disk: `python -m train prepare --recipe grpo`.
+
+    python -m train prepare --recipe grpo --dataset sums.jsonl --model smollm2-135m --max-new-tokens 64
+
+A row is one prompt, as the model's template writes it up to where the answer begins, and the other columns of its
+record for the rewards. A split is a folder:
+
+    tokens.bin    uint16|uint32  all tokens of all prompts, one after another
+    starts.bin    int64          where each prompt starts in tokens, and the end
+    records.jsonl                what is asked and the columns, a line each
+    lines.bin     int64          where each line starts, and the end
+
+The same data, model and settings give the same bytes. A file of rewards of one's own lies beside the splits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.cache import build_once
+from train.data.chat import Chat, arrangements, encode, load_chat
+from train.data.formats import BadRecord, Example
+from train.data.parts import Parts, RowsPart, parts_in, together
+from train.data.prepare import dataset_files, hashes_of, rows_folder
+from train.data.records import Reader, Say, require_bytes
+from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, read_index
+from train.errors import BadInput
+from train.files import file_hash
+from train.plan.model import weight_files
+from train.plan.model.catalogue import Dataset, resolve_model
+from train.plan.settings import chat_template
+from train.plan.settings.config import GrpoConfig
+from train.recipes.grpo.records import FORMAT_NAME, Prompt, prompt_of
+from train.rewards.settings import parse, require_columns
+
+KIND, REWARDS = "prompts", "rewards.py"
+FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")
+
+
+@dataclass(frozen=True)
+class PromptRows:
+    """One split of prompts."""
+
+    folder: Path
+    hash: str
+    row_length: int
+    """Tokens of the longest prompt with the longest answer."""
+    pad_id: int
+    end_ids: tuple[int, ...]
+    """The marks that end an answer."""
+    tokens: NDArray[Any]
+    starts: Ints
+    lines: Ints
+    targets: NDArray[np.int32]
+    """None: what is trained on are the answers."""
+    parts: tuple[RowsPart, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def prompt(self, index: int) -> list[int]:
+        found: list[int] = self.tokens[self.starts[index] : self.starts[index + 1]].tolist()
+        return found
+
+    def record(self, index: int) -> dict[str, Any]:
+        """`prompt` as it stands in the data, and `columns`."""
+        with (self.folder / "records.jsonl").open("rb") as file:
+            file.seek(int(self.lines[index]))
+            found: dict[str, Any] = json.loads(file.read(int(self.lines[index + 1] - self.lines[index])))
+        return found
+
+    def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
+        return self.prompts(indices, [[] for _ in indices])
+
+    def prompts(self, indices: list[int], behind: Sequence[list[int]]) -> dict[str, Ints]:
+        """Padded on the left; `behind`: what each has of an answer already."""
+        prompts = [[*self.prompt(index), *tokens] for index, tokens in zip(indices, behind, strict=True)]
+        return padded_left(prompts, self.pad_id)
+
+    def token_count(self, indices: list[int]) -> int:
+        return sum(int(self.starts[index + 1] - self.starts[index]) for index in indices)
+
+    def verify(self) -> None:
+        if split_hash(self.folder) != self.hash:
+            raise BadInput(
+                "the prepared prompts are damaged: their content does not have the hash that index.json names",
+                f"folder: {self.folder}",
+                "remove that folder and prepare the data set again",
+            )
+
+
+def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, Ints]:
+    """So that all answers begin at one place."""
+    length = max(map(len, prompts), default=1)
+    input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
+    mask = np.zeros((len(prompts), length), dtype=np.int64)
+    for row, tokens in enumerate(prompts):
+        input_ids[row, length - len(tokens) :] = tokens
+        mask[row, length - len(tokens) :] = 1
+    return {"input_ids": input_ids, "attention_mask": mask}
+
+
+def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
+    index = read_index(folder)
+    if index.get("kind") != KIND:
+        fix = "prepare prompts with: python -m train prepare --recipe grpo --dataset FILE --model MODEL"
+        raise BadInput("these rows are no prompts", f"folder: {folder}", fix)
+    facts, place = index["splits"][split], folder / split
+    return PromptRows(
+        folder=place,
+        hash=facts["hash"],
+        row_length=int(index["longest"]) + answer_tokens,
+        pad_id=index["pad_id"],
+        end_ids=tuple(index["end_ids"]),
+        tokens=mapped(place / "tokens.bin", f"<u{index['token_bytes']}"),
+        starts=mapped(place / "starts.bin", "<i8"),
+        lines=mapped(place / "lines.bin", "<i8"),
+        targets=np.zeros(facts["rows"], dtype=np.int32),
+        parts=parts_in(index, split),
+    )
+
+
+def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
+    """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
+    data, model = config.data(), resolve_model(config.model)
+    say(f"data      {data.reason}")
+    say(f"model     {model.reason}")
+    files = [dataset_files(part.data) for part in data.each]
+    for some in files:
+        require_bytes(some)
+    if model.folder:
+        weight_files.require_tokens(model.folder)
+    template = chat_template.read(config.chat_template)
+    chat = load_chat(model, date, template, config.system)
+    say(f"template  {chat.reason}")
+    file = config.rewards_file
+    chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
+    key = {
+        "format": FORMAT,
+        "data": hashes_of(data, files),
+        "tokenizer": chat.hash(),
+        "settings": chosen,
+        "rewards": file_hash(file) if file else "",
+    }
+    folder = rows_folder(data.name, key, out)
+    known = folder.exists()
+    how: dict[str, Any] = {"format_name": FORMAT_NAME, "max_bad": config.max_bad}
+    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+
+    def build(draft: Path) -> None:
+        facts: dict[str, Any] = {
+            "made_from": key,
+            "model": model.name,
+            "files": [path.name for some in files for path in some],
+        }
+        facts |= {OWN_TEMPLATE: True} if template or config.system else {}
+        write(draft, config, data, readers, chat, facts)
+        if file:
+            shutil.copyfile(file, draft / REWARDS)
+
+    build_once(folder, build)
+    index = read_index(folder)
+    held_out = index["splits"]["eval"]["rows"]
+    say(f"prompts   {index['splits']['train']['rows']} of up to {index['longest']} tokens; {held_out} held out")
+    say(f"folder    {folder}{' (was there already)' if known else ''}")
+    return folder
+
+
+def write(  # noqa: PLR0917 - what prepare found
+    folder: Path, config: GrpoConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+) -> None:
+    """The prompts of one data set after another."""
+    writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
+    longest, columns, parts = 1, set[str](), Parts(data)
+    for reader in readers:
+        long, own = write_prompts(config, reader, chat, writers)
+        longest, columns = max(longest, long), columns | own
+        parts.add({split: len(writer.starts) - 1 for split, writer in writers.items()}, reader)
+    splits = {split: writer.close() for split, writer in writers.items()}
+    if not splits["train"]["rows"]:
+        readers[0].require_some(held_out=splits["eval"]["rows"])
+    if config.rewards:
+        require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {readers[0].sources[0].path}")
+    index = {
+        "format": FORMAT,
+        "kind": KIND,
+        "row_length": config.max_seq_length,
+        "longest": longest,
+        "token_bytes": chat.token_bytes,
+        "pad_id": chat.pad_id,
+        "end_ids": end_ids(chat),
+        "splits": splits,
+        **parts.index,
+        "data_format": FORMAT_NAME,
+        "chat_template": chat.template,
+        **({"date": chat.date} if chat.dated else {}),
+        "records": asdict(together([reader.tally for reader in readers])),
+        **facts,
+    }
+    (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def write_prompts(config: GrpoConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
+    """The tokens of the longest, and the columns that some have."""
+    longest, columns = 1, set[str]()
+    for found, prompt in reader.made(lambda asked: [prompt_of(one, config.format) for one in asked[1]]):
+        tokens = prompt_tokens(chat, prompt)
+        if isinstance(tokens, BadRecord):
+            reader.skip(found, tokens)
+        elif len(tokens) > config.prompt_tokens:
+            longer = f"its prompt has {len(tokens)} tokens, and beside an answer {config.prompt_tokens} have room"
+            reader.skip(found, BadRecord(f"{longer}: raise max_seq_length"))
+        else:
+            longest = max(longest, len(tokens))
+            columns.update(prompt.columns)
+            writers[prompt.split(config.eval_fraction)].add(tokens, prompt)
+    return longest, columns
+
+
+def prompt_tokens(chat: Chat, prompt: Prompt) -> list[int] | BadRecord:
+    """The prompt as the template writes it, up to where the answer begins."""
+    problem = BadRecord("it has no turns")
+    for messages in arrangements(chat.template, prompt.messages):
+        try:
+            text = chat.render(messages, answer_next=True)
+        except BadRecord as error:
+            problem = error
+        else:
+            found: list[int] = chat.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+            return found
+    return problem
+
+
+def end_ids(chat: Chat) -> list[int]:
+    """The marks that end an answer: the tokenizer's own, and the one that the template writes behind a turn."""
+    asked = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "x"})
+    [sample] = encode(chat, [Example(asked)], answers_only=True)
+    last = [] if isinstance(sample, BadRecord) else [number for number, flag in zip(*sample, strict=True) if flag][-1:]
+    own = chat.tokenizer.eos_token_id
+    return sorted({*last, *([] if own is None else [int(own)])})
+
+
+class Writer:
+    """Appends prompts to a split."""
+
+    def __init__(self, folder: Path, token_bytes: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.type = folder, np.dtype(f"<u{token_bytes}")
+        self.tokens, self.records = (folder / "tokens.bin").open("wb"), (folder / "records.jsonl").open("wb")
+        self.starts, self.lines = [0], [0]
+
+    def add(self, tokens: list[int], prompt: Prompt) -> None:
+        line = json.dumps({"prompt": prompt.asked, "columns": prompt.columns}, ensure_ascii=False).encode() + b"\n"
+        self.tokens.write(np.array(tokens, dtype=self.type).tobytes())
+        self.records.write(line)
+        self.starts.append(self.starts[-1] + len(tokens))
+        self.lines.append(self.lines[-1] + len(line))
+
+    def close(self) -> dict[str, Any]:
+        """What index.json says about this split."""
+        self.tokens.close()
+        self.records.close()
+        for name, places in (("starts.bin", self.starts), ("lines.bin", self.lines)):
+            (self.folder / name).write_bytes(np.array(places, dtype="<i8").tobytes())
+        return {"rows": len(self.starts) - 1, "tokens": self.starts[-1], "hash": split_hash(self.folder)}
+
+
+def split_hash(folder: Path) -> str:
+    return hashlib.sha256(
+        " ".join([str(FORMAT), KIND, *(file_hash(folder / name) for name in FILES)]).encode()
+    ).hexdigest()

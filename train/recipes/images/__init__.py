@@ -1,0 +1,1 @@
+"""Pictures into classes."""

@@ -1,0 +1,1 @@
+"""A recipe of one's own, from a file."""

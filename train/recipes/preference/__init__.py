@@ -1,0 +1,1 @@
+"""Training by preferences: of two answers the better one becomes likelier."""

@@ -1,0 +1,276 @@
+"""Training by preferences: of two answers to a prompt the better one becomes likelier than the other
+(recipes/__init__.py says what each part is).
+
+rows          pairs of a prepared data set, or single answers that are called good or bad
+prepare_step  what the base says of the step's answers, asked once for each row, and known to all nodes; for loss=kto
+              how far the model is from its base at all, which is a mean over the answers of the whole step
+held_out      the loss, the margin and how many pairs are the right way round, over rows that are held out
+build         a language model with its adapter, as of recipe=sft; the base is the same one without the adapter
+
+What a row's loss needs is the row, the weights and numbers that all nodes have: so the run is the same however the rows
+are shared.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from peft.tuners.tuners_utils import BaseTunerLayer
+
+from train.data.chat import Chat, load_chat
+from train.data.parts import looked_at
+from train.data.rows import date_of, template_of
+from train.models.backends import Batch, LossModule, to_tensors
+from train.models.drawing import Draw, answers
+from train.models.model_files import model_folder
+from train.models.weights import Named
+from train.plan.estimate.row_split import parts, spans, split_rows
+from train.plan.model import data_sets
+from train.plan.model.catalogue import Facts as Shape
+from train.plan.model.catalogue import resolve_model
+from train.plan.placement.decisions import Decisions
+from train.plan.settings.config import PreferenceConfig
+from train.recipes import model_card
+from train.recipes.compared import Compared
+from train.recipes.grpo.rows import end_ids, padded_left
+from train.recipes.preference import losses as preference
+from train.recipes.preference.reference import References, file_for
+from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs, prepare
+from train.recipes.sft import recipe as sft
+from train.runlog.events import ON_DATA
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+SHOWN, SHOWN_TOKENS = 4, 32
+"""Held-out prompts that an evaluation answers, and how long."""
+
+
+class PreferenceRecipe:
+    def __init__(self, config: PreferenceConfig) -> None:
+        self.config = config
+        self.loss = preference.Loss(
+            name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
+        )
+        self.folder = Path()
+        self.known: dict[Path, References] = {}
+        """What the base says, of each split."""
+
+    # -- what every recipe has ----------------------------------------------------------------------------------------
+
+    def rows(self, config: PreferenceConfig, say: Callable[[str], None]) -> tuple[PairRows, PairRows]:
+        folder = Path(config.dataset).expanduser()
+        if not data_sets.is_here(f"{folder}/index.json"):
+            folder = prepare(config, say)
+        self.folder = folder
+        train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
+        return train, held_out
+
+    def start(self, config: PreferenceConfig, say: Callable[[str], None]) -> Path:
+        return sft.start(config, say)
+
+    def start_for_trial(self, config: PreferenceConfig) -> Path:
+        return sft.start_for_trial(config)
+
+    def shape(self, config: PreferenceConfig, start: Path) -> Shape | None:
+        return sft.shape(config, start)
+
+    def build(
+        self, config: PreferenceConfig, decisions: Decisions, start: Path, device: str, row_length: int
+    ) -> LossModule:
+        built = sft.build(config, decisions, start, device, row_length)
+        measured = partial(preference.measured, self.loss)
+        return LossModule(built.model, built.loss_sum, built.autocast, preference.METRICS, measured, in_steps=True)
+
+    def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
+        lines = count * self.config.lines_of_row
+        batch = sft.full_rows(lines, length, vocabulary, device, seed)
+        zeros, ones = torch.zeros(lines, device=device), torch.ones(lines, device=device)
+        return {
+            **batch,
+            "answer": torch.ones(lines, length, device=device),
+            **({"base_log_p": zeros} if self.config.compares else {}),
+            **({"learned": ones[:count]} if self.config.loss == "orpo" else {}),
+            **({} if self.config.paired else {"good": ones, "kl": zeros, "of_good": ones, "of_bad": zeros}),
+        }
+
+    def optimized(self, config: PreferenceConfig, named: Named) -> list[dict[str, Any]]:
+        return sft.optimized(config, named)
+
+    def identity(self, config: PreferenceConfig, start: Path) -> dict[str, str]:
+        return sft.identity(config, start)
+
+    def samples(self, run: Run) -> list[dict[str, str]]:
+        """What the model answers to some prompts that are held out."""
+        rows = cast(PairRows, run.held_out)
+        file = rows.folder.parent / QUESTIONS
+        asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
+        if not asked:
+            return []
+        said = self.said(run, asked, rows.packed.pad_id)
+        return [{"given": str(turns[-1]["content"]), "wrote": one} for turns, one in zip(asked, said, strict=True)]
+
+    def said(self, run: Run, asked: list[Any], pad_id: int) -> list[str]:
+        """The greedy answers of the model as it is now, all at once."""
+        tokenizer, model = self.chat.tokenizer, cast(Any, run.module.model)
+        rendered = [self.chat.render(turns, answer_next=True) for turns in asked]
+        prompts = [tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids for text in rendered]
+        given, draw = to_tensors(padded_left(prompts, pad_id), run.device), Draw(seed=0, rollout=None)
+        with at_rest(model), run.module.autocast():
+            found = answers(model, given, range(len(asked)), draw, end_ids=self.end_ids, most=SHOWN_TOKENS)
+        return [str(tokenizer.decode(one.tokens, skip_special_tokens=True)) for one in found]
+
+    def export(self, run: Run, folder: Path) -> None:
+        sft.export(run, folder)
+
+    def card(self, run: Run) -> str:
+        config, made = self.config, run.milestones
+        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
+        measure = f"held-out loss ({config.loss}, beta {config.beta:g})"
+        right = made.metrics.get("accuracy")
+        also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
+        return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
+
+    def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
+        """Nothing: the base is asked once in all, not in each step."""
+        return 0.0
+
+    def ready(self, tell: Callable[[str], None]) -> None:
+        """Nothing is beside the run."""
+
+    def close(self) -> None:
+        """Nothing is beside the run."""
+
+    @cached_property
+    def chat(self) -> Chat:
+        """As the rows were written."""
+        own = date_of(self.folder), template_of(self.folder)
+        return load_chat(resolve_model(model_folder(self.config.model)), *own)
+
+    @cached_property
+    def end_ids(self) -> list[int]:
+        return end_ids(self.chat)
+
+    # -- what a step compares -----------------------------------------------------------------------------------------
+
+    def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> Compared:
+        return self.compared(run, cast(PairRows, run.rows), rows, slices[run.workers.of(run.world.rank)])
+
+    def compared(self, run: Run, rows: PairRows, of: list[int], own: tuple[int, int]) -> Compared:
+        """What all nodes know of these rows; `own`: those of this node among them."""
+        if not self.config.compares:
+            return Compared(config=self.config, rows=rows, of=of, base_log_p=np.zeros((len(of), 2)))
+        started, mine = time.perf_counter(), of[slice(*own)]
+        values = np.zeros((len(of), 2))
+        known = self.references(run, rows)
+        self.ask_base(run, rows, known, mine)
+        values[slice(*own)] = known.values[mine]
+        away = 0.0 if self.config.paired else self.away_from_base(run, rows, known, mine)
+        made_s = time.perf_counter() - started
+        parts = run.world.numbers([away, *values.flatten().tolist()])
+        whole = np.sum([part[1:] for part in parts], axis=0).reshape(-1, 2)
+        known.learn(of, whole)
+        if run.world.writes:
+            known.keep()
+        return Compared(
+            config=self.config,
+            rows=rows,
+            of=of,
+            base_log_p=whole,
+            kl=max(0.0, sum(part[0] for part in parts) / max(1, len(of))),
+            made_s=made_s,
+            waited_s=time.perf_counter() - started - made_s,
+        )
+
+    def references(self, run: Run, rows: PairRows) -> References:
+        if rows.folder not in self.known:
+            held = {name: str(run.math[name]) for name in ("precision", "load_in")}
+            key = {"rows": rows.hash, "base": run.trains_on["base weights"], **held}
+            self.known[rows.folder] = References(file_for(run.config.home_folder, key), len(rows))
+        return self.known[rows.folder]
+
+    def ask_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> None:
+        if not (lacking := known.lacking(mine)):
+            return
+        with without_adapter(run.module.model):
+            values = [self.log_p(run, rows.filled(rows.sequences(lacking, which))) for which in (0, 1)]
+        known.learn(lacking, np.stack(values, axis=1))
+
+    def away_from_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> float:
+        """The sum, over answers that belong to other prompts, of how much likelier they are than for the base."""
+        said = self.log_p(run, rows.filled(rows.sequences(mine, 1)))
+        return float((said - known.values[mine, 1]).sum())
+
+    def log_p(self, run: Run, batch: Columns) -> NDArray[np.float64]:
+        """The log-probability of each answer, some at a time, as the model is now."""
+        at_once = run.micro_batch * self.config.lines_of_row
+        found = [np.zeros(0)]
+        with at_rest(run.module.model), run.module.autocast():
+            for some in parts(len(batch["labels"]), at_once):
+                part = to_tensors({name: column[some] for name, column in batch.items()}, run.device)
+                found.append(preference.of_answers(run.module.model, part).cpu().numpy())
+        whole: NDArray[np.float64] = np.concatenate(found)
+        return whole
+
+    def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None:
+        """The mean loss over held-out rows, their number, and the metrics, of several data sets also the loss of each;
+        each node looks at its part."""
+        whole = looked_at(run.held_out, run.config.eval_rows)
+        if not (count := sum(len(some) for _, some in whole)):
+            return None
+        workers, rank = run.workers, run.world.rank
+        first, end = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
+        rows = [row for _, some in whole for row in some]
+        compared = self.compared(run, cast(PairRows, run.held_out), rows, (first, end))
+        bounds = np.cumsum([0, *(len(some) for _, some in whole)])
+        own = [(max(first, int(a)), min(end, int(b))) for a, b in itertools.pairwise(bounds)]
+        mine = np.stack([self.sums(run, compared, part) for part in own])
+        by_data = np.sum([np.reshape(one, mine.shape) for one in run.world.numbers(mine.flatten().tolist())], axis=0)
+        loss, *seen = by_data.sum(axis=0).tolist()
+        each = {
+            f"{ON_DATA}{name}": float(sums[0]) / len(some)
+            for (name, some), sums in zip(whole, by_data, strict=True)
+            if name
+        }
+        return loss / count, count, compared.figures(seen) | each
+
+    def sums(self, run: Run, compared: Compared, part: tuple[int, int]) -> NDArray[np.float64]:
+        """The summed loss of these rows, and the sums of the metrics."""
+        found = np.zeros(1 + len(preference.METRICS))
+        with torch.no_grad(), at_rest(run.module):
+            for some in parts(max(0, part[1] - part[0]), run.micro_batch):
+                batch = to_tensors(compared.batch([part[0] + at for at in some]), run.device)
+                found += run.module.measure(batch).double().cpu().numpy()
+        return found
+
+
+@contextmanager
+def at_rest(model: Any) -> Iterator[None]:
+    """In evaluation, and as it was after."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
+@contextmanager
+def without_adapter(model: Any) -> Iterator[None]:
+    """The base; also where the adapter is off already, which then stays so."""
+    layers = (module for module in model.modules() if isinstance(module, BaseTunerLayer))
+    if next((layer.disable_adapters for layer in layers), False):
+        yield
+        return
+    with model.disable_adapter():
+        yield
