@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from console.words import clock
-from train.plan.estimate.electricity import Electricity, RunElectricity
+from train.plan.launch.launch_plan import Electricity, RunElectricity
 from train.plan.launch.plan import Plan, predicted
 from train.plan.machines.facts import Card
 

@@ -5,9 +5,8 @@ from typing import Any
 
 from console import render
 from console.electricity import Values, of_plan
-from train.plan.estimate.electricity import RunElectricity
 from train.plan.launch import plan
-from train.plan.launch.launch_plan import LaunchPlan, TrainingNode
+from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
 from train.plan.launch.plan import Plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.model.sources import BaseModel, DataSource

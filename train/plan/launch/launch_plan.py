@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
-from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
@@ -62,6 +61,29 @@ class RecipeFile:
     @property
     def name(self) -> str:
         return next(iter(self.files))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Electricity:
+    """The power and the price of an hour; None for what is not known or not set (console/electricity.py counts it)."""
+
+    kwh_price: float | None = None
+    currency: str = ""
+    idle_watts: Mapping[str, float | None]
+    """Each node's, beside its GPUs."""
+    gpu_watts: Mapping[str, float | None]
+    watts: float | None = None
+    per_hour: float | None = None
+    covers: str | None = None
+    """What of all nodes is counted, in words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunElectricity(Electricity):
+    seconds: float | None = None
+    cost: float | None = None
+    bound: str | None = None
+    """up to, about or at least, as far as every GPU's limit is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA
-from train.plan.estimate.electricity import RunElectricity
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.prediction import Prediction
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.estimate.speedup import wire_for
 from train.plan.launch import answer_server
-from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, TrainingNode
+from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, RunElectricity, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset
