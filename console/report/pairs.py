@@ -15,6 +15,11 @@ def is_compared(history: History) -> bool:
     return any("pairs" in step for step in history.steps)
 
 
+def is_scored(history: History) -> bool:
+    """Whether it is a reward model."""
+    return any("chosen_reward" in step.get("pairs", {}) for step in history.steps)
+
+
 def figure(event: Event, name: str) -> float | None:
     """Of a step, or of an evaluation."""
     found = event.get("pairs") or event.get("metrics") or {}
@@ -36,6 +41,8 @@ def both(history: History, name: str, times: float = 1.0) -> list[Line]:
 def margin_chart(history: History, marks: list[charts.Mark]) -> Chart:
     axes = Axes(x_name="step", y_name="margin", from_zero=False, whole="x")
     text = "By how much the better answers are ahead of the worse ones: higher is better, and 0 is where it began."
+    if is_scored(history):
+        text = "By how much the better answers score above the worse ones: higher is better."
     return "margin", "Margin", text, charts.line_chart("margin", both(history, "margin"), axes, marks)
 
 
@@ -46,16 +53,26 @@ def accuracy_chart(history: History, marks: list[charts.Mark]) -> Chart:
 
 
 def likelihood_chart(history: History, marks: list[charts.Mark]) -> Chart:
-    lines = [
-        Line(name=words, points=charts.smoothed(points(history.steps, name)), colour=colour)
-        for words, name, colour in (("better", "chosen_log_p", BETTER), ("worse", "rejected_log_p", WORSE))
-    ]
+    lines = better_and_worse(history, "log_p")
     axes = Axes(x_name="step", y_name="log-probability", from_zero=False, whole="x")
     text = (
         "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the "
         "better ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
     )
     return "likelihood", "Likelihood", text, charts.line_chart("likelihood", lines, axes, marks)
+
+
+def score_chart(history: History, marks: list[charts.Mark]) -> Chart:
+    axes = Axes(x_name="step", y_name="score", from_zero=False, whole="x")
+    text = "Mean score of the better and of the worse answers. Only their distance means something."
+    return "scores", "Scores", text, charts.line_chart("scores", better_and_worse(history, "reward"), axes, marks)
+
+
+def better_and_worse(history: History, what: str) -> list[Line]:
+    return [
+        Line(name=words, points=charts.smoothed(points(history.steps, f"{name}_{what}")), colour=colour)
+        for words, name, colour in (("better", "chosen", BETTER), ("worse", "rejected", WORSE))
+    ]
 
 
 def outcome(history: History) -> tuple[str, str, str]:

@@ -59,7 +59,7 @@ def answer_charts(history: History) -> list[dict[str, str]]:
     made: tuple[Callable[[History, list[Mark]], tuple[str, str, str, str]], ...]
     made = (rewards.function_chart, rewards.length_chart, rewards.halves_chart) if rewards.is_rewarded(history) else ()
     if pairs.is_compared(history):
-        made = (pairs.accuracy_chart, pairs.likelihood_chart)
+        made = (pairs.accuracy_chart, pairs.score_chart if pairs.is_scored(history) else pairs.likelihood_chart)
     beside = [loss_chart(history)] if pairs.is_compared(history) else []
     return [*(chart(*make(history, step_marks(history))) for make in made), *beside]
 

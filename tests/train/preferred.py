@@ -1,16 +1,21 @@
 """The truth that runs with recipe=preference are compared with: plain PyTorch, one process, one answer at a time, the
 base a model of its own. It shares nothing with the product but the rows on disk and the first weights."""
 
+import hashlib
 import json
 import math
 
+import numpy as np
 import torch
 
 from tests.train.reference import build, factor, order
 from train.models.model_files import model_folder
 
-BETA = {"simpo": 2.0}
+BETA = {"simpo": 2.0, "reward": 1.0}
 GAMMA = 1.0
+RATE, SCORING_RATE = 2e-3, 5e-4
+"""Where a sum of gradients is nearly 0, its rounding decides the sign of Adam's first step, which is as long as the
+rate: a score shows that as it is, a difference of log-probabilities hardly."""
 
 
 def records(paired, count=26):
@@ -55,17 +60,29 @@ def rows_of(data, split="train"):
 
 
 def train(
-    data, *, steps, loss="dpo", rows_per_step=8, rate=2e-3, clip=0.3, seed=3407, smoothed=0.0, of_steps=None, nf4=False
+    data,
+    *,
+    steps,
+    loss="dpo",
+    rows_per_step=8,
+    clip=0.3,
+    seed=3407,
+    smoothed=0.0,
+    centre=0.0,
+    of_steps=None,
+    nf4=False,
 ):
     """Of each step its loss, gradient norm and figures; of the last weights the held-out ones; and the weights."""
-    rows, beta = rows_of(data), BETA.get(loss, 0.1)
+    rows, beta, rate = rows_of(data), BETA.get(loss, 0.1), SCORING_RATE if loss == "reward" else RATE
     model, base = (build(model_folder("tiny"), seed, nf4=nf4) for _ in range(2))
+    if loss == "reward":
+        model.base_model.model.score = first_head(seed, model.config.hidden_size)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     stream, found, of_steps = order(rows, seed), [], of_steps or steps
     for step in range(steps):
         chosen = [rows[int(at)] for at in stream[step * rows_per_step : (step + 1) * rows_per_step]]
-        total, figures = total_loss(model, base, chosen, loss, beta, smoothed)
+        total, figures = total_loss(model, base, chosen, loss, beta, smoothed, centre)
         optimizer.zero_grad()
         total.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(weights, clip))
@@ -73,14 +90,16 @@ def train(
         optimizer.step()
         found.append({"loss": float(total.detach()), "norm": norm, **figures})
     with torch.no_grad():
-        total, figures = total_loss(model, base, rows_of(data, "eval"), loss, beta, smoothed)
+        total, figures = total_loss(model, base, rows_of(data, "eval"), loss, beta, smoothed, centre)
     held_out = {"loss": float(total), **figures}
     return found, held_out, [p for _, p in sorted(model.named_parameters()) if p.requires_grad]
 
 
-def total_loss(model, base, rows, loss, beta, smoothed):  # noqa: PLR0917
+def total_loss(model, base, rows, loss, beta, smoothed, centre):  # noqa: PLR0917
     if loss == "kto":
         return of_single(model, base, rows, beta)
+    if loss == "reward":
+        return of_scores(model, rows, centre)
     losses, margins, good, bad, learned = [], [], [], [], []
     for (better, at), (worse, there), _ in rows:
         own = [log_p(model, *one) for one in ((better, at), (worse, there))]
@@ -111,6 +130,29 @@ def total_loss(model, base, rows, loss, beta, smoothed):  # noqa: PLR0917
         "accuracy": float(right),
         "chosen_log_p": mean(good),
         "rejected_log_p": mean(bad),
+    }
+
+
+def first_head(seed, size):
+    """Normal numbers from a hash of the seed and its name."""
+    seed = int.from_bytes(hashlib.blake2b(f"{seed} score".encode(), digest_size=8).digest()) % 2**63
+    head = torch.nn.Linear(size, 1, bias=False)
+    head.weight.data = torch.tensor(np.random.Generator(np.random.PCG64(seed)).normal(0, 0.02, (1, size))).float()
+    return head
+
+
+def of_scores(model, rows, centre):
+    """A score is the head's, of the state behind the last token."""
+    decoder, head = model.base_model.model.model, model.base_model.model.score
+    good, bad = (
+        torch.stack([head(decoder(torch.tensor([row[which][0]]))[0][0, -1])[0] for row in rows]) for which in (0, 1)
+    )
+    total = (-torch.log(torch.sigmoid(good - bad)) + centre * (good + bad) ** 2).mean()
+    return total, {
+        "margin": mean((good - bad).detach()),
+        "accuracy": float((good - bad > 1e-4).double().mean()),
+        "chosen_reward": mean(good.detach()),
+        "rejected_reward": mean(bad.detach()),
     }
 
 

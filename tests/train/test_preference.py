@@ -30,7 +30,7 @@ OPTIONS = {
     "max_seq_length": 96,
     "lora_r": 8,
     "lora_alpha": 16,
-    "learning_rate": 2e-3,
+    "learning_rate": preferred.RATE,
     "grad_clip": 0.3,
     "save_every": 2,
     "proof_every": 2,
@@ -52,7 +52,11 @@ def truth_of(data_of):
 
 @pytest.fixture
 def settings_of(data_of):
-    return lambda loss="dpo", **more: {**OPTIONS, "loss": loss, "dataset": data_of(loss != "kto"), **more}
+    def settings(loss="dpo", **more):
+        rate = preferred.SCORING_RATE if loss == "reward" else preferred.RATE
+        return {**OPTIONS, "loss": loss, "learning_rate": rate, "dataset": data_of(loss != "kto"), **more}
+
+    return settings
 
 
 def alone(settings, home: Path):
@@ -74,8 +78,8 @@ def assert_is_truth(steps, truth, events=(), weights=None, within=1):
         assert event["loss"] == pytest.approx(held_out["loss"], rel=within * TOLERANCE)
         assert_figures(event["metrics"], held_out, within)
     if weights is not None:
-        away = sum(float((a - b).square().sum()) for a, b in zip(weights, last, strict=True))
-        assert away < 1e-8 * sum(float(b.square().sum()) for b in last)
+        away = sum(float((a - b).detach().square().sum()) for a, b in zip(weights, last, strict=True))
+        assert away < 1e-8 * sum(float(b.detach().square().sum()) for b in last)
 
 
 def assert_figures(found, truth, within=1):
@@ -84,7 +88,7 @@ def assert_figures(found, truth, within=1):
         assert value == pytest.approx(truth[name], rel=2 * within * TOLERANCE, abs=2 * within * TOLERANCE), name
 
 
-@pytest.mark.parametrize("loss", ["dpo", "hinge", "ipo", "orpo", "simpo", "kto"])
+@pytest.mark.parametrize("loss", ["dpo", "hinge", "ipo", "orpo", "simpo", "kto", "reward"])
 def test_each_loss_is_that_of_plain_pytorch(loss, settings_of, truth_of, tmp_path):
     steps, weights, events = alone(settings_of(loss), tmp_path)
     assert_is_truth(steps, truth_of(loss), events, weights)
@@ -93,6 +97,13 @@ def test_each_loss_is_that_of_plain_pytorch(loss, settings_of, truth_of, tmp_pat
 def test_smoothed_labels_are_those_of_plain_pytorch(settings_of, truth_of, tmp_path):
     steps, weights, _ = alone(settings_of(label_smoothing=0.2), tmp_path)
     assert_is_truth(steps, truth_of(smoothed=0.2), (), weights)
+
+
+def test_scores_that_are_held_around_zero_are_those_of_plain_pytorch(settings_of, truth_of, tmp_path):
+    steps, weights, _ = alone(settings_of("reward", center_rewards_coefficient=0.5), tmp_path)
+    assert_is_truth(steps, truth_of("reward", centre=0.5), (), weights)
+    free = truth_of("reward")[0][-1]["loss"]
+    assert abs(steps[-1]["loss"] - free) > 100 * TOLERANCE, "it holds nothing"
 
 
 def test_the_losses_differ(truth_of):
@@ -107,6 +118,8 @@ CLUSTERS = {
     "the step's estimate, not the rank's": (3, "kto", {"shares": "5,2,1"}),
     "a share of zero, one row at a time": (3, "kto", {"shares": "3,0,1", "micro_batch": 1}),
     "learned tokens of the whole step": (3, "orpo", {"shares": "5,2,1"}),
+    "a head": (3, "reward", {"shares": "5,2,1"}),
+    "a head, a share of zero, ddp": (3, "reward", {"shares": "3,0,1", "micro_batch": 1, "sync": "ddp"}),
 }
 
 
@@ -120,8 +133,9 @@ def test_a_cluster_does_what_one_process_does(name, settings_of, truth_of, tmp_p
     assert adapters[0] and adapters[1:] == adapters[:-1]
 
 
-def test_a_killed_run_goes_on_exactly_with_other_machines(settings_of, truth_of, tmp_path):
-    settings = settings_of("kto")
+@pytest.mark.parametrize("loss", ["kto", "reward"])
+def test_a_killed_run_goes_on_exactly_with_other_machines(loss, settings_of, truth_of, tmp_path):
+    settings = settings_of(loss)
     run = cluster.Cluster(tmp_path, settings, 3)
     run.reaches(3)
     for process in run.processes:
@@ -131,7 +145,7 @@ def test_a_killed_run_goes_on_exactly_with_other_machines(settings_of, truth_of,
     run = cluster.train(tmp_path, settings, 2)
     start = [event for event in run.events() if event["event"] == "start"][-1]
     assert start["step"] >= 2
-    assert_is_truth(run.steps(), truth_of("kto"), run.events())
+    assert_is_truth(run.steps(), truth_of(loss), run.events())
 
 
 def test_the_base_is_asked_once_for_each_row(settings_of, tmp_path, monkeypatch):
@@ -168,17 +182,17 @@ def test_what_a_file_does_not_have_whole_is_asked_again(tmp_path):
     assert reference.References(file, 3).lacking([0, 1, 2]) == [0, 1]
 
 
-@pytest.mark.parametrize("loss", ["dpo", "kto"])
+@pytest.mark.parametrize("loss", ["dpo", "kto", "reward"])
 def test_a_streamed_base_gives_the_same_numbers(loss, settings_of, truth_of, tmp_path):
     steps, weights, events = alone(settings_of(loss, weights="stream"), tmp_path)
     assert_is_truth(steps, truth_of(loss), events, weights)
 
 
-@pytest.mark.parametrize("weights", ["gpu", "stream"])
-def test_a_base_in_4_bit_is_its_own_reference(weights, settings_of, truth_of, tmp_path):
-    steps, _, events = alone(settings_of(load_in="4bit", weights=weights), tmp_path)
-    assert_is_truth(steps, truth_of(nf4=True), events, within=10)
-    assert abs(truth_of(nf4=True)[0][-1]["loss"] - truth_of()[0][-1]["loss"]) > 100 * TOLERANCE
+@pytest.mark.parametrize(("loss", "weights"), [("dpo", "gpu"), ("dpo", "stream"), ("reward", "gpu")])
+def test_a_base_in_4_bit_is_its_own_reference(loss, weights, settings_of, truth_of, tmp_path):
+    steps, _, events = alone(settings_of(loss, load_in="4bit", weights=weights), tmp_path)
+    assert_is_truth(steps, truth_of(loss, nf4=True), events, within=10)
+    assert abs(truth_of(loss, nf4=True)[0][-1]["loss"] - truth_of(loss)[0][-1]["loss"]) > 100 * TOLERANCE
 
 
 def said_by_base(questions):
@@ -227,7 +241,7 @@ def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path
 
 @pytest.mark.parametrize(
     ("loss", "steps"),
-    [("dpo", 10), *(pytest.param(loss, 50, marks=pytest.mark.long) for loss in ("dpo", "kto"))],
+    [("dpo", 10), *(pytest.param(loss, 50, marks=pytest.mark.long) for loss in ("dpo", "kto", "reward"))],
 )
 def test_shares_of_5_2_1_and_a_machine_that_is_lost_are_one_process(loss, steps, data_of, settings_of, tmp_path):
     options = settings_of(loss, max_steps=steps, speeds="node-0=5,node-1=2,node-2=1", save_every=20)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 from tests.train import preferred
 from tests.train.reference import build
@@ -14,6 +15,7 @@ from train.models.weights import trained_weights
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.compared import Compared
 from train.recipes.preference import losses as preference
+from train.recipes.preference import reward_head
 from train.recipes.preference.rows import open_pairs
 
 SAME = 1e-5
@@ -35,7 +37,11 @@ def ours(model, rows, config):
     kl = 0.0 if config.paired else max(0.0, float(np.mean(said(model, rows, 1) - base[:, 1])))
     compared = Compared(config=config, rows=rows, of=ROWS, base_log_p=base, kl=kl)
     loss = preference.Loss(
-        name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
+        name=config.loss,
+        beta=config.beta,
+        label_smoothing=config.label_smoothing,
+        gamma=config.simpo_gamma,
+        centre=config.center_rewards_coefficient,
     )
     parts = [preference.measured(loss, model, tensors(compared.batch(some))) for some in (ROWS[:5], ROWS[5:])]
     return sum(part[0] for part in parts) / len(ROWS)
@@ -138,6 +144,30 @@ def theirs_kto(model, rows, config):
     return KTOTrainer._compute_loss(made, made.model, given, return_outputs=False)
 
 
+def theirs_reward(model, rows, config):
+    """The trainer's own loss over transformers' own class, with the same weights by name."""
+    from trl.trainer.reward_trainer import RewardTrainer  # noqa: PLC0415  takes seconds
+
+    scoring = as_classifier(model)
+    both = [padded(rows, which) for which in (0, 1)]
+    longest = max(ids.shape[1] for ids, _, _ in both)
+    ids, mask, _ = (
+        torch.cat([torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
+        for parts in zip(*both, strict=True)
+    )
+    made = trainer(RewardTrainer, scoring, config)
+    made.args.center_rewards_coefficient = config.center_rewards_coefficient or None
+    return RewardTrainer.compute_loss(made, scoring, {"input_ids": ids, "attention_mask": mask})
+
+
+def as_classifier(model):
+    """What trains of it are the model's own weights: both have one gradient."""
+    found = AutoModelForSequenceClassification.from_pretrained(model_folder("tiny"), num_labels=1, dtype=torch.float32)
+    own = model.get_base_model()
+    found.model, found.score = own.model, own.score
+    return found
+
+
 def theirs_concatenated(kind, model, rows, config, **more):
     """ORPO's and CPO's trainers put both answers together themselves."""
     made = trainer(kind, model, config, **more)
@@ -159,6 +189,8 @@ def theirs(model, rows, config):
 
         own = {"loss_type": "simpo", "simpo_gamma": config.simpo_gamma, "cpo_alpha": 0.0, "alpha": 0.0}
         return theirs_concatenated(CPOTrainer, model, rows, config, **own)
+    if config.scores:
+        return theirs_reward(model, rows, config)
     return (theirs_dpo if config.paired else theirs_kto)(model, rows, config)
 
 
@@ -167,11 +199,14 @@ def theirs(model, rows, config):
     [
         ("dpo", {}), ("hinge", {}), ("ipo", {}), ("orpo", {}), ("simpo", {}),
         ("simpo", {"label_smoothing": 0.1, "simpo_gamma": 0.3}), ("kto", {}), ("kto", {"beta": 0.5}),
+        ("reward", {}), ("reward", {"center_rewards_coefficient": 0.01}),
     ],
 )  # fmt: skip
 def test_loss_and_gradient_are_those_of_trl(loss, more, rows_of):
     config = PreferenceConfig(model="tiny", dataset="x", loss=loss, **more)
     rows, model = rows_of(config.paired), build(model_folder("tiny"), 7)
+    if config.scores:
+        reward_head.add(model, 7, "cpu")
     with torch.no_grad():
         for name, weight in sorted(trained_weights(model).items()):  # an adapter that has learned something
             weight.add_(0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(name))))

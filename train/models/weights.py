@@ -19,6 +19,8 @@ from train.models import lora_init as first_weights
 ADAPTER, WEIGHTS = "adapter_model.safetensors", "model.safetensors"
 MAGNITUDE = "lora_magnitude_vector"
 """DoRA's own weight, which is a layer in the model and a bare number on disk."""
+SCORE = "score"
+"""The head of a reward model, by the name that transformers gives it."""
 FASTER = "faster"
 """Of a group of weights: how many times the run's rate it learns at."""
 Named = dict[str, nn.Parameter]

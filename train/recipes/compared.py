@@ -52,6 +52,8 @@ class Compared:
         batch |= answers_of(batch)
         if self.config.loss == "orpo":
             batch |= self.learned(batch, own)
+        if self.config.scores:
+            batch |= {"length": self.rows.lengths[own].T.reshape(-1)}
         return self.with_base(batch, indices, 2)
 
     def with_base(self, batch: Columns, indices: list[int], sequences: int) -> Columns:
@@ -81,7 +83,7 @@ class Compared:
 
     def figures(self, seen: list[float]) -> dict[str, float]:
         """The metrics from their sums; of single answers those alone of which there are any."""
-        found = {name: total / len(self.of) for name, total in zip(METRICS, seen, strict=True)}
+        found = {name: total / len(self.of) for name, total in zip(METRICS[self.config.loss], seen, strict=True)}
         if not self.config.paired:
             without = {1: OF_GOOD, 0: OF_BAD}
             gone = [name for label, names in without.items() if label not in self.good for name in (*names, *OF_BOTH)]

@@ -97,6 +97,10 @@ def card(
     """`also`: what else was measured."""
     full = config.method == "full"
     what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
+    if config.scores:
+        what = (
+            f"A reward model, which gives an answer a score: a LoRA adapter with a head for {linked(origin)}, trained"
+        )
     data, hub_data = about_data(origin.dataset)
     settings: dict[str, object] = {
         "learning rate": config.learning_rate,
@@ -109,7 +113,10 @@ def card(
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
     facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after), **(also or {})}
     use = loading(config.run, origin, full=full, wrapper=is_wrapper(Path(config.model)))
-    return page(config.run, header(origin, hub_data, full=full), what, facts, use)
+    known = header(origin, hub_data, full=full)
+    if config.scores:
+        use, known["pipeline_tag"] = scoring(origin), "text-classification"
+    return page(config.run, known, what, facts, use)
 
 
 def descended(config: SftConfig, origin: Origin, steps: int) -> dict[str, object]:
@@ -279,6 +286,25 @@ def loading(run: str, origin: Origin, *, full: bool, wrapper: bool = False) -> l
         f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
         "```\n",
         *([] if full else with_ollama(run)),
+    ]
+
+
+def scoring(origin: Origin) -> list[str]:
+    base = origin.hub or f"path/of/{Path(origin.base).name}"
+    return [
+        "## With transformers\n",
+        "```python",
+        "from peft import PeftModel",
+        "from transformers import AutoModelForSequenceClassification, AutoTokenizer\n",
+        f'base = AutoModelForSequenceClassification.from_pretrained("{base}", num_labels=1)',
+        'model = PeftModel.from_pretrained(base, "path/of/this/folder").eval()',
+        f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
+        'turns = [{"role": "user", "content": "Where is the key?"}, {"role": "assistant", "content": "In the hall."}]',
+        'tokens = tokenizer.apply_chat_template(turns, return_tensors="pt", return_dict=True)',
+        "print(model(**tokens).logits.item())",
+        "```\n",
+        "Of two answers to a prompt the one with the higher score is better; alone a score means nothing. Score one",
+        "text at a time, or pad with a token that ends no answer.\n",
     ]
 
 

@@ -39,6 +39,12 @@ def main(args: argparse.Namespace) -> int:
             f"run '{run.run}' is of a recipe of your own: it has no words to answer with",
             fix=f"./motley eval --run {run.run} measures it; its model: {run.folder}",
         )
+    if run.scores:
+        raise BadInput(
+            f"run '{run.run}' made a reward model: it gives an answer a score and writes none",
+            f"folder: {run.folder}",
+            "README.md there shows how to load it; ./motley report says how many held-out pairs it puts right",
+        )
     if run.recipe == "images":
         from train.results import pictures
 

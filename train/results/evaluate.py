@@ -63,7 +63,8 @@ def main(args: argparse.Namespace) -> int:
         if run.recipe == "preference":
             raise BadInput(
                 f"{run.run} was trained by preferences: its held-out pairs are compared while it trains",
-                fix=f"see: ./motley report {run.run}; ask it something with: ./motley ask --run {run.run}",
+                fix=f"see: ./motley report {run.run}"
+                + ("" if run.scores else f"; ask it something with: ./motley ask --run {run.run}"),
             )
         if not run.base:
             return main_of_new(run, args)

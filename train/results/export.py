@@ -34,6 +34,7 @@ from train.results import finished_run
 LOCK = Path(__file__).with_name("gguf.txt")
 OF_PICTURES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """How a wrapper reads what is no text."""
+MERGED = "use merged: transformers and vLLM load that"
 OUTTYPES = ("q8_0", "f16", "bf16", "f32")
 
 PLAIN_MODELFILE = '''TEMPLATE """{{ if .System }}{{ .System }}
@@ -94,6 +95,8 @@ def main(args: argparse.Namespace) -> int:
         form = args.what if step is None else f"{args.what}-step-{step}"
         finished_run.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / form)
     finished_run.require(args, "model", "adapter", "out")
+    if args.what == "gguf" and scores(args.adapter):
+        raise BadInput("a reward model cannot be written as gguf: it gives a text a score and writes none", fix=MERGED)
     require_place(args)
     model = resolve_model(args.model)
     build_once(args.out, lambda folder: EXPORTS[args.what](folder, model, args))
@@ -194,16 +197,26 @@ def chat_with(model: Model, adapter: Path) -> Chat:
     return load_chat(model, template=own.read_text(encoding="utf-8") if own.is_file() else "")
 
 
+def scores(adapter: Path) -> bool:
+    return adapters.scores(adapters.read_json(adapter / adapters.CONFIG))
+
+
 def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
     from peft import PeftModel
     from transformers.utils.logging import disable_progress_bar
 
     from train.models import hf, wrapper
+    from train.models.load_streamed import quietly
+    from train.recipes.preference import reward_head
 
     disable_progress_bar()
     source = model_folder(args.model)
-    whole = wrapper.whole_class_of(hf.config_of(source))
-    base: Any = whole.from_pretrained(source, dtype="auto", local_files_only=True, trust_remote_code=False)
+    config = hf.config_of(source)
+    whole = wrapper.whole_class_of(config)
+    if scores(args.adapter):
+        config, whole = reward_head.class_that_scores(config)
+    load = whole.from_pretrained
+    base: Any = quietly(load, source, config=config, dtype="auto", local_files_only=True, trust_remote_code=False)
     packed = getattr(base, "is_quantized", False)  # no other copy is known
     if packed:
         base = base.dequantize()

@@ -59,6 +59,11 @@ class FinishedRun:
         return self.folder if beside.is_file() else Path(self.dataset) / "tokenizer"
 
     @property
+    def scores(self) -> bool:
+        """Whether it made a reward model."""
+        return self.recipe == "preference" and self.settings.get("loss") == "reward"
+
+    @property
     def original_or_base(self) -> str:
         """In 16 bit, as a merge needs it: the copy that is here, if it is not quantised."""
         config = Path(self.base) / "config.json"

@@ -48,7 +48,7 @@ ROLLOUT_KEYS = (
     *("reward", "spread", "by_function", "answer_tokens", "longest", "cut", "equal_groups", "answers_crc", "kl"),
     *("clipped", "generate_s", "generate_wait_s", "made", "taken_over"),
 )
-PAIR_KEYS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl")
+PAIR_KEYS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl", "chosen_reward", "rejected_reward")
 
 
 ON_DATA = "on "
@@ -124,7 +124,7 @@ def held_out_words(event: Mapping[str, Any]) -> str:
     metrics = dict(event.get("metrics") or {})  # of older runs none
     if (reward := metrics.pop("reward", None)) is not None:
         return f"held-out reward {reward:.4f}{metric_words(metrics)}"
-    if "chosen_log_p" in metrics or "rejected_log_p" in metrics:
+    if metrics.keys() & {"chosen_log_p", "rejected_log_p", "chosen_reward"}:
         by_data = {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
         return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}{metric_words(by_data)}"
     return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"

@@ -91,6 +91,7 @@ BAD = {
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
     "label_smoothing": ("0.7", "label_smoothing: 0.7 is not from 0 to below 0.5"),
     "simpo_gamma": ("-1", "simpo_gamma not below"),
+    "center_rewards_coefficient": ("-0.1", "center_rewards_coefficient: -0.1 is below 0"),
     "recipe": ("pretran", "did you mean 'pretrain'?"),
     "size": ("11m", "size: '11m' is none of 10m|50m|124m|350m"),
     "hidden_size": ("-1", "hidden_size: -1 is below 0"),
@@ -144,6 +145,8 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
+    if "center_rewards_coefficient" in values:
+        return BASE | {"recipe": "preference", "loss": "reward"}
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}

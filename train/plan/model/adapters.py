@@ -174,11 +174,18 @@ def why_not(config: Mapping[str, Any]) -> str:
         return f"is of the kind {plain(str(config.get('peft_type')))}, not LoRA"
     if not all(isinstance(config.get(name), int) and config[name] > 0 for name in ("r", "lora_alpha")):
         return "has a rank or an alpha that is no whole number above 0"
+    if scores(config):
+        return "gives answers a score (a reward model)"
     if config.get("bias", "none") != "none":
         return "trains biases beside it"
     if str(config.get("init_lora_weights", "")).startswith(CHANGES_BASE):
         return f"was begun as {plain(str(config['init_lora_weights']))}, which changes the base"
     return next((why for name, why in NOT_HERE.items() if config.get(name)), "")
+
+
+def scores(config: Mapping[str, Any]) -> bool:
+    """Whether it is a reward model's, which has a head in place of a language model's."""
+    return config.get("task_type") == "SEQ_CLS"
 
 
 def targets_in(file: Path) -> str:

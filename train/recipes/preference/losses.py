@@ -5,12 +5,14 @@ loss needs of the step's other rows stands in the batch as a number that all nod
     orpo              the better answer is learned as it is, and its odds are raised over the worse one's
     simpo             the mean log-probability of a token, ahead by gamma
     kto               single answers, each against how far the model is from its base at all
+    reward            a head's score of the better answer, over that of the worse one (reward_head.py)
 
 A batch has all first sequences and then all second ones, of loss=kto the first alone, with
 
     base_log_p   what the base says of each answer
     answer       1 where a label is of the answer; `labels` may have more (orpo learns the prompt too, as TRL does)
     learned      what the step's mean over learned tokens is multiplied by (orpo)
+    length       tokens of each sequence (reward)
     good, kl     of single answers: what each is called, and the step's estimate (kto)
     of_good, of_bad   by what a row's figures are multiplied, so that means over all rows are those over the good
                       ones, and over the bad ones
@@ -25,9 +27,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.recipes.grpo.losses import placed_log_p
-from train.recipes.preference.settings import OF_A_TOKEN
+from train.recipes.preference import reward_head
+from train.recipes.preference.settings import LOSSES, OF_A_TOKEN
 
-METRICS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p")
+FIGURES = ("margin", "accuracy", "chosen_log_p", "rejected_log_p")
+METRICS = dict.fromkeys(LOSSES, FIGURES) | {"reward": ("margin", "accuracy", "chosen_reward", "rejected_reward")}
+"""Of each loss."""
 AHEAD = 1e-4
 """A margin that is more than rounding: before the first update all are none."""
 HALF = -0.6931471805599453
@@ -39,6 +44,8 @@ class Loss:
     beta: float
     label_smoothing: float = 0.0
     gamma: float = 0.0
+    centre: float = 0.0
+    """How strongly the two rewards of a pair are held around 0."""
 
     def of_difference(self, difference: Tensor) -> Tensor:
         """The loss of a pair by how far its better answer is ahead."""
@@ -52,7 +59,9 @@ class Loss:
 
 
 def measured(loss: Loss, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """The summed loss, and behind it the sum of each of METRICS."""
+    """The summed loss, and behind it the sum of each of the loss's metrics."""
+    if loss.name == "reward":
+        return torch.stack(scored(loss, *reward_head.rewards(model, batch).chunk(2)))
     values = placed_log_p(model, batch)
     of_answers = values * batch["answer"]
     whole = of_answers.sum(-1)
@@ -80,6 +89,13 @@ def paired(loss: Loss, good: Tensor, bad: Tensor, tokens: Tensor, batch: dict[st
     else:
         losses = loss.of_difference(ahead)
     margin = loss.beta * ahead.detach()
+    figures = [margin, (margin > AHEAD).to(margin), good.detach(), bad.detach()]
+    return [losses.sum(), *(figure.sum() for figure in figures)]
+
+
+def scored(loss: Loss, good: Tensor, bad: Tensor) -> list[Tensor]:
+    losses = loss.of_difference(good - bad) + loss.centre * (good + bad).square()
+    margin = loss.beta * (good - bad).detach()
     figures = [margin, (margin > AHEAD).to(margin), good.detach(), bad.detach()]
     return [losses.sum(), *(figure.sum() for figure in figures)]
 

@@ -5,7 +5,8 @@ rows          pairs of a prepared data set, or single answers that are called go
 prepare_step  what the base says of the step's answers, asked once for each row, and known to all nodes; for loss=kto
               how far the model is from its base at all, which is a mean over the answers of the whole step
 held_out      the loss, the margin and how many pairs are the right way round, over rows that are held out
-build         a language model with its adapter, as of recipe=sft; the base is the same one without the adapter
+build         a language model with its adapter, as of recipe=sft; the base is the same one without the adapter; for
+              loss=reward a head beside it, which scores an answer
 
 What a row's loss needs is the row, the weights and numbers that all nodes have: so the run is the same however the rows
 are shared.
@@ -44,6 +45,8 @@ from train.recipes import model_card
 from train.recipes.compared import Compared
 from train.recipes.grpo.rows import end_ids, padded_left
 from train.recipes.preference import losses as preference
+from train.recipes.preference import reward_head
+from train.recipes.preference.losses import METRICS
 from train.recipes.preference.reference import References, file_for
 from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.recipes.sft import recipe as sft
@@ -60,7 +63,11 @@ class PreferenceRecipe:
     def __init__(self, config: PreferenceConfig) -> None:
         self.config = config
         self.loss = preference.Loss(
-            name=config.loss, beta=config.beta, label_smoothing=config.label_smoothing, gamma=config.simpo_gamma
+            name=config.loss,
+            beta=config.beta,
+            label_smoothing=config.label_smoothing,
+            gamma=config.simpo_gamma,
+            centre=config.center_rewards_coefficient,
         )
         self.folder = Path()
         self.known: dict[Path, References] = {}
@@ -89,8 +96,10 @@ class PreferenceRecipe:
         self, config: PreferenceConfig, decisions: Decisions, start: Path, device: str, row_length: int
     ) -> LossModule:
         built = sft.build(config, decisions, start, device, row_length)
+        if config.scores:
+            reward_head.add(built.model, config.seed, device)
         measured = partial(preference.measured, self.loss)
-        return LossModule(built.model, built.loss_sum, built.autocast, preference.METRICS, measured, in_steps=True)
+        return LossModule(built.model, built.loss_sum, built.autocast, METRICS[config.loss], measured, in_steps=True)
 
     def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
         lines = count * self.config.lines_of_row
@@ -101,6 +110,7 @@ class PreferenceRecipe:
             "answer": torch.ones(lines, length, device=device),
             **({"base_log_p": zeros} if self.config.compares else {}),
             **({"learned": ones[:count]} if self.config.loss == "orpo" else {}),
+            **({"length": length * ones} if self.config.scores else {}),
             **({} if self.config.paired else {"good": ones, "kl": zeros, "of_good": ones, "of_bad": zeros}),
         }
 
@@ -111,7 +121,9 @@ class PreferenceRecipe:
         return sft.identity(config, start)
 
     def samples(self, run: Run) -> list[dict[str, str]]:
-        """What the model answers to some prompts that are held out."""
+        """What the model answers to some prompts that are held out; a reward model answers none."""
+        if self.config.scores:
+            return []
         rows = cast(PairRows, run.held_out)
         file = rows.folder.parent / QUESTIONS
         asked = [json.loads(line)[:-1] for line in file.read_text().splitlines()[:SHOWN]] if file.is_file() else []
@@ -136,7 +148,7 @@ class PreferenceRecipe:
     def card(self, run: Run) -> str:
         config, made = self.config, run.milestones
         facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
-        measure = f"held-out loss ({config.loss}, beta {config.beta:g})"
+        measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
         right = made.metrics.get("accuracy")
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
         return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
@@ -246,7 +258,7 @@ class PreferenceRecipe:
 
     def sums(self, run: Run, compared: Compared, part: tuple[int, int]) -> NDArray[np.float64]:
         """The summed loss of these rows, and the sums of the metrics."""
-        found = np.zeros(1 + len(preference.METRICS))
+        found = np.zeros(1 + len(METRICS[self.config.loss]))
         with torch.no_grad(), at_rest(run.module):
             for some in parts(max(0, part[1] - part[0]), run.micro_batch):
                 batch = to_tensors(compared.batch([part[0] + at for at in some]), run.device)

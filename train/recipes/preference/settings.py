@@ -1,5 +1,6 @@
 """The settings of training by preferences (recipe=preference), beside those of fine-tuning: of two answers to a prompt
-the better one becomes likelier than the other; or of single answers those that are called good."""
+the better one becomes likelier than the other; or of single answers those that are called good; or a head learns which
+is better."""
 
 from __future__ import annotations
 
@@ -10,17 +11,19 @@ from train.errors import BadInput
 from train.plan.settings.every_run import option
 from train.recipes.sft.settings import SftConfig, data_words, require_asking
 
-LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto")
+LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto", "reward")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "kto")
 """Losses that hold the model near its base: they compare with what the base says of the same answers."""
 OF_A_TOKEN = ("orpo", "simpo")
 """Losses that compare the mean log-probability of an answer's tokens, not their sum."""
 SMOOTHED = ("dpo", "simpo")
-BETAS = {"simpo": 2.0}
+BETAS = {"simpo": 2.0, "reward": 1.0}
 BETA = 0.1
 GAMMA = 1.0
 RATES = {"lora": 2e-5, "full": 1e-6}
 """Peak learning rates: a tenth of fine-tuning's, as both answers move at once and a long step forgets how to write."""
+SCORING_RATE = 1e-4
+"""Of a reward model, which need not write."""
 NOT_HERE = {
     "pack": ((False,), "a row is a pair of answers, each behind its prompt"),
     "train_on": (("answers",), "what is compared are answers"),
@@ -37,15 +40,20 @@ NOT_HERE = {
 class PreferenceConfig(SftConfig):
     PREPARES: ClassVar[str] = "train.recipes.preference.rows"
     COUNTED: ClassVar[tuple[str, ...]] = (*SftConfig.COUNTED, "loss")
-    TOGETHER: ClassVar[frozenset[str]] = frozenset({"loss", "beta", "label_smoothing", "simpo_gamma", "method"})
+    TOGETHER: ClassVar[frozenset[str]] = frozenset(
+        {"loss", "beta", "label_smoothing", "simpo_gamma", "center_rewards_coefficient", "method"}
+    )
 
     recipe: str = option("preference", "math", "sft: fine-tune; preference: prefer one answer", ("preference",))
-    loss: str = option("dpo", "math", "dpo|hinge|ipo|orpo|simpo, of pairs; kto, of single answers", LOSSES)
+    loss: str = option("dpo", "math", "dpo|hinge|ipo|orpo|simpo|reward, of pairs; kto, of single answers", LOSSES)
     beta: float = option(0.0, "math", "how much a difference counts; 0: 0.1, or 2 with loss=simpo")
     label_smoothing: float = option(0.0, "math", "share of the pairs taken to be the wrong way round")
     simpo_gamma: float = option(GAMMA, "math", "by how much loss=simpo wants the better answer ahead")
+    center_rewards_coefficient: float = option(0.0, "math", "how strongly loss=reward holds its scores around 0")
 
-    learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-5, or 1e-6 where method=full")
+    learning_rate: float = option(
+        0.0, "math", "peak learning rate; 0: 2e-5, 1e-4 where loss=reward, or 1e-6 where method=full"
+    )
     max_seq_length: int = option(512, "agree", "tokens of a prompt and one answer together, at most")
     pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))
@@ -57,9 +65,21 @@ class PreferenceConfig(SftConfig):
                 what = f"{name}: {getattr(self, name)} does not go with recipe=preference: {why}"
                 raise BadInput(what, fix=f"leave {name} out")
         object.__setattr__(self, "beta", self.beta or BETAS.get(self.loss, BETA))
-        object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
+        rates = RATES | ({"lora": SCORING_RATE} if self.scores else {})
+        object.__setattr__(self, "learning_rate", self.learning_rate or rates.get(self.method, 0.0))
         super().__post_init__()
         require_asking(self)
+        self.check_numbers()
+        if self.method == "full" and self.scores:
+            fix = "use method=lora"
+            raise BadInput("loss: a reward model is an adapter with a head, and method=full has no adapter", fix=fix)
+        if self.method == "full" and self.compares:
+            raise BadInput(
+                f"loss: with method=full the base is what is trained, and {self.loss} has nothing left to compare with",
+                fix=f"use loss={' or '.join(OF_A_TOKEN)}, or method=lora",
+            )
+
+    def check_numbers(self) -> None:
         if self.beta < 0 or self.simpo_gamma < 0:
             raise BadInput("beta must be above 0, and simpo_gamma not below")
         if not 0 <= self.label_smoothing < 0.5:
@@ -69,11 +89,17 @@ class PreferenceConfig(SftConfig):
             raise BadInput(f"label_smoothing: loss={self.loss} has none", fix=fix)
         if self.simpo_gamma != GAMMA and self.loss != "simpo":
             raise BadInput(f"simpo_gamma: loss={self.loss} has none", fix="leave it out, or use loss=simpo")
-        if self.method == "full" and self.compares:
-            raise BadInput(
-                f"loss: with method=full the base is what is trained, and {self.loss} has nothing left to compare with",
-                fix=f"use loss={' or '.join(OF_A_TOKEN)}, or method=lora",
-            )
+        if self.scores and self.beta != BETAS["reward"]:
+            raise BadInput("beta: loss=reward has none: its margin is the difference of two scores", fix="leave it out")
+        if self.center_rewards_coefficient < 0:
+            raise BadInput(f"center_rewards_coefficient: {self.center_rewards_coefficient} is below 0")
+        if self.center_rewards_coefficient and not self.scores:
+            fix = "leave it out, or use loss=reward"
+            raise BadInput(f"center_rewards_coefficient: loss={self.loss} has none", fix=fix)
+
+    @property
+    def scores(self) -> bool:
+        return self.loss == "reward"
 
     @property
     def compares(self) -> bool:

@@ -18,7 +18,7 @@ from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import FASTER, Named, take_weights, trained_weights
+from train.models.weights import FASTER, SCORE, Named, take_weights, trained_weights
 from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
@@ -81,8 +81,9 @@ def build(
 
 
 def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
-    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first."""
-    first = {name: weight for name, weight in named.items() if "lora_A" in name or config.loraplus_lr_ratio == 1}
+    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first, and than a head."""
+    slow = ("lora_A", f".{SCORE}.weight") if config.loraplus_lr_ratio != 1 else ("",)
+    first = {name: weight for name, weight in named.items() if any(part in name for part in slow)}
     groups: list[dict[str, Any]] = [{"params": list(first.values())}]
     if faster := [weight for name, weight in named.items() if name not in first]:
         groups.append({"params": faster, FASTER: config.loraplus_lr_ratio})

@@ -117,6 +117,11 @@ class SftConfig(RunConfig):
         )
 
     @property
+    def scores(self) -> bool:
+        """Whether a reward model is trained, which gives an answer a score and writes none."""
+        return False
+
+    @property
     def draws(self) -> bool:
         return bool(self.lora_dropout or self.neftune_alpha)
 

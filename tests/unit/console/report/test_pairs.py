@@ -67,10 +67,20 @@ def test_of_single_answers_a_step_may_have_no_margin(run: Path) -> None:
     assert "<h2>Margin</h2>" in write_page(read_history(run), run / "report.html").read_text()
 
 
+def test_of_a_reward_model_the_scores_stand_there(run: Path) -> None:
+    log = run / "nodes" / HEAD / "events.jsonl"
+    log.write_text(log.read_text().replace("_log_p", "_reward"))
+    page = write_page(read_history(run), run / "report.html").read_text()
+    assert ">Scores</" in page and ">Likelihood</" not in page and "0 is where it began" not in page
+    assert "held-out pairs right" in page and "margin 0.600 → 1.200" in page
+
+
 def test_a_step_is_told_with_its_margin() -> None:
     assert "loss 0.3333 · margin 0.300 · 30 % right" in progress_line(compared(3), 12, 60)
     assert held_out_words(evaluated(6)) == "held-out loss 0.5000 · margin 0.600 · 60 % right"
     single = {"loss": 0.5, "metrics": {"accuracy": 0.75, "chosen_log_p": -3.0, "kl": 0.1}}
+    scored = {"loss": 0.5, "metrics": {"margin": 1.5, "accuracy": 0.75, "chosen_reward": 1.0, "rejected_reward": -0.5}}
+    assert held_out_words(scored) == "held-out loss 0.5000 · margin 1.500 · 75 % right"
     assert held_out_words(single) == "held-out loss 0.5000 · 75 % right"
     several = evaluated(6)
     several["metrics"] |= {"on manners": 0.25}

@@ -30,6 +30,9 @@ def test_what_is_not_set_follows_from_the_loss() -> None:
     assert (config(loss="simpo").beta, config(loss="simpo", beta=3).beta) == (2.0, 3.0)
     assert config(loss="orpo", method="full").learning_rate == 1e-6
     assert [config(loss=loss).compares for loss in ("dpo", "ipo", "kto", "orpo", "simpo")] == [1, 1, 1, 0, 0]
+    scoring = config(loss="reward")
+    assert (scoring.learning_rate, scoring.paired, scoring.compares, scoring.scores) == (1e-4, True, False, True)
+    assert config(loss="reward", beta=1.0) == scoring, "as it is written into a run's files"
     assert config().row_words == "16 pairs of answers of up to 512 tokens with their prompt"
     assert config(loss="kto").step_words == (16, "answers")
     assert config(loss="ipo").about == "ipo, LoRA r16 all-linear"
@@ -45,11 +48,19 @@ def test_what_is_not_set_follows_from_the_loss() -> None:
         ({"backend": "unsloth"}, "backend: unsloth does not go with recipe=preference: the log-probability of a whole"),
         ({"sync": "local"}, "sync: local does not go with recipe=preference: a step's loss is the mean over the pairs"),
         ({"train_on": "all"}, "train_on: all does not go with recipe=preference: what is compared are answers"),
-        ({"loss": "ppo"}, "loss: 'ppo' is none of dpo|hinge|ipo|orpo|simpo|kto"),
+        ({"loss": "ppo"}, "loss: 'ppo' is none of dpo|hinge|ipo|orpo|simpo|kto|reward"),
         ({"beta": -1}, "beta must be above 0"),
         ({"label_smoothing": 0.5}, "label_smoothing: 0.5 is not from 0 to below 0.5"),
         ({"label_smoothing": 0.1, "loss": "kto"}, "loss=kto has none\nleave it out, or use loss=dpo or simpo"),
         ({"simpo_gamma": 0.5}, "simpo_gamma: loss=dpo has none"),
+        ({"loss": "reward", "beta": 0.1}, "beta: loss=reward has none"),
+        (
+            {"loss": "reward", "method": "full"},
+            "a reward model is an adapter with a head, and method=full has no adapter",
+        ),
+        ({"loss": "reward", "label_smoothing": 0.1}, "label_smoothing: loss=reward has none"),
+        ({"loss": "reward", "center_rewards_coefficient": -1}, "center_rewards_coefficient: -1.0 is below 0"),
+        ({"center_rewards_coefficient": 0.01}, "center_rewards_coefficient: loss=dpo has none"),
         ({"method": "full"}, "with method=full the base is what is trained, and dpo has nothing left to compare with"),
         ({"weights": "stream", "load_in": "8bit"}, "weights: stream does not know 8 bit"),
     ],
@@ -64,7 +75,7 @@ def test_values_that_mean_something_together_are_checked_together() -> None:
     assert request.read({**values, "label_smoothing": 0.1, "beta": 1.5}).config.scoped("math")["simpo_gamma"] == 0.5
 
 
-@pytest.mark.parametrize("name", ["dpo", "KTO", "orpo"])
+@pytest.mark.parametrize("name", ["dpo", "KTO", "orpo", "reward"])
 def test_a_loss_is_no_recipe_of_its_own(name: str) -> None:
     with pytest.raises(BadInput, match=f"{name} is a loss of recipe=preference\nrecipe=preference loss={name.lower()}"):
         load_config({"recipe": name})
