@@ -226,6 +226,16 @@ def slow_answers(milliseconds: int) -> None:
     drawing.choose, hand_out.LOOK_S = slowed, 0.0
 
 
+def sleeps_over_answers() -> None:
+    """The second rank never ends its first one."""
+
+    def sleeping(*_):
+        print("sleeping", flush=True)
+        time.sleep(600)
+
+    drawing.choose = sleeping if RANK == 1 else drawing.choose
+
+
 def nobody_takes_over() -> None:
     """What a slow machine has begun it ends itself."""
     hand_out.LOOK_S = float("inf")

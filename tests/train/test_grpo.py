@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.support import pace
 from tests.train import cluster, rewarded
 from train.engine import loop
 from train.engine.run import train_run
@@ -27,6 +28,7 @@ from train.recipes.grpo.recipe import GrpoRecipe
 from train.recipes.grpo.rollout import advantages
 from train.runlog.events import ROLLOUT_KEYS
 
+BROKEN = str(Path(__file__).with_name("broken.py"))
 STEPS, ROWS, GROUP = 6, 8, 4
 TOLERANCE = 2e-5
 AGAIN = {"steps_per_rollout": 4, "epsilon": 0.1, "epsilon_high": 0.2}
@@ -108,7 +110,7 @@ def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path
 
 
 def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
-    program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
+    program = [BROKEN, "moving_shares"]
     run = cluster.train(tmp_path, {**settings, **AGAIN, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 2
     assert_is_truth(run.steps(), truth_of(**AGAIN))
@@ -121,7 +123,7 @@ def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
 
 
 def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_path):
-    program = [str(Path(__file__).with_name("broken.py")), "slow_answers=40"]
+    program = [BROKEN, "slow_answers=40"]
     run = cluster.train(tmp_path, settings, 3, program=program)
     assert_is_truth(run.steps(), truth_of())
     found = [step["rollout"] for step in run.steps()]
@@ -143,6 +145,16 @@ def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth
     start = [event for event in run.events() if event["event"] == "start"][-1]
     assert start["step"] >= 2
     assert_is_truth(run.steps(), truth_of(**again))
+
+
+def test_who_waits_for_answers_notices_at_once_who_ends(settings, tmp_path):
+    """Without an agent; timeout_s is five minutes."""
+    run = cluster.Cluster(tmp_path, settings, 3, program=[BROKEN, "sleeps_over_answers"])
+    pace.until(lambda: "sleeping" in run.said(1), pace.HANG_S, run.said)
+    run.processes[1].send_signal(signal.SIGKILL)
+    for rank in (0, 2):
+        assert pace.ended(run.processes[rank], 30, run.said) == 1
+        assert "rank 1 has ended" in run.said(rank)
 
 
 VARIANTS = {

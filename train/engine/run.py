@@ -114,6 +114,7 @@ def in_a_group(
         words.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
     receipt: dict[str, Any] = {}
     stay = False
+    world.watch_peers()
     try:
         loop.train(run)
         early_stop.conclude(run)
@@ -122,6 +123,7 @@ def in_a_group(
         if world.writes:
             made = milestones.write_result(run)
             receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
+        world.say_last_word()
     except Exception as error:
         stay = bool(words and stays(run, words, error))
         raise (leave_group(run, world) if stay else fail(run, error)) from (None if stay else error)

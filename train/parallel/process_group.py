@@ -30,6 +30,7 @@ from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
 from train.errors import CheckFailed, PeerFailed
+from train.parallel.peers import Peers
 from train.parallel.worker_orders import Words
 from train.runlog.trace import FIGURES
 
@@ -59,6 +60,8 @@ class World:
     key: bytes = field(default=b"", repr=False)
     words: Words | None = None
     """The words of its agent, where this process may stay while the group changes."""
+    peers: Peers | None = field(default=None, repr=False)
+    """Who of the others has ended, where no agent says so."""
     nccl: Any = field(default=None, repr=False)
     """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
@@ -238,6 +241,17 @@ class World:
     def require_group(self) -> None:
         if self.words:
             self.words.require_group()
+        if self.peers and (ended := self.peers.ended):
+            raise PeerFailed(f"rank {ended[0]} has ended; fix: its own last messages say why")
+
+    def watch_peers(self) -> None:
+        """From now on `require_group` notices at once who ends, until `say_last_word`."""
+        if self.size > 1 and not os.environ.get("MOTLEY_AGENT"):
+            self.peers = Peers(self.rank, self.size)
+
+    def say_last_word(self) -> None:
+        if self.peers:
+            self.peers.say_last_word()
 
     def finish(self, work: Any) -> None:
         """Waits for an exchange."""

@@ -27,7 +27,7 @@ import torch
 
 from train.data.chat import Chat, load_chat
 from train.data.parts import looked_at
-from train.errors import BadInput
+from train.errors import BadInput, PeerFailed
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw
 from train.models.model_files import model_folder
@@ -291,6 +291,8 @@ class GrpoRecipe:
             self.judge.started()  # a file that cannot be read costs no answers
             found = dict(sorted(self.generator.make(run, asked, hand).items()))
             scored = self.score(asked, found)
+        except PeerFailed:  # there is nobody to tell
+            raise
         except BadInput as problem:
             hand.leave()
             return {}, problem
