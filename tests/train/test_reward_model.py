@@ -26,7 +26,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.placement.fit import Decisions
 from train.plan.settings.config import load_config
 from train.recipes.compared import Compared
-from train.recipes.preference.recipe import reward_head
+from train.recipes.preference import reward_head
 
 OPTIONS = {
     "recipe": "preference", "loss": "reward", "model": "tiny", "max_steps": 3, "rows_per_step": 8, "lora_r": 4,

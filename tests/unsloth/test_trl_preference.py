@@ -15,7 +15,7 @@ from train.models.weights import trained_weights
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.compared import Compared
 from train.recipes.preference import losses as preference
-from train.recipes.preference.recipe import reward_head
+from train.recipes.preference import reward_head
 from train.recipes.preference.rows import open_pairs
 
 SAME = 1e-5

@@ -207,7 +207,7 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
 
     from train.models import hf, wrapper
     from train.models.load_streamed import quietly
-    from train.recipes.preference.recipe import reward_head
+    from train.recipes.preference import reward_head
 
     disable_progress_bar()
     source = model_folder(args.model)

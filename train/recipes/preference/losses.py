@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.recipes.grpo.losses import placed_log_p
-from train.recipes.preference.recipe import reward_head
+from train.recipes.preference import reward_head
 from train.recipes.preference.settings import LOSSES, OF_A_TOKEN
 
 FIGURES = ("margin", "accuracy", "chosen_log_p", "rejected_log_p")

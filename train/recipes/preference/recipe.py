@@ -45,8 +45,8 @@ from train.recipes import model_card
 from train.recipes.compared import Compared
 from train.recipes.grpo.rows import end_ids, padded_left
 from train.recipes.preference import losses as preference
+from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
-from train.recipes.preference.recipe import reward_head
 from train.recipes.preference.reference import References, file_for
 from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs, prepare
 from train.recipes.sft import recipe as sft
