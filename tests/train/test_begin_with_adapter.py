@@ -108,3 +108,34 @@ def test_another_base_ends_the_run_before_its_first_step(first, tmp_path):
 def test_weights_that_the_model_has_not_are_refused(first, tmp_path):
     with pytest.raises(BadInput, match="holds other weights than this model trains"):
         built(changed(first, tmp_path, lambda name: name.replace("layers.0", "layers.7")))
+
+
+RELATIVES = {
+    "DoRA": {"dora": True},
+    "PiSSA": {"lora_init": "pissa"},
+    "PiSSA, by the root of the rank": {"lora_init": "pissa", "rslora": True},
+    "OLoRA": {"lora_init": "olora"},
+}
+
+
+@pytest.mark.parametrize("kind", RELATIVES)
+def test_loras_relatives_go_on_where_they_stood(kind, tmp_path):
+    """DoRA as DoRA; what began as parts of the base as the plain LoRA that it was saved as."""
+    data = cluster.make_rows(tmp_path / "data", ROWS)
+    options = FIRST | RELATIVES[kind] | {"dataset": data}
+    longer = cluster.train(tmp_path / "longer", options | {"max_steps": 5})
+    before = cluster.train(tmp_path / "before", options | {"run": "first"})
+    adapter = before.node_home(0) / "results/first/adapter"
+    wanted = load_file(adapter / "adapter_model.safetensors")
+    assert any("magnitude" in name for name in wanted) == (kind == "DoRA")
+    found = built(adapter)
+    assert found.keys() == wanted.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
+    alone = second((before, data, None), tmp_path / "alone")
+    assert alone.losses()[0] == pytest.approx(longer.losses()[4], rel=1e-6)
+    assert len(set(alone.losses())) == 3, "it goes on to learn"
+    three = second((before, data, None), tmp_path / "three", 3, shares="5,2,1")
+    assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
+    identity = next(event for event in alone.events() if event["event"] == "start")["identity"]
+    told = json.loads((alone.node_home(0) / "results/run/adapter/adapter_config.json").read_text())
+    assert told["use_dora"] == (kind == "DoRA") and told["r"] == (4 if kind == "DoRA" else 8)
+    assert identity["lora_init"] == "default" and identity["lora_alpha"] == told["lora_alpha"]

@@ -40,7 +40,7 @@ class ModelSpec:
     method: str = "lora"
     """lora, full, or base: the model as it is, without an adapter."""
     lora_r: int = 16
-    lora_alpha: int = 16
+    lora_alpha: int | float = 16
     lora_targets: str = "all-linear"
     rslora: bool = False
     dora: bool = False

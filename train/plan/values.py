@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import Field
 from typing import Any, TypeAlias
@@ -38,6 +39,13 @@ def _integer(value: Any) -> int:
     return int(float(value))
 
 
+def _number(value: Any) -> int | float:
+    """Whole where it is: 16, not 16.0."""
+    if isinstance(value, bool) or not math.isfinite(number := float(value)):
+        raise ValueError
+    return int(number) if number == int(number) else number
+
+
 def _boolean(value: Any) -> bool:
     return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}[
         str(value).lower()
@@ -60,6 +68,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "int": (_integer, "a whole number"),
     "float": (float, "a number"),
+    "int | float": (_number, "a number"),
     "bool": (_boolean, "true or false"),
     "str": (_word, "a word"),
     "tuple[float, ...]": (_numbers, "a list of numbers"),

@@ -31,7 +31,7 @@ BAD = {
     "max_seq_length": ("0", "max_seq_length: 0 is below 1"),
     "learning_rate": ("-1", "learning_rate and timeout_s must be above 0"),
     "lora_r": ("4.5", "lora_r: '4.5' is not a whole number"),
-    "lora_alpha": ("x", "lora_alpha: 'x' is not a whole number"),
+    "lora_alpha": ("x", "lora_alpha: 'x' is not a number"),
     "load_in": ("4bits", "did you mean '4bit'?"),
     "weights": ("streamed", "did you mean 'stream'?"),
     "pipes": ("a+,b", "is no list of nodes, each once"),

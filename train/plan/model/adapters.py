@@ -12,6 +12,7 @@ Without torch: the controller asks before it sends anything.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,7 +35,6 @@ FILES = (CONFIG, WEIGHTS, DESCENT, TEMPLATE)
 LARGEST = 1 << 20
 """Bytes of its two JSON files, at most: they may be somebody else's."""
 NOT_HERE = {
-    "use_dora": "is DoRA",
     "modules_to_save": "trains whole layers beside it",
     "rank_pattern": "has a rank of its own for some layers",
     "alpha_pattern": "has a scale of its own for some layers",
@@ -44,7 +44,10 @@ NOT_HERE = {
 }
 """What others' adapters may have and a run here would not train on."""
 CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
-"""First weights that change the base as well: such an adapter fits no other."""
+"""First weights that change the base as well: such an adapter fits no other. Those that Motley makes do not: they are
+saved as a LoRA of twice the rank (train/models/lora_init.py)."""
+CONVERT = "save it with PEFT as a plain LoRA: save_pretrained(FOLDER, path_initial_model_for_weight_conversion=FIRST)"
+MERGE = "make one model of it and its base with PEFT (merge_and_unload) and train that: model=FOLDER"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +150,9 @@ def read(folder: Path) -> Adapter:
     if not (folder / WEIGHTS).is_file():
         raise BadInput(f"adapter: it has no {WEIGHTS}, and pickled weights are not loaded", f"folder: {folder}")
     if what := why_not(config):
-        raise BadInput(f"adapter: it {what}, and no run here can go on with that", f"folder: {folder}", "use another")
+        begun = str(config.get("init_lora_weights", ""))
+        fix = CONVERT if begun.startswith(CHANGES_BASE[:3]) else MERGE
+        raise BadInput(f"adapter: it {what}, and no run here can go on with that", f"folder: {folder}", fix)
     descent, held = descent_of(folder), targets_in(folder / WEIGHTS)
     return Adapter(
         folder=folder,
@@ -172,8 +177,9 @@ def why_not(config: Mapping[str, Any]) -> str:
     """Why a run cannot begin with it, as the rest of a sentence."""
     if config.get("peft_type") != "LORA":
         return f"is of the kind {plain(str(config.get('peft_type')))}, not LoRA"
-    if not all(isinstance(config.get(name), int) and config[name] > 0 for name in ("r", "lora_alpha")):
-        return "has a rank or an alpha that is no whole number above 0"
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if not (isinstance(rank, int) and rank > 0 and isinstance(alpha, int | float) and 0 < alpha < math.inf):
+        return "has a rank that is no whole number above 0, or an alpha that is no number above 0"
     if scores(config):
         return "gives answers a score (a reward model)"
     if config.get("bias", "none") != "none":
@@ -237,6 +243,7 @@ def asked(values: Settings, home: Path, given_hash: str = "") -> Settings:
         "lora_alpha": found.config["lora_alpha"],
         "lora_targets": found.targets,
         "rslora": bool(found.config.get("use_rslora")),
+        "dora": bool(found.config.get("use_dora")),
     }
     for name, value in own.items():
         if name in values and values[name] != value and not same_targets(name, values[name], value):

@@ -52,7 +52,7 @@ class SftConfig(RunConfig):
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
     method: str = option("lora", "math", "lora, or full fine-tuning (small models)", ("lora", "full"))
     lora_r: int = option(16, "math", "rank of the adapter")
-    lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
+    lora_alpha: int | float = option(16, "math", "scale of the adapter (alpha / r)")
     lora_targets: str = option("all-linear", "math", "all-linear, or names with commas: q_proj,v_proj")
     rslora: bool = option(False, "math", "scale by alpha / sqrt(r) instead")
     adapter: str = option("", "node", "a trained adapter to begin with: a run, a folder or a hub id")

@@ -71,6 +71,20 @@ def test_its_settings_and_its_base_follow(mine: Path, recipe: str) -> None:
     assert asked(mine.parent, lora_r="4", model="tiny").settings["lora_r"] == 4
 
 
+def test_a_dora_is_one_and_a_scale_need_not_be_whole(tmp_path: Path) -> None:
+    """As PEFT writes what began as PiSSA and has its scale by the root of its rank."""
+    strong = make(tmp_path / "strong", use_dora=True)
+    assert asked(strong).settings["dora"] is True and asked(strong).settings["weights"] == "gpu"
+    said = "dora does not go with weights=stream: the layers' weights must be there"
+    assert said in refused(strong, weights="stream")
+    scaled = make(tmp_path / "scaled", use_rslora=True, lora_alpha=16.970562748477143)
+    found = asked(scaled).settings
+    assert (found["lora_alpha"], found["rslora"], found["dora"]) == (16.970562748477143, True, False)
+    assert load_config({"lora_alpha": "24.0"}).scoped("math")["lora_alpha"] == 24
+    words = handed_on(decided({"adapter": str(scaled), "dataset": "stdlib-qa", "max_steps": 9}, look())).calibrate
+    assert "--lora-r=4" in words
+
+
 def test_of_others_the_layers_are_read_in_its_file(tmp_path: Path) -> None:
     adapter = make(tmp_path / "theirs", None, base_model_name_or_path="Qwen/Qwen3-4B")
     found = asked(adapter, lora_targets="v_proj,q_proj")
@@ -85,6 +99,8 @@ def test_of_others_the_layers_are_read_in_its_file(tmp_path: Path) -> None:
         ({"lora_alpha": 16}, "lora_alpha: the adapter has 12"),
         ({"lora_targets": "q_proj"}, "lora_targets: the adapter has all-linear, q_proj is asked for"),
         ({"rslora": "true"}, "rslora: the adapter has False, True is asked for"),
+        ({"dora": "true"}, "dora: the adapter has False, True is asked for"),
+        ({"lora_init": "pissa"}, "lora_init: the run begins with trained weights, those of adapter"),
         ({"method": "full"}, "adapter: method=full trains the base's own weights"),
         ({"model": "smollm2-135m"}, "adapter: manners was trained on tiny, and smollm2-135m is not that model"),
         ({"recipe": "pretrain"}, "adapter: this belongs to recipe=sft"),
@@ -110,11 +126,13 @@ def test_a_folder_is_its_base_by_hash_and_not_by_name(tmp_path: Path) -> None:
     ("config", "said"),
     [
         ({"peft_type": "IA3"}, "it is of the kind IA3, not LoRA"),
-        ({"use_dora": True}, "it is DoRA"),
         ({"modules_to_save": ["lm_head"]}, "it trains whole layers beside it"),
         ({"bias": "all"}, "it trains biases"),
-        ({"r": 0}, "a rank or an alpha that is no whole number"),
+        ({"r": 0}, "a rank that is no whole number above 0"),
+        ({"lora_alpha": float("inf")}, "or an alpha that is no number above 0"),
         ({"init_lora_weights": "pissa_niter_4"}, "it was begun as pissa_niter_4, which changes the base"),
+        ({"init_lora_weights": "olora"}, "save it with PEFT as a plain LoRA: save_pretrained("),
+        ({"init_lora_weights": "loftq"}, "make one model of it and its base with PEFT (merge_and_unload)"),
         ({"rank_pattern": {"q_proj": 8}}, "a rank of its own for some layers"),
     ],
 )
