@@ -123,28 +123,26 @@ def test_nodes_of_different_releases_or_processors_are_told_before_anything_chan
     assert nothing_changed(person), said.out
 
 
-def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
-    faults.inject(person.cluster.lab, person.cluster[VICTIM], "power-cut")
-    said = person.types("bootstrap", phase="hostname")
+def test_a_node_that_is_off_is_left_out_and_one_reinstalled_is_pinned_again_on_request(person: Person) -> None:
+    victim, keys = person.cluster[VICTIM], "/home/user/.ssh/authorized_keys"
+    faults.inject(person.cluster.lab, victim, "power-cut")
+    said = person.types("bootstrap", phase="ssh_trust")
     assert said.rc == 1
     assert f"{VICTIM} was skipped: nobody answers at" in said.out
     for name in (HEAD, OTHER):
-        assert person.cluster[name].run("hostname").strip() == name
-    faults.fix(person.cluster.lab, person.cluster[VICTIM], "power-cut")
-    person.bootstraps(phase="hostname")
-    assert person.cluster[VICTIM].run("hostname").strip() == VICTIM
-
-
-def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Person) -> None:
-    person.bootstraps(phase="ssh_trust")
-    faults.inject(person.cluster.lab, person.cluster[VICTIM], "reinstalled")
+        assert "motley-controller@" in person.cluster[name].run("cat", keys), "the others go on"
+    faults.fix(person.cluster.lab, victim, "power-cut")
+    person.bootstraps(phase="ssh_trust", limit=VICTIM)
+    assert "motley-controller@" in victim.run("cat", keys)
+    faults.inject(person.cluster.lab, victim, "reinstalled")
     said = person.types("bootstrap", phase="ssh_trust")
     assert said.rc == 1
     assert "shows another host key than the one pinned on" in said.out
     assert re.search(hint(f"bootstrap --repin {VICTIM}"), said.out), said.out
+    assert victim.outcome("test", "-e", keys).returncode != 0, "it is not talked to"
     person.bootstraps("--repin", VICTIM, phase="ssh_trust")
     asked = ["runuser", "-u", "user", "--", "ssh", "-o", "BatchMode=yes"]
-    at = person.cluster[VICTIM].spec.installed_address
+    at = victim.spec.installed_address
     assert person.cluster[HEAD].outcome(*asked, "-o", f"HostName={at}", VICTIM, "true").returncode == 0
 
 
@@ -230,29 +228,18 @@ def test_a_full_disk_and_apt_that_stays_busy_are_named_together_and_lose_nothing
     person.bootstraps(limit=VICTIM, phase="hostname")
 
 
-@pytest.mark.spoils(VICTIM)
-def test_undo_never_removes_the_last_way_in(person: Person) -> None:
+@pytest.mark.spoils(HEAD, VICTIM)
+def test_a_second_controller_takes_nothing_from_the_first_and_undo_never_the_last_way_in(
+    person: Person, tmp_path: Path
+) -> None:
     """A password that opens nothing alone, a key in a comment and one that only runs a backup let nobody in."""
     host, keys = person.cluster[VICTIM], "/home/user/.ssh/authorized_keys"
     of_a_person = person.cluster[OTHER].run("sh", "-c", "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub").strip()
     odd = f'# {of_a_person} old laptop\ncommand="/bin/backup",restrict {of_a_person} nas\n'
     host.run("su", "user", "-c", f"mkdir -m 700 ~/.ssh && cat > {keys} && chmod 600 {keys}", stdin=odd)
-    person.bootstraps(phase="ssh_trust", limit=VICTIM)
-    only_keys = "Match User user LocalPort 22\n AuthenticationMethods publickey\n"  # as long as one comes by this port
-    host.run("sh", "-c", "cat > /etc/ssh/sshd_config.d/10-keys.conf; systemctl reload ssh", stdin=only_keys)
-    said = person.types("undo", phase="ssh_trust", limit=VICTIM)
-    assert said.rc == 1 and "Motley's key is the only way in" in said.out, said.out
-    assert "motley-controller@" in host.run("cat", keys)
-    host.run("sh", "-c", f"cat >> {keys}", stdin=f"{of_a_person} anna\n")
-    assert person.types("undo", phase="ssh_trust", limit=VICTIM).rc == 0
-    assert host.run("cat", keys) == f"{odd}{of_a_person} anna\n"
-
-
-def test_a_second_controller_takes_nothing_from_the_first(person: Person, tmp_path: Path) -> None:
-    host, keys = person.cluster[VICTIM], "/home/user/.ssh/authorized_keys"
-    folders = ("ls", "-A", "/etc/ssh", "/etc/ssh/ssh_config.d")
+    folders = ("ls", "-A", "/etc/ssh", "/etc/ssh/ssh_config.d", "/home/user/.ssh")
     before = host.run(*folders)
-    person.bootstraps(phase="ssh_trust")
+    person.bootstraps(phase="ssh_trust", limit=f"{HEAD},{VICTIM}")
     known = host.run("cat", "/etc/ssh/motley_known_hosts")
     other = Person(person.cluster, tmp_path / "other")
     other.writes()
@@ -264,8 +251,16 @@ def test_a_second_controller_takes_nothing_from_the_first(person: Person, tmp_pa
     assert said.rc == 0 and "still" in said.out, said.out
     assert person.bootstraps(phase="ssh_trust", limit=VICTIM).changed() == {VICTIM: 0}
     assert f"motley@{HEAD}" in host.run("cat", keys), "a run limited to a worker leaves the head's key there"
+    only_keys = "Match User user LocalPort 22\n AuthenticationMethods publickey\n"  # as long as one comes by this port
+    settings = "/etc/ssh/sshd_config.d/10-keys.conf"
+    host.run("sh", "-c", f"cat > {settings}; systemctl reload ssh", stdin=only_keys)
+    said = person.types("undo", phase="ssh_trust", limit=VICTIM)
+    assert said.rc == 1 and "Motley's key is the only way in" in said.out, said.out
+    assert "motley-controller@" in host.run("cat", keys)
+    host.run("sh", "-c", f"cat >> {keys}", stdin=f"{of_a_person} anna\n")
     assert person.types("undo", phase="ssh_trust", limit=VICTIM).rc == 0
-    assert host.run(*folders) == before and host.outcome("test", "-e", "/home/user/.ssh").returncode != 0
+    assert host.run("cat", keys) == f"{odd}{of_a_person} anna\n"
+    assert host.run(*folders) == before
 
 
 @pytest.mark.long  # test_network_drill.py stops a controller
