@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import interrupt, run_view
+from console import follow_view, interrupt
 from console import notice_address as notify
 from console.follow import Follower
 from console.infra.choose import from_inventory
@@ -170,9 +170,9 @@ def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
 
 def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int:
     try:
-        ended = run_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
+        ended = follow_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
     except KeyboardInterrupt:
-        say(run_view.DETACHED)
+        say(follow_view.DETACHED)
         return 0
     if ended and not ended.ok:
         for place, line in enumerate(ended.lines):

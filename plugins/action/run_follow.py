@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import run_view
+from console import follow_view
 from console.infra import infra_of
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
         def say(line: str) -> None:
             self._display.display(plain(line))
 
-        ended = run_view.watch(
+        ended = follow_view.watch(
             nodes,
             view,
             say,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console import commands_as_typed, fetch, follow, interrupt, run_commands, run_view
+from console import commands_as_typed, fetch, follow, follow_view, interrupt, run_commands
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
@@ -333,7 +333,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     said: list[str] = []
     at = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: at[0])
-    screen = run_view.Screen(RunView(RunState(run="r"), ["a"]), said.append, terminal=False, every_s=10)
+    screen = follow_view.Screen(RunView(RunState(run="r"), ["a"]), said.append, terminal=False, every_s=10)
     for second in range(21):
         at[0] = float(second)
         screen.tick()
@@ -345,7 +345,7 @@ def test_a_narrow_terminal_has_two_lines_and_nothing_of_them_stays(
 ) -> None:
     view = RunView(RunState(run="r"), ["a"])
     monkeypatch.setattr(view.__class__, "live", lambda *_, **__: ["step 1", "a 4 · b 2"])
-    screen = run_view.Screen(view, print, terminal=True, every_s=10)
+    screen = follow_view.Screen(view, print, terminal=True, every_s=10)
     screen.tick()
     screen.show("⚡ b lost")
     assert capsys.readouterr().out == "\r\x1b[2Kstep 1\na 4 · b 2" + "\r\x1b[2K\x1b[A\x1b[2K" + "⚡ b lost\n"
@@ -356,7 +356,7 @@ def test_a_narrow_terminal_has_two_lines_and_nothing_of_them_stays(
     [
         (Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
         (Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
-        (None, ["the first step is proven on 1 of 2 nodes: a", run_view.DETACHED], 0),
+        (None, ["the first step is proven on 1 of 2 nodes: a", follow_view.DETACHED], 0),
     ],
 )
 def test_the_end_is_said_and_decides_the_exit_code(
@@ -373,7 +373,7 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
     assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == run_view.DETACHED
+    assert capsys.readouterr().out.splitlines()[-1] == follow_view.DETACHED
 
 
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:

@@ -81,7 +81,7 @@ sys.exit(__main__.main())
 """
 FOLLOW = """
 import sys
-from console import __main__, run_commands, run_view
+from console import __main__, run_commands, follow_view
 class Endless:
     def __init__(self, nodes, view, tell, tick):
         self.tell, self.tick = tell, tick
@@ -89,7 +89,7 @@ class Endless:
         while True:
             self.tell("a line")
             self.tick()
-run_view.Follower = Endless
+follow_view.Follower = Endless
 view = run_commands.RunView(run_commands.RunState(), [])
 run_commands.follow = lambda inventory, **_: run_commands.show([], view)
 sys.argv = ["console", "follow", "--inventory", "inventory/loopback"]

@@ -24,7 +24,8 @@ from train.errors import BadInput
 from train.models.backends import Batch, LossModule, autocast
 from train.models.weights import WEIGHTS, Named, write_whole
 from train.plan.placement.decisions import Decisions
-from train.recipes import dry_step, model_card
+from train.recipes import model_card
+from train.recipes.own import dry_step
 from train.recipes.own import make_rows as own_rows
 from train.recipes.own.file import Functions, load
 from train.recipes.own.rows import RECIPE, OwnRows, open_rows
