@@ -45,7 +45,9 @@ def test_a_message_goes_to_the_head_as_it_is() -> None:
     for recipe in ("sft", "grpo", "preference"):
         more = {"recipe": "grpo", "rewards": "length:9"} if recipe == "grpo" else {"recipe": recipe}
         asked = {"model": "tiny", "system": 'Be "kind".\nAlways.', "max_steps": 9, **more}
-        assert '--system=Be "kind".\nAlways.' in handed_on(decided(asked, look())).prepare
+        found = handed_on(decided(asked, look()))
+        assert '--system=Be "kind".\nAlways.' in found.prepare and '--system=Be "kind".\nAlways.' in steps(found)[-1]
+        assert yaml.safe_load(files_of(found, "a")["config/training_config.yaml"])["system"] == asked["system"]
     assert "--train-on=last" in handed_on(decided({"model": "tiny", "train_on": "last"}, look())).prepare
 
 
