@@ -39,7 +39,11 @@ SETTLE = int(1.5 * QUIET)
 """Steps until shares are the best; before, a split within 5 % of it may stay."""
 KERNEL_PERIOD_US = 100_000
 """Of a quota, where nobody sets it."""
-PREFERENCE = {"recipe": "preference", "dataset": str(torchrun.AT / "examples/polite.jsonl"), "max_seq_length": 72}
+PREFERENCE: dict[str, Any] = {
+    "recipe": "preference",
+    "dataset": str(torchrun.AT / "examples/polite.jsonl"),
+    "max_seq_length": 72,
+}
 """Its rows are pairs of two short answers: 48 have about as many tokens as 24 rows of text."""
 
 
