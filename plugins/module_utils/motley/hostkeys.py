@@ -20,6 +20,9 @@ from ..train.files import write_atomic
 KNOCK_S = 1.5
 SLOWER = 4  # times as long, for a machine that showed only a part in time
 PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
+ASKED_AS = dict(zip(PREFERRED, ("ed25519", "ecdsa", "rsa")))  # noqa: B905  Python 3.9 has no strict=
+EVERY_KIND = ",".join(ASKED_AS.values())
+GREETING = "SSH-2.0-"
 MARK = "motley-pinned-"
 
 
@@ -77,9 +80,18 @@ def write_pins(known_hosts: Path, pins: dict[str, tuple[str, str]]) -> None:
     write_atomic(known_hosts, text.encode(), mode=0o600)
 
 
-def ask(address: str, port: int, timeout_s: int) -> subprocess.Popen[str]:
-    command = ["ssh-keyscan", "-T", str(timeout_s), "-p", str(port), "-t", "ed25519,ecdsa,rsa", address]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def ask(address: str, port: int, timeout_s: int, kinds: str = EVERY_KIND) -> subprocess.Popen[str]:
+    """It prints keys and, as a comment, the greeting of whoever answers."""
+    command = ["ssh-keyscan", "-T", str(timeout_s), "-p", str(port), "-t", kinds, address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def kinds_to_ask(places: list[NodeAddresses], pins: dict[str, tuple[str, str]]) -> str:
+    """The pinned ones, where nobody is new: each kind costs a connection and a key exchange of its own."""
+    pinned = {key.split()[0] for key, _ in pins.values()}
+    if not all(place.name in pins for place in places) or not pinned <= ASKED_AS.keys():
+        return EVERY_KIND
+    return ",".join(name for kind, name in ASKED_AS.items() if kind in pinned)
 
 
 def best_key(printed: str) -> str:
@@ -156,13 +168,19 @@ def another_kind(contact: Contact, pins: dict[str, tuple[str, str]]) -> bool:
 def scan(places: list[NodeAddresses], pins: dict[str, tuple[str, str]], timeout_s: int) -> dict[tuple[str, int], str]:
     """The key that each address shows, or nothing; not waited for longer than the answers can change anything."""
     targets = sorted({(address, place.port) for place in places for address in place.addresses})
-    asked = {target: ask(*target, timeout_s) for target in targets}
+    kinds = dict.fromkeys(targets, kinds_to_ask(places, pins))
+    asked = {target: ask(*target, timeout_s, kinds[target]) for target in targets}
     answers: dict[tuple[str, int], str] = {}
     end = time.monotonic() + timeout_s * 4
     try:
         while len(answers) < len(asked) and not settled(places, answers, pins) and time.monotonic() < end:
             for target in [one for one in asked if one not in answers and asked[one].poll() is not None]:
-                answers[target] = best_key(asked[target].communicate()[0])
+                printed = asked[target].communicate()[0]
+                if kinds[target] != EVERY_KIND and GREETING in printed and not best_key(printed):
+                    kinds[target] = EVERY_KIND  # it answers, and has no key of a pinned kind: another machine
+                    asked[target] = ask(*target, timeout_s)
+                else:
+                    answers[target] = best_key(printed)
             time.sleep(0.02)
     finally:
         for target, process in asked.items():

@@ -1,6 +1,7 @@
 """Who is where, decided by host keys alone."""
 
 import socket
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -138,10 +139,10 @@ def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch:
     with socket.create_server(("127.0.0.2", 0)) as silent:
         answers = hostkeys.ask
 
-        def ask(address: str, port: int, timeout_s: int) -> hostkeys.subprocess.Popen[str]:
+        def ask(address: str, port: int, timeout_s: int, kinds: str) -> subprocess.Popen[str]:
             if address == "127.0.0.2":
-                return answers(address, port, timeout_s)
-            return hostkeys.subprocess.Popen(["echo", address, KEY_A], stdout=hostkeys.subprocess.PIPE, text=True)
+                return answers(address, port, timeout_s, kinds)
+            return subprocess.Popen(["echo", address, KEY_A], stdout=subprocess.PIPE, text=True)
 
         monkeypatch.setattr(hostkeys, "ask", ask)
         file = tmp_path / "known_hosts"
@@ -150,6 +151,68 @@ def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch:
         place = NodeAddresses("a", ("127.0.0.1", "127.0.0.2"), port=silent.getsockname()[1])
         assert hostkeys.look([place], file)[0].state == "known"
         assert pace.now() - start < 2
+
+
+ECDSA, RSA = "ecdsa-sha2-nistp256 AAAAE2VjZHNh", "ssh-rsa AAAAB3NzaC1y"
+
+
+class Machine:
+    """It has these host keys, and ssh-keyscan asks it for some kinds; `asked` has them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *keys: str, answers: bool = True) -> None:
+        self.keys, self.answers, self.asked = keys, answers, list[str]()
+        monkeypatch.setattr(hostkeys, "ask", self._ask)
+
+    def _ask(self, address: str, port: int, _: int, kinds: str = hostkeys.EVERY_KIND) -> subprocess.Popen[str]:
+        self.asked.append(kinds)
+        shown = [f"{address} {key}" for key in self.keys if hostkeys.ASKED_AS[key.split()[0]] in kinds.split(",")]
+        printed = "\n".join([f"# {address}:{port} SSH-2.0-OpenSSH_9.2p1", *shown] if self.answers else ["nobody"])
+        return subprocess.Popen(["echo", printed], stdout=subprocess.PIPE, text=True)
+
+
+def test_of_machines_that_are_pinned_only_that_kind_of_key_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, place, machine = tmp_path / "known", NodeAddresses("a", (WANTED,)), Machine(monkeypatch, RSA, ECDSA, KEY_A)
+    first = hostkeys.look([place], known)
+    assert first[0].key == KEY_A and machine.asked == ["ed25519,ecdsa,rsa"]
+    pin(first, known)
+    assert hostkeys.look([place], known)[0].state == "known" and machine.asked[1:] == ["ed25519"]
+    pin([Contact(name="b", state="new", key=RSA)], known)
+    hostkeys.look([place], known)
+    assert machine.asked[2:] == ["ed25519,rsa"], "another node may be in its place"
+    hostkeys.look([place, NodeAddresses("c", (TODAY,))], known)
+    assert machine.asked[3:] == ["ed25519,ecdsa,rsa"] * 2, "one of them is new"
+
+
+def test_a_machine_without_a_key_of_the_pinned_kind_is_another_and_one_that_is_off_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, place = tmp_path / "known", NodeAddresses("a", (WANTED,))
+    pin([Contact(name="a", state="new", key=KEY_A)], known)
+    machine = Machine(monkeypatch, ECDSA)
+    assert hostkeys.look([place], known)[0].state == "changed" and "ed25519,ecdsa,rsa" in machine.asked
+    machine = Machine(monkeypatch)
+    assert hostkeys.look([place], known)[0].state == "off" and machine.asked == ["ed25519", "ed25519,ecdsa,rsa"]
+    machine = Machine(monkeypatch, answers=False)
+    assert hostkeys.look([place], known)[0].state == "off" and machine.asked == ["ed25519"]
+
+
+def test_ssh_keyscan_is_given_the_kinds_and_tells_the_greeting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-of-this-test\r\n")
+
+        greeted = pool.submit(greet)
+        with hostkeys.ask("127.0.0.1", server.getsockname()[1], 2, "ed25519") as asked:
+            assert hostkeys.GREETING + "of-this-test" in asked.communicate()[0]
+        greeted.result()
+        server.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            server.accept()  # a connection for each kind
 
 
 def test_a_busy_machine_that_shows_another_kind_of_key_is_asked_again(
