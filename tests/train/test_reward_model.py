@@ -23,7 +23,7 @@ from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
-from train.plan.placement.fit import Decisions
+from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import load_config
 from train.recipes.compared import Compared
 from train.recipes.preference import reward_head

@@ -25,9 +25,9 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.weights import WEIGHTS, Named, write_whole
 from train.plan.placement.decisions import Decisions
 from train.recipes import model_card
+from train.recipes.own import dry_step
 from train.recipes.own import make_rows as own_rows
 from train.recipes.own.file import Functions, load
-from train.recipes.own.recipe import dry_step
 from train.recipes.own.rows import RECIPE, OwnRows, open_rows
 from train.recipes.own.settings import OwnConfig
 
