@@ -8,7 +8,6 @@ from typing import Any
 
 from console.words import clock, drawn
 from train.plan.estimate import sizes
-from train.plan.estimate.prediction import remedies_as_text
 from train.plan.estimate.sizes import cost_of_exchange
 from train.plan.launch.plan import Plan, adapter_to_bring, predicted
 from train.plan.machines.nodes import gb
@@ -16,6 +15,7 @@ from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
 from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
 from train.plan.settings.pipes import parse_pipes
+from train.plan.speed.prediction import remedies_as_text
 from train.runlog.stages import layer_words
 
 BESIDE = "vLLM beside each process, with the base once more; the first step waits until it has started, a minute or so"

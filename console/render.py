@@ -15,9 +15,9 @@ import jinja2
 from train.errors import BadInput
 from train.layout import ADAPTERS
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
+from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
-from train.recipes.own import look as own_recipe
-from train.rewards.settings import file_of, with_file
+from train.plan.settings.rewards import file_of, with_file
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)

@@ -22,9 +22,8 @@ from console.inventory.finding import nearest
 from console.launch_request import LAUNCH_ONLY, NOT_OURS, SECRET, SWITCHES, unknown_inner
 from console.where_typed import PLACES, moved
 from train.errors import BadInput
-from train.plan.settings import request
+from train.plan.settings import own_recipe, request
 from train.plan.settings.config import SETTINGS, coerce, names_of, recipe_of
-from train.recipes.own import look as own_recipe
 
 FIRST = ("model", "dataset", "recipe", "run")
 """What a reader looks for at the top."""

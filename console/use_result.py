@@ -24,7 +24,7 @@ from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
-from train.recipes.images.data_set import SUFFIXES
+from train.plan.settings.picture_sets import SUFFIXES
 from train.safe_stdio import plain
 
 TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
-from train.recipes.images.data_set import SUFFIXES
-from train.recipes.own import look as own_recipe
-from train.rewards.settings import file_of, with_file
+from train.plan.settings import own_recipe
+from train.plan.settings.picture_sets import SUFFIXES
+from train.plan.settings.rewards import file_of, with_file
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template")

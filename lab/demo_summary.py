@@ -12,7 +12,7 @@ from lab.demo_courses import KIND, MANUAL, Course
 from lab.demo_sites import LOST, ROOT, Site
 from lab.judge import known, right
 from lab.shell import LabError
-from train.plan.estimate.row_split import split_rows
+from train.plan.speed.row_split import split_rows
 from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
 from train.runlog.state import Change, Event, history, replay, rows_of
 from train.runlog.tail import read

@@ -12,8 +12,8 @@ from console.report.energy import node_kwh
 from console.report.history import History
 from console.report.series import colour, work_by_node
 from console.words import wh_or_kwh
-from train.plan.estimate.row_split import split_rows
 from train.plan.machines.facts import short_name
+from train.plan.speed.row_split import split_rows
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 

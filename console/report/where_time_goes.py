@@ -11,7 +11,7 @@ from typing import Any
 from console.report.charts import Axes, Frame, Line, swatch
 from console.report.history import History
 from console.report.series import chart, colour
-from train.plan.estimate.row_split import split_rows
+from train.plan.speed.row_split import split_rows
 from train.runlog.state import Event, node_of
 
 MOST_BARS = 48

@@ -26,7 +26,7 @@ from tests.sim.story import PlayedStory, Story
 from tests.support.cluster import REPOSITORY
 from tests.support.training import Training
 from train.parallel.shares import Balance
-from train.plan.estimate.speedup import Machine, Traffic, together
+from train.plan.speed.speedup import Machine, Traffic, together
 
 NAME = "growth"
 COUNTS = (3, 5, 16, 64)

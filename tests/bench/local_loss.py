@@ -24,7 +24,7 @@ from train.models import backends
 from train.models.backends import to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
-from train.plan.estimate.row_split import spans
+from train.plan.speed.row_split import spans
 
 COUNTS, RATE, STEPS, BASE_STEPS = (7, 3, 2), 2e-3, 200, 250
 ROWS = sum(COUNTS)

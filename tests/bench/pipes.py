@@ -29,12 +29,12 @@ from tests.bench.page import Figures, bench, spread
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment, on_disk
 from train.plan.estimate import pipeline_prediction
-from train.plan.estimate.speedup import Machine, Traffic, together
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig, load_config
+from train.plan.speed.speedup import Machine, Traffic, together
 
 LAYERS, ROWS, ROW_LENGTH, MICRO_BATCH = 12, 24, 256, 1
 SETTLE, COUNT = 3, 6

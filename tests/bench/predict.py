@@ -6,7 +6,7 @@
 A machine drifts by more than the 5 % that are asked for within a minute. So the run over all hosts and, as `train
 calibrate` measures, each host alone with one and with three micro-batches all stay loaded and compute in turns of some
 steps; who has no turn is stopped. From those alone and from the set links the run is predicted. No number in
-train/plan/estimate/speedup.py comes from these cases.
+train/plan/speed/speedup.py comes from these cases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.bench.speed import MICRO_BATCH, begun
 from tests.bench.turns import SETTLE, turn
 from tests.support import torchrun
 from train.measure.calibrate import LARGER, Speed, line
-from train.plan.estimate.speedup import Estimate, Machine, Traffic, together, together_local
+from train.plan.speed.speedup import Estimate, Machine, Traffic, together, together_local
 
 CYCLES, ALONE = 6, 2
 COUNTED = {"flat": (2, 1), "local": (9, 4)}

@@ -19,8 +19,8 @@ from train.models.weights import Trained
 from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
-from train.plan.estimate.speedup import exchanges_per_step, local_steps, most_local_steps
 from train.plan.settings.config import SftConfig
+from train.plan.speed.speedup import exchanges_per_step, local_steps, most_local_steps
 
 ROWS, STEPS = 60, 14
 OPTIONS = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from train.engine import micro_batch_search
 from train.engine.batches import rows_of_step
 from train.engine.optimizer import learning_rate
-from train.plan.estimate.row_split import spans, split_rows
+from train.plan.speed.row_split import spans, split_rows
 
 GB = 10**9
 weights = st.lists(st.floats(0, 1000), min_size=1, max_size=8).filter(lambda w: sum(w) > 1e-3)

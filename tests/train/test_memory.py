@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM
 
 from tests.gpu.weights import config_of
 from tests.support.catalogue_shapes import SHAPES, counts_of
-from train.plan.estimate.speedup import ring_bytes
 from train.plan.launch.plan_cards import what_if
 from train.plan.model.catalogue import Facts, catalogue, resolve_model
 from train.plan.model.counts import linear_shapes
@@ -26,6 +25,7 @@ from train.plan.model.memory import (
     memory,
     parameters,
 )
+from train.plan.speed.speedup import ring_bytes
 
 MODELS = sorted(catalogue()["models"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from train.parallel import shares
 from train.parallel.shares import Balance, first_guesses
-from train.plan.estimate.row_split import compute_seconds, fastest_split, parse_speeds
+from train.plan.speed.row_split import compute_seconds, fastest_split, parse_speeds
 
 speeds = st.lists(st.floats(0.5, 50), min_size=1, max_size=5)
 

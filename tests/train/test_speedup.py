@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.plan.estimate.prediction import predict
-from train.plan.estimate.speedup import (
+from train.plan.launch.plan_cards import what_if
+from train.plan.speed.prediction import predict
+from train.plan.speed.speedup import (
     TOO_MUCH,
     Machine,
     Traffic,
@@ -18,7 +19,6 @@ from train.plan.estimate.speedup import (
     together,
     together_local,
 )
-from train.plan.launch.plan_cards import what_if
 
 MB = 1_000_000
 TRIO = [Machine("a", 11.3, 1000), Machine("b", 6.1, 1000), Machine("c", 2.8, 1000)]

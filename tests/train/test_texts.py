@@ -12,10 +12,10 @@ from tests.train import texts
 from train.__main__ import main
 from train.data import left_out
 from train.data.rows import open_rows
+from train.data.text_files import Texts, held_out, pieces
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.recipes.pretrain.rows import RowStream, prepare
-from train.recipes.pretrain.text_files import Texts, held_out, pieces
 
 
 def made(folder, out, **changes):

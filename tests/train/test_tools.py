@@ -33,9 +33,9 @@ from train.models import backends
 from train.models.model_files import model_folder
 from train.package import package_hash
 from train.parallel.process_group import World
-from train.plan.estimate.speedup import ring_bytes
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
+from train.plan.speed.speedup import ring_bytes
 from train.results import export
 from train.results.answers import Listener
 from train.results.ask import AnswerPrinter

@@ -29,9 +29,9 @@ from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
+from train.plan.settings import own_recipe
 from train.plan.settings.config import read_yaml
-from train.recipes.own import look as own_recipe
-from train.rewards.settings import file_of, with_file
+from train.plan.settings.rewards import file_of, with_file
 from train.runlog import paths
 from train.runlog.tail import read
 

@@ -13,19 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from train.data import pair_records, prompt_records
 from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
+from train.data.text_files import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
 from train.plan.settings.config import GrpoConfig, PreferenceConfig, PretrainConfig, RunConfig, SftConfig
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
-from train.recipes.grpo import records as prompt_records
-from train.recipes.preference import records as pair_records
-from train.recipes.pretrain.text_files import Texts, held_out
-from train.rewards.settings import parse, require_columns
+from train.plan.settings.rewards import parse, require_columns
 
 LOOK_BYTES = 32 << 20
 """What is read of a large file: a person waits."""

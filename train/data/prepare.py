@@ -43,9 +43,8 @@ from train.models.model_files import model_location
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, Facts, Model, resolve_model
 from train.plan.run_name import as_name
-from train.plan.settings import chat_template
+from train.plan.settings import chat_template, own_recipe
 from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
-from train.recipes.own import look as own_recipe
 from train.runlog.events import person
 
 QUESTIONS = 64

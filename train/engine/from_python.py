@@ -25,10 +25,9 @@ from train.engine.run import train_run
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.run_name import as_name
+from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.config import OwnConfig, RunConfig, SftConfig, load_config
 from train.recipes import Recipe
-from train.recipes.own import look as own_recipe
-from train.recipes.own import settings as own_settings
 from train.recipes.own.file import Functions, functions_of, load
 from train.recipes.own.recipe import OwnRecipe
 

@@ -37,9 +37,9 @@ from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming, Strategy
-from train.plan.estimate.row_split import spans, split_rows
 from train.plan.launch import decided
 from train.plan.settings.config import RunConfig
+from train.plan.speed.row_split import spans, split_rows
 from train.recipes import Recipe, making
 from train.runlog.trace import UPDATE
 

@@ -16,7 +16,7 @@ from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.models.weights import write_weights
-from train.plan.estimate.row_split import spans, split_rows
+from train.plan.speed.row_split import spans, split_rows
 from train.recipes import making
 from train.recipes.model_card import CARD
 from train.runlog.events import ON_DATA

@@ -19,7 +19,6 @@ from train.models.load_streamed import quietly
 from train.models.wrapper import class_of, text_of
 from train.parallel.process_group import World
 from train.parallel.row_takers import Workers, alone
-from train.plan.estimate.row_split import parse_speeds
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import Setup, layer_bytes
@@ -28,6 +27,7 @@ from train.plan.placement.decisions import Decisions
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
+from train.plan.speed.row_split import parse_speeds
 from train.proof.cut import prove as prove_cut
 
 HOLDS = "MOTLEY_HOLDS"

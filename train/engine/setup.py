@@ -32,7 +32,6 @@ from train.parallel.process_group import World, over_nccl
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
-from train.plan.estimate.row_split import parse_speeds
 from train.plan.launch import decided
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
@@ -41,6 +40,7 @@ from train.plan.placement.fit import placed, setup_for
 from train.plan.placement.micro_batch import on_cpu
 from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import RunConfig, SftConfig
+from train.plan.speed.row_split import parse_speeds
 from train.proof.admit import require_exact
 from train.recipes import Recipe
 from train.recipes.sft import recipe as sft

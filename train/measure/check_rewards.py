@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from train.data.formats import BadRecord
+from train.data.prompt_records import Prompt, read
 from train.data.records import require_bytes
 from train.data.sources import Source
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import resolve_dataset
-from train.recipes.grpo.records import Prompt, read
+from train.plan.settings.rewards import ANSWER, require_columns
 from train.rewards.judge import Judge, Scored
-from train.rewards.settings import ANSWER, require_columns
 
 OWN = ("completion", "response", "output", "solution", "target", ANSWER)
 """Columns in which a row may have a good answer; what it is compared with may be only a part of one."""

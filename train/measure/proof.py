@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from train.measure import link
-from train.plan.estimate.speedup import ring_bytes
+from train.plan.speed.speedup import ring_bytes
 
 FLOATS = int(os.environ.get("MOTLEY_FLOATS", str(4 << 20)))  # 16 MiB, or as many as an adapter has
 LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "1"))

@@ -26,8 +26,8 @@ from train.models.weights import Trained, optimizer_state, set_optimizer_state
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import FlatSync, all_reduce
-from train.plan.estimate import speedup
 from train.plan.settings.config import RunConfig
+from train.plan.speed import speedup
 
 CHANGED = 1.5
 """An exchange that took up to so many times as long, or as short, is no reason for another number of steps."""

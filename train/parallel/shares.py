@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.plan.estimate.row_split import compute_seconds, fastest_split
+from train.plan.speed.row_split import compute_seconds, fastest_split
 
 REMEMBERED = 15
 """Steps whose median is a speed."""

@@ -15,8 +15,8 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
 from train.plan.run_name import check_name
+from train.plan.settings import own_recipe
 from train.plan.settings.config import RunConfig, nearest
-from train.recipes.own import look as own_recipe
 from train.runlog import paths
 from train.runlog.tail import read
 

@@ -5,5 +5,5 @@ child        the process that they run in
 confine      what that process may do
 built_in     exact, number, format, length, json
 
-Standard library only. How they are named: train/rewards/settings.py.
+Standard library only. How they are named: train/plan/settings/rewards.py.
 """

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.plan.settings.rewards import FILE
 from train.rewards import confine
 from train.rewards.built_in import function_of
-from train.rewards.settings import FILE
 
 Function = tuple[Callable[..., Any], str]
 """With its file, for the line of what it raises."""

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from train.errors import BadInput, CheckFailed
+from train.plan.settings.rewards import BUILT_IN, FILE, Reward, parse
 from train.rewards.process import Lost, Process
-from train.rewards.settings import BUILT_IN, FILE, Reward, parse
 
 MEMORY_BYTES = 8 * 10**9
 START_S = 60.0

@@ -15,9 +15,9 @@ from console.inventory.keys import KEYS
 from console.inventory.read import Inventory
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
-from train.plan.estimate.prediction import Figures, Prediction
 from train.plan.launch.plan import Plan
 from train.plan.machines.facts import Card
+from train.plan.speed.prediction import Figures, Prediction
 
 PRICE = {"motley_kwh_price": 0.3}
 RTX = card("RTX 4070", 12) | {"power_limit": "200.00"}

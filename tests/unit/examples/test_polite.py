@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from lab.demo_courses import KIND, POLITE, PREFERRED
+from train.data.pair_records import Preference, preference_of
 from train.data.records import Found
-from train.recipes.preference.records import Preference, preference_of
 
 RECORDS = [json.loads(line) for line in POLITE.read_text().splitlines()]
 CURT = ("Look it up.", "Who cares?", "Stop asking.", "Obviously.", "Leave me alone.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from train.recipes.own import look as own_recipe
+from train.plan.settings import own_recipe
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "examples/table.py"

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from train.plan.estimate import pipeline_prediction, speedup
+from train.plan.estimate import pipeline_prediction
 from train.plan.estimate.foresee import predict
 from train.plan.estimate.pipeline_time import FLOP
-from train.plan.estimate.speedup import Machine
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, Setup, layer_bytes, linear_parameters
@@ -22,6 +21,8 @@ from train.plan.placement import pipeline_split
 from train.plan.placement.fit import Case, Fit, Way, cut_by_speed, fit
 from train.plan.placement.search import cut_way, pipe_of_all
 from train.plan.placement.streaming import HELD, Place, place
+from train.plan.speed import speedup
+from train.plan.speed.speedup import Machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from train.plan.estimate import pipeline_prediction, prediction, speedup
-from train.plan.estimate.prediction import MachinesPrediction, Prediction
-from train.plan.estimate.speedup import Machine
-from train.plan.machines.nodes import PlanNode, Speeds, machines
+from train.plan.estimate import pipeline_prediction
+from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model.catalogue import Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import lora_parameters
 from train.plan.placement.fit import Fit, cut_by_speed, fit
 from train.plan.placement.search import case_of, may_be_cut, pipe_of_all
 from train.plan.settings.config import RunConfig
+from train.plan.speed import prediction, speedup
+from train.plan.speed.prediction import MachinesPrediction, Prediction
+from train.plan.speed.speedup import Machine
 
 FEWER = ("q_proj", "v_proj")
 
@@ -39,6 +40,22 @@ def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds
     prediction = predict(fitted, computing, config)
     instead = cut_instead(config, fitted, known, prediction.together.step_s)
     return instead or Foreseen(fit=fitted, speeds=known, machines=computing, prediction=prediction)
+
+
+def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
+    """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
+    reported = {node.name: node.facts.route.mbit for node in nodes}
+    mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
+    return [
+        Machine(
+            node.name,
+            known.rows_per_s[node.name],
+            max(reported[node.name], mbit) if mixed else mbit,
+            known.fixed_s.get(node.name, 0.0),
+            node.facts.route.wireless,
+        )
+        for node in nodes
+    ]
 
 
 def as_stages(config: RunConfig, fitted: Fit, known: Speeds) -> Foreseen:

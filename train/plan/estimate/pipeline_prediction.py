@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from train.plan.estimate import speedup
 from train.plan.estimate.pipeline_time import FLOP, Pipe
-from train.plan.estimate.prediction import Figures, Prediction
 from train.plan.model.catalogue import Facts
 from train.plan.placement import pipeline_split
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_placement import stages_of
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group, parse_pipes
+from train.plan.speed import speedup
+from train.plan.speed.prediction import Figures, Prediction
 
 WORTH = 1.1
 """Times as fast as streaming, from where a cut is worth that machines wait for one another."""

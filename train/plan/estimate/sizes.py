@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from train.plan.estimate import speedup
-from train.plan.estimate.prediction import Prediction
-from train.plan.estimate.speedup import TOO_MUCH
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, linear_parameters
 from train.plan.placement.fit import Fit
 from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
+from train.plan.speed import speedup
+from train.plan.speed.prediction import Prediction
+from train.plan.speed.speedup import TOO_MUCH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

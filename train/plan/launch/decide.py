@@ -12,7 +12,6 @@ from dataclasses import replace
 from train.errors import BadInput
 from train.plan.estimate import sizes
 from train.plan.estimate.foresee import foresee
-from train.plan.estimate.prediction import slows_the_run
 from train.plan.launch import answer_server, obstacles
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
@@ -25,6 +24,7 @@ from train.plan.placement.pipeline_placement import bubbles, staged
 from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
+from train.plan.speed.prediction import slows_the_run
 
 
 def decide(request: Request, facts: LaunchFacts) -> Plan:

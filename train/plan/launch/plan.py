@@ -9,9 +9,7 @@ from pathlib import Path
 from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
-from train.plan.estimate.prediction import Prediction
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.estimate.speedup import wire_for
 from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, RunElectricity, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
@@ -20,10 +18,12 @@ from train.plan.model.catalogue import Dataset
 from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
+from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
 from train.plan.settings.every_run import COMMON_COUNTS
 from train.plan.settings.request import HELP, Request
-from train.recipes.own import look as own_recipe
+from train.plan.speed.prediction import Prediction
+from train.plan.speed.speedup import wire_for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.estimate import compare_placements, foresee, prediction, sizes, speedup
-from train.plan.estimate.row_split import parse_speeds
+from train.plan.estimate import compare_placements, foresee, sizes
 from train.plan.launch.base_model import BaseFacts
 from train.plan.launch.decide import fit_base
 from train.plan.machines.nodes import Device
@@ -26,9 +25,10 @@ from train.plan.placement import fit
 from train.plan.placement.pipeline_placement import bubbles
 from train.plan.placement.search import case_of
 from train.plan.placement.streaming import lacks
-from train.plan.settings import request
+from train.plan.settings import own_recipe, request
 from train.plan.settings.config import RunConfig
-from train.recipes.own import look as own_recipe
+from train.plan.speed import prediction, speedup
+from train.plan.speed.row_split import parse_speeds
 
 ABOUT_MACHINES = {
     "main_memory": "NAME=GB,… beside a graphics card; where unknown, plenty",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.plan.estimate.speedup import Machine
 from train.plan.machines.architectures import BF16_SINCE
 from train.plan.machines.facts import Card, NodeFacts
 from train.plan.model.sources import BaseModel
@@ -196,22 +195,6 @@ def speeds(
     times = {node.name: 1 if node.name in staged else node.device.processes for node in nodes}
     known = {name: rates[name] * count for name, count in times.items() if name in rates}
     return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
-
-
-def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
-    """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
-    reported = {node.name: node.facts.route.mbit for node in nodes}
-    mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
-    return [
-        Machine(
-            node.name,
-            known.rows_per_s[node.name],
-            max(reported[node.name], mbit) if mixed else mbit,
-            known.fixed_s.get(node.name, 0.0),
-            node.facts.route.wireless,
-        )
-        for node in nodes
-    ]
 
 
 def gb(count: float) -> str:

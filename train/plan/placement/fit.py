@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.estimate import speedup
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of
@@ -33,6 +32,7 @@ from train.plan.placement.pipeline_placement import Cut, cut, staged
 from train.plan.placement.streaming import HELD, Place, on_node, place
 from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.pipes import parse_pipes
+from train.plan.speed import speedup
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing", "answers": "answers_at_once"}

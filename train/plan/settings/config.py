@@ -11,16 +11,15 @@ from typing import Any
 from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
+from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.every_run import Holding, RunConfig
+from train.plan.settings.grpo import GrpoConfig
+from train.plan.settings.images import ImagesConfig
+from train.plan.settings.own_settings import OwnConfig
+from train.plan.settings.preference import LOSSES, PreferenceConfig
+from train.plan.settings.pretrain import PretrainConfig
+from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
-from train.recipes.grpo.settings import GrpoConfig
-from train.recipes.images.settings import ImagesConfig
-from train.recipes.own import look as own_recipe
-from train.recipes.own import settings as own_settings
-from train.recipes.own.settings import OwnConfig
-from train.recipes.preference.settings import LOSSES, PreferenceConfig
-from train.recipes.pretrain.settings import PretrainConfig
-from train.recipes.sft.settings import SftConfig
 
 __all__ = [
     "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Self
 
 from train.cache import home_dir
 from train.errors import BadInput
-from train.plan.estimate.row_split import parse_speeds
 from train.plan.model.catalogue import AnyFacts, Dataset, Model, facts_of
 from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
 from train.plan.settings.profiled import profiled_steps
+from train.plan.speed.row_split import parse_speeds
 from train.plan.values import Settings, nearest
 from train.runlog import paths
 

@@ -16,7 +16,7 @@ from train.plan.settings.every_run import Holding, at_least
 from train.plan.settings.pipes import parse_pipes
 
 if TYPE_CHECKING:
-    from train.recipes.sft.settings import SftConfig
+    from train.plan.settings.sft import SftConfig
 
 NAMES = ("dora", "lora_init", "lora_dropout", "neftune_alpha")
 """What is computed beside plain LoRA in every step."""

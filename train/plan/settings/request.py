@@ -11,8 +11,8 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
+from train.plan.settings import own_recipe
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
-from train.recipes.own import look as own_recipe
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""

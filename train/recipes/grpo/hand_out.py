@@ -20,7 +20,7 @@ from typing import Any
 from train.errors import PeerFailed
 from train.models.drawing import Answer
 from train.parallel.process_group import HINT, World
-from train.plan.estimate.row_split import fastest_split, split_rows
+from train.plan.speed.row_split import fastest_split, split_rows
 
 LOOK_S = 0.1
 """Seconds between two looks whether somebody waits, while answers are made."""

@@ -33,7 +33,6 @@ from train.models.drawing import Answer, Draw
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
 from train.models.weights import Named
-from train.plan.estimate.row_split import parts
 from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
@@ -41,6 +40,8 @@ from train.plan.model.memory import cache_bytes
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.fit import setup_for
 from train.plan.settings.config import GrpoConfig
+from train.plan.settings.rewards import parse
+from train.plan.speed.row_split import parts
 from train.recipes import model_card
 from train.recipes.grpo import losses as policy
 from train.recipes.grpo import rollout as made_rows
@@ -51,7 +52,6 @@ from train.recipes.grpo.rollout import Facts, Made, Rollout, Row
 from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
 from train.recipes.sft import recipe as sft
 from train.rewards.judge import Judge
-from train.rewards.settings import parse
 from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:

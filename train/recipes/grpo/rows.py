@@ -31,6 +31,7 @@ from train.data.chat import Chat, arrangements, encode, load_chat
 from train.data.formats import BadRecord, Example
 from train.data.parts import Parts, RowsPart, parts_in, together
 from train.data.prepare import dataset_files, hashes_of, rows_folder
+from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.records import Reader, Say, require_bytes
 from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, read_index
 from train.errors import BadInput
@@ -39,8 +40,7 @@ from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, resolve_model
 from train.plan.settings import chat_template
 from train.plan.settings.config import GrpoConfig
-from train.recipes.grpo.records import FORMAT_NAME, Prompt, prompt_of
-from train.rewards.settings import parse, require_columns
+from train.plan.settings.rewards import parse, require_columns
 
 KIND, REWARDS = "prompts", "rewards.py"
 FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")

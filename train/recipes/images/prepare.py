@@ -42,8 +42,8 @@ from train.data.split import draw
 from train.errors import BadInput
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Dataset
+from train.plan.settings import picture_sets as pictures
 from train.plan.settings.config import ImagesConfig
-from train.recipes.images import data_set as pictures
 from train.recipes.images.rows import KIND, PictureWriter
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")

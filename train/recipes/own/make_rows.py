@@ -20,10 +20,10 @@ from train.data.rows import FORMAT, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset
+from train.plan.settings.own_settings import OwnConfig
 from train.recipes.own import dry_step
 from train.recipes.own.file import Functions, call, load, seed_all
 from train.recipes.own.rows import FEWEST, RECIPE, Columns, OwnRows, as_columns, open_rows, split_by_content, write_rows
-from train.recipes.own.settings import OwnConfig
 
 Say = Callable[[str], None]
 

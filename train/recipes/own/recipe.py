@@ -24,12 +24,12 @@ from train.errors import BadInput
 from train.models.backends import Batch, LossModule, autocast
 from train.models.weights import WEIGHTS, Named, write_whole
 from train.plan.placement.decisions import Decisions
+from train.plan.settings.own_settings import OwnConfig
 from train.recipes import model_card
 from train.recipes.own import dry_step
 from train.recipes.own import make_rows as own_rows
 from train.recipes.own.file import Functions, load
 from train.recipes.own.rows import RECIPE, OwnRows, open_rows
-from train.recipes.own.settings import OwnConfig
 
 if TYPE_CHECKING:
     from train.engine.loop import Run

@@ -26,9 +26,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from train.plan.settings.preference import LOSSES, OF_A_TOKEN
 from train.recipes.grpo.losses import placed_log_p
 from train.recipes.preference import reward_head
-from train.recipes.preference.settings import LOSSES, OF_A_TOKEN
 
 FIGURES = ("margin", "accuracy", "chosen_log_p", "rejected_log_p")
 METRICS = dict.fromkeys(LOSSES, FIGURES) | {"reward": ("margin", "accuracy", "chosen_reward", "rejected_reward")}

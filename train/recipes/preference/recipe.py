@@ -35,12 +35,12 @@ from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
 from train.models.weights import Named
-from train.plan.estimate.row_split import parts, spans, split_rows
 from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig
+from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card
 from train.recipes.compared import Compared
 from train.recipes.grpo.rows import end_ids, padded_left

@@ -30,6 +30,7 @@ from train.cache import build_once
 from train.data.chat import Chat, encode, load_chat
 from train.data.formats import BadRecord
 from train.data.packing import Sample
+from train.data.pair_records import FORMAT_NAME, Preference, preference_of
 from train.data.parts import Parts, RowsPart
 from train.data.parts import together as in_all
 from train.data.prepare import Questions, dataset_files, hashes_of, rows_folder
@@ -41,7 +42,6 @@ from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, resolve_model
 from train.plan.settings import chat_template
 from train.plan.settings.config import PreferenceConfig
-from train.recipes.preference.records import FORMAT_NAME, Preference, preference_of
 
 KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
 Columns: TypeAlias = "dict[str, NDArray[Any]]"

@@ -12,7 +12,7 @@ from typing import Any
 from train.data.chat import CONTINUED, load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
-from train.recipes.pretrain.settings import PLAIN
+from train.plan.settings.pretrain import PLAIN
 
 END, UNKNOWN = "<|endoftext|>", "<unk>"
 LEARNED_FROM_CHARS = 1 << 30

@@ -22,10 +22,10 @@ from train.cache import build_once
 from train.data.prepare import dataset_files, report, rows_folder
 from train.data.records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
+from train.data.text_files import Texts, held_out
 from train.files import file_hash
 from train.plan.settings.config import PretrainConfig
 from train.recipes.pretrain.new_tokenizer import load_or_make, tokenizer_hash
-from train.recipes.pretrain.text_files import Texts, held_out
 
 TOKENIZER, PROMPTS = "tokenizer", "prompts.json"
 """What lies beside the rows: the tokenizer that made them, and the first words of some texts that are held out."""

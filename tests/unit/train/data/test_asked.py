@@ -13,12 +13,12 @@ from tests.unit.train.plan.test_own_recipe import decided
 from tests.unit.train.plan.test_plan import look as node
 from train.data.formats import BadRecord
 from train.data.look import look
+from train.data.pair_records import Preference, preference_of
+from train.data.prompt_records import Prompt, prompt_of
 from train.data.records import Found
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import load_config
-from train.recipes.grpo.records import Prompt, prompt_of
-from train.recipes.preference.records import Preference, preference_of
 
 USER, SAID = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -8,10 +8,10 @@ import pytest
 
 from train.data.formats import BadRecord
 from train.data.look import look
+from train.data.pair_records import Preference, preference_of
 from train.data.records import Found
 from train.errors import BadInput
 from train.plan.settings import request
-from train.recipes.preference.records import Preference, preference_of
 
 USER, KIND, CURT = (
     {"role": "user", "content": "Where is the key?"},

@@ -16,9 +16,9 @@ from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.picture_facts import PictureFacts
+from train.plan.settings import picture_sets as pictures
 from train.plan.settings import request
 from train.plan.settings.config import ImagesConfig, RunConfig, load_config
-from train.recipes.images import data_set as pictures
 
 GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}

@@ -18,9 +18,8 @@ from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.launch.launch_plan import RecipeFile
 from train.plan.machines.nodes import LaunchFacts
-from train.plan.settings import request
+from train.plan.settings import own_recipe, request
 from train.plan.settings.config import OwnConfig, load_config
-from train.recipes.own import look as own_recipe
 
 MINE = """
 import torch

@@ -11,8 +11,7 @@ from tests.unit.train.plan.test_decide import CPU, GPU, gpu
 from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
 from train.errors import BadInput
-from train.plan.estimate import pipeline_prediction, speedup
-from train.plan.estimate.prediction import Figures
+from train.plan.estimate import pipeline_prediction
 from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.machines.nodes import LaunchFacts
@@ -20,6 +19,8 @@ from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
 from train.plan.settings import request
 from train.plan.settings.config import RunConfig, load_config
+from train.plan.speed import speedup
+from train.plan.speed.prediction import Figures
 
 PAIR = (card("a", 8), card("b", 8))
 TRIO = (*PAIR, card("c", 24))

@@ -14,12 +14,11 @@ import yaml
 from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
-from train.plan.estimate.foresee import predict
-from train.plan.estimate.prediction import MachinesPrediction, remedies_as_text, slows_the_run
+from train.plan.estimate.foresee import machines, predict
 from train.plan.launch import new_or_resumed, obstacles, plan
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.launch_plan import LaunchPlan
-from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
+from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory
 from train.plan.model.sources import BaseModel
@@ -27,6 +26,7 @@ from train.plan.placement.fit import Fit
 from train.plan.placement.search import choose
 from train.plan.settings import request
 from train.plan.settings.config import load_config
+from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run
 
 GB = 1 << 30
 REQUEST = request.read({"model": "tiny", "max_steps": 40})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from train.errors import BadInput
-from train.rewards.settings import Reward, file_of, parse, require_columns, rewards_hash, with_file
+from train.plan.settings.rewards import Reward, file_of, parse, require_columns, rewards_hash, with_file
 
 MINE = """
 raise SystemExit("it was run")

@@ -2,13 +2,14 @@
 
 import pytest
 
-from train.plan.estimate import sizes, speedup
+from train.plan.estimate import sizes
 from train.plan.estimate.foresee import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit
 from train.plan.placement.search import choose
 from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
+from train.plan.speed import speedup
 
 NODES = [Device("desktop", "cuda", 24 * GIB), Device("laptop", "cuda", 4 * GIB)]
 MACHINES = [speedup.Machine("desktop", 400.0, 1000.0), speedup.Machine("laptop", 200.0, 1000.0)]

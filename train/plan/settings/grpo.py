@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 from train.errors import BadInput
 from train.plan.model.verdict import Verdict
 from train.plan.settings.every_run import at_least, option
-from train.recipes.sft.settings import SftConfig, data_words, require_asking
-from train.rewards.settings import file_of, parse, rewards_hash, with_file
+from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
+from train.plan.settings.sft import SftConfig, data_words, require_asking
 
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""

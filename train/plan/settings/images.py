@@ -15,9 +15,9 @@ from train.errors import BadInput
 from train.plan.model import picture_bases
 from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
+from train.plan.settings import picture_sets as pictures
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 from train.plan.values import Settings
-from train.recipes.images import data_set as pictures
 
 IMAGE_SIZE = 128
 EPOCHS, TUNING_EPOCHS = 10.0, 3.0

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from train.plan.estimate.row_split import compute_seconds, fastest_split
+from train.plan.speed.row_split import compute_seconds, fastest_split
 from train.plan.values import Settings
 
 LINK_EFFICIENCY = 0.94

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from train.plan.estimate.row_split import compute_seconds
-from train.plan.estimate.speedup import (
+from train.plan.speed.row_split import compute_seconds
+from train.plan.speed.speedup import (
     Estimate,
     Machine,
     Remedy,

@@ -12,9 +12,9 @@ from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset, Model, is_hidden, resolve_dataset
 from train.plan.run_name import as_name
+from train.plan.settings import own_recipe
 from train.plan.settings.every_run import Holding, RunConfig, option
 from train.plan.values import Settings, coerce
-from train.recipes.own import look as own_recipe
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from train.errors import BadInput
 from train.nearest import meant
-from train.recipes.own.look import parsed, require_alone
+from train.plan.settings.own_recipe import parsed, require_alone
 
 PAGE = "docs/rewards.md has examples"
 FORM = "def NAME(prompts, completions, **columns):"

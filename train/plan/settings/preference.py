@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from train.errors import BadInput
 from train.plan.settings.every_run import option
-from train.recipes.sft.settings import SftConfig, data_words, require_asking
+from train.plan.settings.sft import SftConfig, data_words, require_asking
 
 LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto", "reward")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "kto")
