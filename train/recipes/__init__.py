@@ -1,5 +1,5 @@
-"""What is trained: one folder for each recipe, and nothing else knows which of them is at work. What a person may set is
-in train/plan/settings; recipe.py gives what is below. A file of one's own becomes one as well (own/).
+"""What is trained: one folder for each recipe, and nothing else knows which of them is at work. Its settings are in
+train/plan/settings; its recipe.py gives what is below. A file of one's own becomes one as well (own/).
 
 rows(config, say)     what is trained and what is held out
 start(config, say)    a folder with what the run begins from: a base model, or a tokenizer
