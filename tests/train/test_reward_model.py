@@ -10,7 +10,7 @@ import peft
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from tests.train import families, preferred
 from train import recipes
@@ -20,11 +20,12 @@ from train.engine.run import train_run
 from train.errors import BadInput
 from train.models.backends import to_tensors
 from train.models.model_files import model_folder
-from train.models.weights import trained_weights
+from train.models.weights import trained_weights, write_weights
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import load_config
+from train.proof import miniature
 from train.recipes.compared import Compared
 from train.recipes.preference import reward_head
 
@@ -70,12 +71,14 @@ def built(**more):
     config = configured(dataset="x", **more)
     decisions = Decisions(backend="hf", precision="fp32", load_in="16bit", gradient_checkpointing="false", whys={})
     recipe = recipes.of(config)
-    return recipe, recipe.build(config, decisions, model_folder(config.model), "cpu", 96)
+    return recipe, recipe.build(config, decisions, model_folder(config.model), "cpu", config.max_seq_length)
 
 
 def loaded(adapter, base=""):
     """As its card says."""
-    found = AutoModelForSequenceClassification.from_pretrained(base or model_folder("tiny"), num_labels=1)
+    found = AutoModelForSequenceClassification.from_pretrained(
+        base or model_folder("tiny"), num_labels=1, dtype="float32"
+    )
     return peft.PeftModel.from_pretrained(found, str(adapter)).eval()
 
 
@@ -195,6 +198,26 @@ def test_what_it_cannot_do_is_said(words, said, home, capsys):
     assert main([*words, "--home", str(home)]) == 2
     error = capsys.readouterr().err
     assert said in error and "motley ask" not in error
+
+
+@pytest.mark.parametrize("family", ["gemma3", "gpt2", "qwen3_moe", "qwen3_5"])
+def test_other_families_give_the_same_score_there(family, tmp_path):
+    """A wrapper, a class that names its parts otherwise, experts that are one weight, and states beside attention."""
+    miniature.write(AutoConfig.for_model(family), tmp_path)
+    _, module = built(model=tmp_path, max_seq_length=64)
+    named, noise = trained_weights(module.model), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in named.values():
+            weight.add_(0.05 * torch.randn(weight.shape, generator=noise))
+    (tmp_path / "adapter").mkdir()
+    write_weights(tmp_path / "adapter", module.model, named)
+    tokens = torch.randint(1, 200, (2, 9), generator=noise)
+    given = {"input_ids": tokens, "position_ids": torch.arange(9).expand(2, 9), "length": torch.tensor([9, 9])}
+    model = loaded(tmp_path / "adapter", tmp_path)
+    with torch.no_grad():
+        ours = reward_head.rewards(module.model.eval(), given)
+        theirs = torch.cat([model(input_ids=line[None]).logits[0] for line in tokens])
+    assert torch.allclose(theirs, ours, atol=1e-5) and float(ours.diff().abs()) > 0.01
 
 
 def test_a_family_that_nobody_could_load_as_one_is_refused(tmp_path):
