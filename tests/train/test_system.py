@@ -1,13 +1,15 @@
 """`system=` and `train_on=last`: a message before each conversation that has none, and one answer to learn from."""
 
 import json
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from tests.train import cluster
-from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat, with_system
+from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
 from train.data.formats import BadRecord
 from train.data.prepare import prepare
 from train.data.rows import open_rows
@@ -18,6 +20,7 @@ from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts
 from train.recipes.preference.rows import open_pairs
 from train.recipes.preference.rows import prepare as prepare_pairs
+from train.results import export
 from train.results.export import CHATML_MODELFILE, PLAIN_MODELFILE, chat_with, modelfile
 
 TEXT = 'Say "hé" 😀 %} {{ x }}\nin one line.'
@@ -42,8 +45,10 @@ def test_it_stands_before_a_conversation_that_has_none(tiny):
     chat = load_chat(resolve_model("tiny"), system=TEXT)
     assert chat.render([USER, SAID]) == tiny.render([{"role": "system", "content": TEXT}, USER, SAID])
     assert chat.render([OWN, USER]) == tiny.render([OWN, USER])
+    assert without_system(chat)[1] == TEXT and without_system(chat)[0].template == tiny.template
     assert "your system message" in chat.reason and chat.hash() != tiny.hash()
     again = with_system(chat, "Another.")
+    assert "in one line" not in again.template
     assert again.render([USER]) == tiny.render([{"role": "system", "content": "Another."}, USER])
 
 
@@ -51,6 +56,7 @@ def test_it_stands_before_a_conversation_that_has_none(tiny):
 def test_where_the_template_writes_none_it_is_before_the_first_question(template, tiny):
     chat = with_system(replace(tiny, template=template), "Be brief.")
     assert chat.render([USER, SAID, MORE]) == ("[user]Be brief.\n\nName a colour.[assistant]Blue.[user]Another?")
+    assert without_system(chat)[0].template == template and without_system(tiny) == (tiny, "")
     if template == STRICT:
         with pytest.raises(BadRecord, match="no system"):
             chat.render([OWN, USER])
@@ -61,6 +67,19 @@ def test_a_developer_is_one_as_well_and_becomes_what_the_template_knows(tiny):
     chat = with_system(tiny, "Be brief.")
     assert "Be brief." not in chat.render([developer, USER])
     assert "developer" not in chat.template, "or a template that knows none would be given some"
+
+
+def test_ollama_gets_the_template_as_it_is_published(tiny, tmp_path, monkeypatch):
+    """It knows the common ones by their text; the message is in the Modelfile."""
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / adapters.TEMPLATE).write_text(with_system(tiny, "Be brief.").template)
+    seen = []
+    monkeypatch.setattr(export, "export_merged", lambda *_: None)
+    monkeypatch.setattr(
+        export, "convert", lambda folder, *_: seen.append(AutoTokenizer.from_pretrained(folder).chat_template)
+    )
+    export.export_gguf(tmp_path, resolve_model("tiny"), Namespace(adapter=tmp_path / "adapter", outtype="f16"))
+    assert seen == [tiny.template] and 'SYSTEM """Be brief."""' in (tmp_path / "Modelfile").read_text()
 
 
 def test_ollama_asks_with_it(tiny):

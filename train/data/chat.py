@@ -135,6 +135,7 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
 def with_system(chat: Chat, system: str) -> Chat:
     """A chat whose template itself opens with that message, so that all who ask by it do so, wherever it is taken. One
     that writes no system message gets it before the first question."""
+    chat, _ = without_system(chat)
     mark, user = "\ue000", {"role": "user", "content": "?"}
     try:
         writes = mark in chat.render([{"role": "system", "content": mark}, user])
@@ -142,6 +143,15 @@ def with_system(chat: Chat, system: str) -> Chat:
         writes = False
     opening = (OPENS if writes else ASKS).replace("SYSTEM", json.dumps(system, ensure_ascii=False))
     return replace(chat, template=opening + chat.template, reason=f"{chat.reason}, with your system message")
+
+
+def without_system(chat: Chat) -> tuple[Chat, str]:
+    """The chat with the template alone, and the system message of one's own that it opened with, if any."""
+    for before, after in (opening.split("SYSTEM") for opening in (OPENS, ASKS)):
+        if chat.template.startswith(before):
+            system, end = json.JSONDecoder().raw_decode(chat.template, len(before))
+            return replace(chat, template=chat.template[end + len(after) :]), system
+    return chat, ""
 
 
 def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:

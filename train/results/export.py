@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, cache_dir, home_dir
-from train.data.chat import CONTINUED, PLAIN_TEMPLATE, Chat, load_chat
+from train.data.chat import CONTINUED, PLAIN_TEMPLATE, Chat, load_chat, without_system
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.hub import pip
@@ -232,6 +232,7 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
     file = folder / f"{model.name}.gguf"
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         export_merged(Path(scratch), model, args)
+        save_tokenizer(without_system(chat_with(model, args.adapter))[0], Path(scratch))  # Ollama knows it as published
         convert(Path(scratch), file, args.outtype)
     (folder / "Modelfile").write_text(modelfile(file.name, chat_with(model, args.adapter)))
 
@@ -275,10 +276,10 @@ def save_tokenizer(chat: Chat, folder: Path) -> None:
 
 def modelfile(gguf: str, chat: Chat) -> str:
     """Ollama knows the common templates by the one in the gguf; two are written out, and a template's own message."""
-    template, system = chat.template, chat.default_system().replace('"""', "'''")  # more quotes would end it
+    plain, own = without_system(chat)
+    template, system = plain.template, (own or plain.default_system()).replace('"""', "'''")  # more quotes would end it
     written_out = {PLAIN_TEMPLATE: PLAIN_MODELFILE, CONTINUED: CONTINUED_MODELFILE}
-    plain = next((text for own, text in written_out.items() if template.endswith(own)), "")
-    known = plain or (CHATML_MODELFILE if "<|im_start|>" in template else "")
+    known = written_out.get(template) or (CHATML_MODELFILE if "<|im_start|>" in template else "")
     return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
 
 
