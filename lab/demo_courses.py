@@ -116,11 +116,11 @@ PREFERRED = Course(
     settings={
         # orpo also learns the better answer as it is, and asks no base; after so few steps of the other losses a model
         # is kind in words of its own.
-        "loss": "orpo", "rows_per_step": 8, "max_seq_length": 72, "max_steps": 12, "learning_rate": 3e-3,
-        "save_every": 3, "eval_every": 12, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
+        "loss": "orpo", "rows_per_step": 8, "max_seq_length": 72, "max_steps": 10, "learning_rate": 3e-3,
+        "save_every": 3, "eval_every": 10, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 1,
     },
     cut_at=3,
-    back_after_steps=2,
+    back_after_steps=1,
     disk_gb=7,
 )  # fmt: skip
 
