@@ -35,18 +35,18 @@ OPTIONS = {
 MOVING = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
 
 
-@pytest.fixture
-def settings(tmp_path) -> dict:
-    """A short system message, as the model's own is longer than all the rest."""
-    (tmp_path / "rewards.py").write_text(REWARDS)
-    prompts = [f"{i} plus {3 * i}?{' Be brief.' * (i % 3)}" for i in range(24)]
-    asked = [[{"role": "system", "content": "Add."}, {"role": "user", "content": prompt}] for prompt in prompts]
-    (tmp_path / "sums.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in asked))
-    return {**OPTIONS, "dataset": tmp_path / "sums.jsonl", "rewards": tmp_path / "rewards.py"}
+def prompts(folder: Path, questions: list[str]) -> Path:
+    """With a short system message, as the model's own is longer than all the rest."""
+    asked = [[{"role": "system", "content": "Add."}, {"role": "user", "content": question}] for question in questions]
+    (folder / "sums.jsonl").write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in asked))
+    return folder / "sums.jsonl"
 
 
 @pytest.mark.long
-def test_three_unequal_machines_are_one(settings, tmp_path):
+def test_three_unequal_machines_are_one(tmp_path):
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    data = prompts(tmp_path, [f"{i} plus {3 * i}?{' Be brief.' * (i % 3)}" for i in range(24)])
+    settings = {**OPTIONS, "dataset": data, "rewards": tmp_path / "rewards.py"}
     truth = cluster.train(tmp_path / "one", settings).steps()
     run = cluster.train(tmp_path / "three", {**settings, "shares": "5,2,1"}, 3, program=MOVING)
     assert len({tuple(step["shares"]) for step in run.steps()}) > 3

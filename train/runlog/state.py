@@ -105,7 +105,7 @@ class RunState:
             self.doing[event["node"]] = event
         if kind == "early_stop":
             self.total = int(event["step"])
-        if kind == "proof" and not self.proven:
+        if kind == "proof" and event["step"] and not self.proven:
             self.proven = list(self.members)
         if kind in ENDS and event["time"] >= self.stepped - 1 and not (kind == "failed" and self._was_stopped()):
             self.ending = event

@@ -82,6 +82,15 @@ def test_what_was_there_before_the_first_step_is_no_best() -> None:
     assert view.take("a", "event", better) == ["held-out reward 0.2500 after step 5 (best so far)"]
 
 
+def test_what_is_proven_before_the_first_step_is_no_step() -> None:
+    view = view_of(["a"], members=["a"])
+    proof = {"event": "proof", "time": 1.0, "step": 0, "adapter": "7"}
+    view.take("a", "event", proof)
+    assert view.state.proven == []
+    view.take("a", "event", proof | {"step": 1, "time": 2.0})
+    assert view.state.proven == ["a"]
+
+
 def test_which_nodes_a_job_has_its_agents_say() -> None:
     view = view_of(["login"])
     up = {"event": "up", "time": 1.0, "node": "a", "epoch": 0, "step": 0, "host": "", "nodes": ["a", "b"], "reason": ""}
