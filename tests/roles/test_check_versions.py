@@ -75,13 +75,9 @@ def test_check_of_the_proof_starts_nothing(checker: Checker) -> None:
     assert "reaches every" not in said.proven("gpu-master"), "nothing is proven by not looking"
 
 
-def test_with_nothing_installed_it_says_so(checker: Checker) -> None:
-    said = checker.asks()
-    assert said.rc == 1 and "all nodes: there is no environment yet" in said.out, said.out
-
-
-def test_fix_brings_the_python_side_to_all(checker: Checker) -> None:
+def test_where_nothing_is_installed_it_says_so_and_fix_brings_the_python_side_to_all(checker: Checker) -> None:
     said = checker.asks("--fix")
+    assert "all nodes: there is no environment yet" in said.out, said.out
     assert said.rc == 0 and "all that must agree agrees on 3 nodes" in said.out, said.out
     for host in checker.person.cluster.hosts:
         for folder in (
@@ -98,25 +94,25 @@ def test_fix_brings_the_python_side_to_all(checker: Checker) -> None:
         assert host.run("env", f"PYTHONPATH={HOME}/code", *asked).strip() == "42"
 
 
-def test_nodes_that_are_alike_are_called_so(checker: Checker) -> None:
-    assert checker.asks().rc == 0
-
-
-def test_a_changed_package_and_a_changed_file_are_found_and_mended(checker: Checker) -> None:
+def test_a_changed_package_and_changed_files_are_found_and_mended(checker: Checker) -> None:
     """Of a changed file, its package alone is brought again."""
     one, other = (checker.person.cluster[name] for name in ("gpu-worker-1", "gpu-worker-2"))
     packages = f"{HOME}/env/lib/python*/site-packages"
     one.run("sh", "-c", f"cd {packages} && mv tqdm-*.dist-info tqdm-4.0.0.dist-info")
+    one.run("sh", "-c", f"echo 'ANSWER = 41' > {HOME}/code/train/__init__.py")
     before = other.run("readlink", f"{HOME}/env")
     other.run("sh", "-c", f"cd {packages} && touch -r idna/core.py /tmp/when"
               " && sed -i s/idna/ibna/g idna/core.py && touch -r /tmp/when idna/core.py")  # fmt: skip
     typed = f"./motley bootstrap --inventory {shlex.quote(str(checker.person.inventory))}"
-    fix = (typed + " --phase python_env --nodes {}").format
-    assert checker.failures() == [(host.name, "environment", fix(host.name)) for host in (one, other)]
-    said = checker.asks().out
-    assert "changed: tqdm" in said and "changed: idna (idna/core.py)" in said, said
-    assert checker.asks("--fix").rc == 0
-    assert checker.failures() == []
+    fix = (typed + " --phase {} --nodes {}").format
+    assert sorted(checker.failures()) == [
+        (one.name, "environment", fix("python_env", one.name)),
+        (one.name, "train", fix("workspace", one.name)),
+        (other.name, "environment", fix("python_env", other.name)),
+    ]
+    said = checker.asks("--fix")
+    assert said.rc == 0 and "all that must agree agrees on 3 nodes" in said.out, said.out
+    assert "changed: tqdm" in said.out and "changed: idna (idna/core.py)" in said.out, said.out
     assert other.run("readlink", f"{HOME}/env") == before
 
 
@@ -136,20 +132,6 @@ def test_make_goes_back_to_the_environment_before_and_forward_again(checker: Che
     assert refused.returncode == 2 and "--phase python_env --rollback" in refused.stderr
 
 
-def test_undo_takes_the_workspace_away_and_keeps_what_a_run_left(checker: Checker) -> None:
-    host = checker.person.cluster["gpu-worker-2"]
-    host.run("runuser", "-u", USER, "mkdir", f"{HOME}/results/qa")
-    assert checker.person.types("undo", phase="workspace").changed() == dict.fromkeys(files(checker), 1)
-    left = host.run(
-        "sh", "-c", f"cd {HOME} && find . -maxdepth 2 -not -name 'env*' -not -path './env*' -not -name '.env*'"
-    )
-    assert left.split() == [".", "./results", "./results/qa"], left
-    assert checker.person.types("undo", phase="workspace").changed() == dict.fromkeys(files(checker), 0)
-    host.run("rm", "-r", f"{HOME}/results")
-    checker.person.bootstraps(phase="workspace")
-    assert checker.failures() == []
-
-
 @pytest.mark.long  # tests/unit/console/doctor
 def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
@@ -167,7 +149,7 @@ def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> No
     host.run("rm", library)
 
 
-@pytest.mark.long  # test_a_changed_package_and_a_changed_file…
+@pytest.mark.long  # test_a_changed_package_and_changed_files…
 def test_another_python_is_found(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
     patch = "/usr/lib/python3/dist-packages/other_python.pth"
@@ -175,16 +157,6 @@ def test_another_python_is_found(checker: Checker) -> None:
     assert [(node, key) for node, key, _ in checker.failures()] == [("gpu-worker-2", "python")]
     host.run("rm", patch)
     assert checker.failures() == []
-
-
-def test_other_code_is_found_and_an_off_node_is_no_success(checker: Checker) -> None:
-    host = checker.person.cluster["gpu-worker-1"]
-    host.run("sh", "-c", f"echo 'ANSWER = 41' > {HOME}/code/train/__init__.py")
-    assert [(node, key) for node, key, _ in checker.failures()] == [("gpu-worker-1", "train")]
-    assert checker.asks("--fix").rc == 0
-    host.power_cut()
-    said = checker.asks()
-    assert said.rc == 1 and "gpu-worker-1 was not looked at: nobody answers" in said.out, said.out
 
 
 @pytest.mark.long
@@ -208,3 +180,22 @@ def test_a_folder_outside_the_home_is_made_for_the_login_user_and_taken_back(che
     assert at("/srv/cluster", "bootstrap", "workspace").changed() == {host.name: 0}
     assert [at("/srv/cluster", "undo", phase).rc for phase in ("workspace", "python_env")] == [0, 0]
     assert host.run("ls", "-A", "/srv").strip() == ""
+
+
+def test_an_off_node_is_no_success(checker: Checker) -> None:
+    checker.person.cluster["gpu-worker-1"].power_cut()
+    said = checker.asks()
+    assert said.rc == 1 and "gpu-worker-1 was not looked at: nobody answers" in said.out, said.out
+    assert "nothing odd seen" in said.out, said.out
+
+
+def test_undo_takes_the_workspace_away_and_keeps_what_a_run_left(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-2"]
+    host.run("runuser", "-u", USER, "mkdir", f"{HOME}/results/qa")
+    undo = {"phase": "workspace", "limit": host.name}
+    assert checker.person.types("undo", **undo).changed() == {host.name: 1}
+    left = host.run(
+        "sh", "-c", f"cd {HOME} && find . -maxdepth 2 -not -name 'env*' -not -path './env*' -not -name '.env*'"
+    )
+    assert left.split() == [".", "./results", "./results/qa"], left
+    assert checker.person.types("undo", **undo).changed() == {host.name: 0}
