@@ -121,6 +121,7 @@ PREFERRED = Course(
     },
     cut_at=3,
     back_after_steps=1,
+    row_costs=100,
     disk_gb=7,
 )  # fmt: skip
 
