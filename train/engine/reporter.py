@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import BadInput
+from train.parallel.process_group import World
 from train.plan.settings.config import RunConfig
+from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, evaluated_words, sample_line
+
+
+def doing(config: RunConfig, world: World, what: str) -> None:
+    """Says in the node's event log what it does before its first step."""
+    log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
+    log.write("doing", node=world.node, what=what)
 
 
 class Reporter:

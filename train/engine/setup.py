@@ -19,7 +19,7 @@ from train.engine import consistency, early_stop, micro_batch_search, pipe_membe
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
-from train.engine.reporter import Reporter
+from train.engine.reporter import Reporter, doing
 from train.errors import BadInput, PeerFailed
 from train.models import backends, dropout
 from train.models.backends import LossModule
@@ -231,12 +231,6 @@ def build(  # noqa: PLR0917 - as recipe.build
 def say(out: TextIO | None, text: str) -> None:
     if out:
         print(text, file=out, flush=True)
-
-
-def doing(config: RunConfig, world: World, what: str) -> None:
-    """Says in the node's event log what it does before its first step."""
-    log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
-    log.write("doing", node=world.node, what=what)
 
 
 def device_of(trained: Trained) -> str:
