@@ -26,10 +26,11 @@ NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 
 @pytest.fixture(scope="module")
 def tiny(ready_trio: Person) -> Person:
-    """After a first launch of the smallest model, which is built on the head and handed on."""
+    """After a first launch of the smallest model, which is built on the head and handed on, and trained to its end."""
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    said = ready_trio.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="first")
+    said = ready_trio.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="first", starts=True)
     assert said.rc == 0, said.out
+    (ready_trio.folder / "launch.txt").write_text(said.out)  # as somebody keeps it who asks for help
     return ready_trio
 
 
@@ -85,29 +86,8 @@ def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
         assert host.run("sh", "-c", f"cd {HOME}; find . -printf '%p %T@\\n' | sort") == before[host.name]
 
 
-@pytest.mark.long
-def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:
-    """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
-    hosts = tiny.cluster.hosts
-    start = ["su", "-", USER, "-c", f"cd {HOME}/scripts && exec ./launch_cluster.sh"]
-    with ThreadPoolExecutor() as each:
-        done = list(each.map(lambda host: pace.run(*host.inside(*start)), hosts))
-    assert [entry.returncode for entry in done] == [0, 0, 0], "\n".join(entry.stdout + entry.stderr for entry in done)
-    adapters = set()
-    for host in hosts:
-        events = [json.loads(line) for line in host.run("cat", f"{HOME}/logs/runs/first/events.jsonl").splitlines()]
-        assert events[-1]["event"] == "done"
-        assert sorted(next(e for e in events if e["event"] == "start")["nodes"]) == sorted(NODES)
-        adapters.add(host.run("sha256sum", f"{HOME}/results/first/adapter/adapter_model.safetensors"))
-        on(host, f"rm -r {HOME}/results/first {HOME}/models/checkpoints/first {HOME}/logs/runs/first/*.jsonl")
-    assert len(adapters) == 1
-
-
 def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
-    said = tiny.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="kept", starts=True)
-    assert said.rc == 0, said.out
-    (tiny.folder / "launch.txt").write_text(said.out)  # as somebody keeps it who asks for help
-    fetched = tiny.types("fetch", "--run", "kept", "--results", str(tiny.folder / "results"))
+    fetched = tiny.types("fetch", "--run", "first", "--results", str(tiny.folder / "results"))
     assert fetched.rc == 0, fetched.out
     config = tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/cluster_config.yaml")
     (token,) = re.findall(r"(?m)^token: *\"?([0-9a-f]{32})", config)
@@ -115,10 +95,34 @@ def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
     assert traces(tiny.cluster.hosts, token, tiny.folder) == kept
 
 
-def test_a_second_launch_brings_nothing(tiny: Person) -> None:
+@pytest.mark.long
+def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:
+    """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
+    hosts = tiny.cluster.hosts
+    assert tiny.launches(model="tiny", max_steps=4, rows_per_step=6, run="by-hand").rc == 0
+    start = ["su", "-", USER, "-c", f"cd {HOME}/scripts && exec ./launch_cluster.sh"]
+    with ThreadPoolExecutor() as each:
+        done = list(each.map(lambda host: pace.run(*host.inside(*start)), hosts))
+    assert [entry.returncode for entry in done] == [0, 0, 0], "\n".join(entry.stdout + entry.stderr for entry in done)
+    adapters = set()
+    for host in hosts:
+        events = [json.loads(line) for line in host.run("cat", f"{HOME}/logs/runs/by-hand/events.jsonl").splitlines()]
+        assert events[-1]["event"] == "done"
+        assert sorted(next(e for e in events if e["event"] == "start")["nodes"]) == sorted(NODES)
+        adapters.add(host.run("sha256sum", f"{HOME}/results/by-hand/adapter/adapter_model.safetensors"))
+        on(host, f"rm -r {HOME}/results/by-hand {HOME}/models/checkpoints/by-hand {HOME}/logs/runs/by-hand/*.jsonl")
+    assert len(adapters) == 1
+
+
+def test_a_second_launch_brings_nothing_and_is_resumed_with_its_own_settings(tiny: Person) -> None:
     said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="second", queue=True)
     assert said.rc == 0, said.out
     assert "Hand files from node to node" not in said.out
+    said = tiny.plans(resume="second", nodes="gpu-master,gpu-worker-2")
+    assert said.rc == 0 and "plan  second · tiny" in said.out and "6 rows × 512 tokens" in said.out, said.out
+    assert "gpu-worker-1" not in said.out
+    said = tiny.plans(resume="second", lora_r=4)
+    assert said.rc != 0 and "lora_r: the run was launched with 16, 4 is asked for" in said.out
 
 
 @pytest.mark.long
@@ -258,8 +262,6 @@ def test_a_closed_firewall_is_found_before_anything_starts(tiny: Person) -> None
         "fix: ./motley bootstrap --phase firewall --nodes gpu-master; your own rules: sudo nft list ruleset" in said.out
     )
     assert "gpu-worker-1: " not in said.out and "--nodes gpu-worker-1,gpu-worker-2" in said.out, said.out
-    said = tiny.plans(model="tiny", max_steps=4)
-    assert said.rc == 0, said.out
 
 
 def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Person) -> None:
@@ -278,14 +280,6 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
 def test_an_unknown_run_is_not_resumed(tiny: Person) -> None:
     said = tiny.plans(resume="fist")
     assert said.rc != 0 and "no node knows a run 'fist'" in said.out and "did you mean first?" in said.out
-
-
-def test_a_run_is_resumed_with_its_own_settings(tiny: Person) -> None:
-    said = tiny.plans(resume="first", nodes="gpu-master,gpu-worker-2")
-    assert said.rc == 0 and "plan  first · tiny" in said.out and "6 rows × 512 tokens" in said.out, said.out
-    assert "gpu-worker-1" not in said.out
-    said = tiny.plans(resume="first", lora_r=4)
-    assert said.rc != 0 and "lora_r: the run was launched with 16, 4 is asked for" in said.out
 
 
 def test_a_node_that_is_off_is_left_out_unless_it_was_named(tiny: Person) -> None:
