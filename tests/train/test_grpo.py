@@ -154,7 +154,9 @@ def test_who_waits_for_answers_notices_at_once_who_ends(settings, tmp_path):
     run.processes[1].send_signal(signal.SIGKILL)
     for rank in (0, 2):
         assert pace.ended(run.processes[rank], 30, run.said) == 1
-        assert "rank 1 has ended" in run.said(rank)
+    assert "rank 1 has ended" in run.said(0)
+    said = run.said(2)  # with rank 0 the store ends, where it was quicker
+    assert "rank 1 has ended" in said or "DistNetworkError" in said
 
 
 VARIANTS = {

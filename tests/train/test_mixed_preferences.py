@@ -88,7 +88,7 @@ def test_three_machines_are_one_and_a_killed_run_continues(loss, made, tmp_path)
     assert again.losses() == pytest.approx(alone.losses(), rel=TOLERANCE)
     evals, others = ([e for e in run.events() if e["event"] == "eval"] for run in (alone, three))
     names = {"on a", "on b", "on c"}
-    assert len(evals) == 2 and all(names < set(e["metrics"]) for e in evals)
+    assert [e["step"] for e in evals] == [0, 5, 10] and all(names < set(e["metrics"]) for e in evals)
     for one, other in zip(evals, others, strict=True):
         assert other["metrics"] == pytest.approx(one["metrics"], rel=TOLERANCE, abs=TOLERANCE)
         each = [one["metrics"][name] for name in sorted(names)]

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import (
-    ALL_LINEAR,
     Memory,
     Setup,
     changes_that_fit,
@@ -25,7 +23,6 @@ from train.plan.model.memory import (
     parameters,
     trained_parameters,
 )
-from train.plan.model.weight_files import FAMILIES
 from train.plan.placement import computing
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.pipeline_placement import Cut, cut, staged
@@ -187,8 +184,6 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
 def fit(case: Case, way: Way) -> Fit:
     """What it takes on each machine, and whether that is there."""
     setup, facts, devices = case.setup(way.backend[0]), case.facts, case.devices
-    if isinstance(facts, Facts) and (facts.counts or facts.family in FAMILIES):
-        require_targets(setup.lora_targets, counts_of(facts).adapters)
     may = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)
     nodes = [
         fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, way.places, strict=True)
@@ -206,13 +201,6 @@ def fit(case: Case, way: Way) -> Fit:
         pipes=way.pipes,
         lacking=found.lacking if found else way.why_pipes * (way.pipes == "off"),
     )
-
-
-def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
-    if targets != ALL_LINEAR and (unknown := {name for name in targets if name.rpartition(".")[2] not in known}):
-        raise BadInput(
-            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(known)}"
-        )
 
 
 def cut_by_speed(found: Fit, speeds: Mapping[str, float]) -> Fit:

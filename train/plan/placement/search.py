@@ -10,12 +10,15 @@ ways out, and adds none. A launch asks for all nodes; a run that was started by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
-from train.plan.model.memory import Setup
+from train.plan.model.counts import counts_of
+from train.plan.model.memory import ALL_LINEAR, Setup
+from train.plan.model.weight_files import FAMILIES
 from train.plan.placement import computing, pipeline_placement
 from train.plan.placement.fit import Case, Fit, Way, fit, setup_for
 from train.plan.placement.forms import choose_form
@@ -30,7 +33,20 @@ def choose(
     """The first way that fits, else the last with what is missing; BadInput where a setting cannot be had on these
     devices. `facts`: None where nothing is known of the model before it is built."""
     check_names(parse_pipes(config.holding.pipes), [device.name for device in devices])
-    case = case_of(config, devices, facts, model=model, mbit=mbit)
+    if isinstance(facts, Facts) and (facts.counts or facts.family in FAMILIES):
+        require_targets(config.holding.lora_targets.split(","), counts_of(facts).adapters)
+    return first_that_fits(case_of(config, devices, facts, model=model, mbit=mbit))
+
+
+def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> Fit:
+    """For a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
+    if not parse_pipes(config.holding.pipes):
+        return first_that_fits(case_of(config.held(pipes="off"), devices, facts))
+    case = case_of(config, devices, facts)
+    return fit(case, cut_way(case, "off"))
+
+
+def first_that_fits(case: Case) -> Fit:
     found = None
     for way in ways(case):
         found = fit(case, way)
@@ -40,12 +56,11 @@ def choose(
     return found
 
 
-def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> Fit:
-    """For a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
-    if not parse_pipes(config.holding.pipes):
-        return choose(config.held(pipes="off"), devices, facts)
-    case = case_of(config, devices, facts)
-    return fit(case, cut_way(case, "off"))
+def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
+    if tuple(targets) != ALL_LINEAR and (unknown := {name for name in targets if name.rpartition(".")[2] not in known}):
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(known)}"
+        )
 
 
 def case_of(
