@@ -96,13 +96,13 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     before_files, before_profiles = files(host), profiles(host)
     assert {"netplan-wlp9s0-Home", "office"} <= set(before_profiles)
 
-    person.writes(motley_gateway="10.77.0.250")
-    said = person.types("bootstrap", limit=DESKTOP, phase="static_ip")
-    assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
-    assert f"answers at {host.spec.installed_address} as before" in said.out
+    wrong = one_node.planned(host, gateway="10.77.0.250")
+    assert wrong.begins()["changed"]
+    said = wrong.confirms()
+    assert said["failed"] and "nobody answers at the gateway 10.77.0.250" in said["msg"], said
+    assert wrong.goes_back()
     assert_has(host, before)
 
-    person.writes()
     person.bootstraps(limit=DESKTOP, phase="static_ip")
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
     assert host.run("nmcli", "-g", "GENERAL.STATE", "device", "show", lan).startswith("100")
@@ -116,8 +116,8 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert host.run("nm-online", "-q", "-t", str(pace.seconds(20))) == ""
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
 
-    said = person.types("undo", limit=DESKTOP, phase="static_ip")
-    assert said.rc == 0, said.out
+    undone = person.types("undo", limit=DESKTOP, phase="static_ip")
+    assert undone.rc == 0, undone.out
     assert_has(host, before)
     assert files(host) == before_files
     assert profiles(host) == before_profiles
