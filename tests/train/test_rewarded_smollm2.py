@@ -1,5 +1,5 @@
 """Training by rewards of a real model, SmolLM2-135M: three unequal machines, with other shares at every step, do what
-one does."""
+one does; and it learns what is asked of it."""
 
 import json
 from pathlib import Path
@@ -59,3 +59,25 @@ def test_three_unequal_machines_are_one(tmp_path):
             assert step["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-4)
     adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(3)]
     assert adapters[0] and adapters[1:] == adapters[:-1], "the same bits on all three"
+
+
+FORM = {
+    "rewards": r"0.5@length:2,0.5@format:-?\d+\.?",
+    "rows_per_step": 16,
+    "group": 8,
+    "max_new_tokens": 10,
+    "max_seq_length": 64,
+    "max_steps": 12,
+    "learning_rate": 1e-3,
+    "eval_rows": 8,
+    "eval_fraction": 0.2,
+}
+
+
+@pytest.mark.long
+def test_a_form_is_learned_in_192_answers(tmp_path):
+    """A number and nothing else, where the model tells how it adds: prompts that it was never trained on."""
+    data = prompts(tmp_path, [f"What is {i % 23 + 3} + {i % 7 + 2}? Answer with the number only." for i in range(60)])
+    run = cluster.train(tmp_path / "home", {**OPTIONS, **FORM, "dataset": data})
+    before, after = [event["metrics"]["reward"] for event in run.events() if event["event"] == "eval"]
+    assert before < 0.3 and after > 0.8
