@@ -150,3 +150,16 @@ def test_who_holds_a_part_of_the_model_streams_nothing() -> None:
     alone, _ = placed(whole, choose_on_devices(whole, devices, facts), 0)
     part, why = placed(config, choose_on_devices(config, devices, facts), 0)
     assert alone.holding.weights == "stream" and part.holding.weights == "gpu" and not why
+
+
+def test_a_run_that_finds_its_devices_is_cut_by_a_setting_alone() -> None:
+    devices, config = (card("a", 8), card("b", 8)), load_config({"model": "llama2-13b", "max_seq_length": 1024})
+    assert planned("llama2-13b", *devices).pipes == "a+b"
+    found = choose_on_devices(config, devices, replace(facts_of("llama2-13b"), on_disk=""))
+    assert found.pipes == "off" and not found.ok
+
+
+def test_unsloth_that_was_asked_for_holds_the_base_or_nothing() -> None:
+    assert planned("llama2-13b", card("a", 8, 64)).ok
+    found = planned("llama2-13b", card("a", 8, 64), backend="unsloth")
+    assert not found.ok and found.decisions.backend == "unsloth" and found.nodes[0].place.weights == "gpu"

@@ -124,6 +124,19 @@ def test_a_card_too_old_for_bf16_is_known_before_the_launch() -> None:
     assert [node.device.bf16 for node in found] == [False, True, True]
 
 
+def test_processes_of_a_node_share_its_main_memory_and_unsloth_is_where_it_is_installed() -> None:
+    found = nodes(look(cards=[card("x", 8), card("y", 8)]), look(cards=[card("x", 8)]), cuda=True)
+    assert found[0].device.main_bytes * 2 == found[1].device.main_bytes == found[1].facts.memory_bytes
+    assert not found[0].device.unsloth
+    there = LaunchFacts(
+        addresses={"n0": "10.0.0.0"},
+        nodes=node_facts(["n0"], [look(cards=[card("x", 8)])]),
+        versions={"n0": {"cuda": "13.0", "unsloth": "2026.9"}},
+        files=lambda _: ({}, 0),
+    )
+    assert nodes_of(there)[0].device.unsloth
+
+
 def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
     assert nodes(look(cards=[card("RTX 4070", 12)]))[0].device.device == "cpu"
 
