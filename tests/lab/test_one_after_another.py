@@ -6,12 +6,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from lab.profile import CLUSTER_HOME as HOME
 from tests.support.bootstrap import Person
@@ -54,15 +51,6 @@ class Made:
     @property
     def began_with(self) -> str:
         return str(self.of_kind("start")[0]["identity"].get("adapter_hash"))
-
-
-@pytest.fixture(scope="module")
-def person(ready_trio: Person) -> Iterator[Person]:
-    for phase in ("workspace", "run"):
-        ready_trio.bootstraps(phase=phase)
-    ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    yield ready_trio
-    ready_trio.types("stop")
 
 
 def writes(file: Path, records: list[dict[str, str]]) -> Path:

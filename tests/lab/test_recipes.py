@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,15 +205,6 @@ DRILLS = {
     ),
     "own": Drill(OWN, ("model/model.safetensors", "model/recipe.py"), steps=1000),
 }
-
-
-@pytest.fixture(scope="module")
-def person(ready_trio: Person) -> Iterator[Person]:
-    for phase in ("workspace", "run"):
-        ready_trio.bootstraps(phase=phase)
-    ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    yield ready_trio
-    ready_trio.types("stop")
 
 
 @pytest.mark.parametrize("name", DRILLS)
