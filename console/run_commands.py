@@ -12,8 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import follow_view, interrupt
-from console import notice_address as notify
+from console import follow_view, interrupt, notice_address
 from console.follow import Follower
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
@@ -160,7 +159,7 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
 
 def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
     """Deletes the address of motley_notify where the inventory has none any more."""
-    if notify.written(inventory):
+    if notice_address.written(inventory):
         return
     with interrupt.changing():
         asked, _ = ask_all(nodes, lambda node: node.forget_address())

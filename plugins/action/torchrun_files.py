@@ -6,8 +6,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import notice_address as notify
-from console import render
+from console import notice_address, render
 from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
 from train.plan.launch.launch_plan import own
@@ -23,7 +22,7 @@ class ActionModule(ActionBase):
         known, args = task_vars or {}, self._task.args
         node, plan = known["inventory_hostname"], TorchrunPlan.from_json(args["plan"])
         try:
-            messages = notify.file_of(known["hostvars"][node])
+            messages = notice_address.file_of(known["hostvars"][node])
             files = [*torchrun_plan.files(plan, node, dict(args.get("environment") or {})), *messages]
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}

@@ -39,7 +39,7 @@ FITS_A_LAB = {
 }
 ELSEWHERE = {
     r"motley inventory$": "asks questions: tests/unit/console/inventory/test_check.py",
-    "--vault ask": "asks for ansible-vault's password: tests/unit/console/test_notify.py",
+    "--vault ask": "asks for ansible-vault's password: tests/unit/console/test_notice_address.py",
     "inventory/loopback": "the nodes are folders: tests/roles/test_loopback.py",
     "motley demo": "tests/roles/test_demo.py, tests/lab/test_demo.py",
     "--resume": "wants a run that was stopped: tests/lab/test_run_life.py",

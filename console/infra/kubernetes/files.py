@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from console import hub
-from console import notice_address as notify
+from console import hub, notice_address
 from console.infra import Facts
 from console.infra.kubernetes import check
 from console.infra.kubernetes.cluster import Cluster
@@ -29,7 +28,7 @@ FOLDER = "kubernetes"
 def files(known: Facts, args: Facts) -> Facts:
     values, plan = known["hostvars"][known["inventory_hostname"]], LaunchPlan.from_json(args["plan"])
     file = file_of(plan.run, Path(args["state_folder"]))
-    aside = {"hub_token": hub.token(values).get("HF_TOKEN", ""), "messages": notify.unlocked(values)}
+    aside = {"hub_token": hub.token(values).get("HF_TOKEN", ""), "messages": notice_address.unlocked(values)}
     write(plan, settings_of(values), file, ports(values), token=args["token"], **aside)
     cluster = Cluster(kubectl_of(values))
     lines = [] if args["start"] and cluster.is_there else by_hand(plan.run, file, cluster)

@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from console import electricity, hub, plan_view
-from console import notice_address as notify
+from console import electricity, hub, notice_address, plan_view
 from console.infra import Facts
 from console.infra.kubernetes import look
 from console.infra.kubernetes.cluster import Cluster
@@ -41,7 +40,7 @@ def plan(known: Facts, args: Facts) -> Facts:
         found = decide(wanted, look.facts_of(settings, found.run, hub_asked, before))
     found = replace(found, lacking=[], old_code=[])
     made = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
-    messages = notify.plan_lines("in the run's Secret" if notify.unlocked(values) else "")
+    messages = notice_address.plan_lines("in the run's Secret" if notice_address.unlocked(values) else "")
     said = try_out(made, settings, Cluster(kubectl_of(values)), ports(values))
     return {"plan": made.to_json(), "motley_lines": [*plan_view.lines(found, data=asked["data"]), *said, *messages]}
 

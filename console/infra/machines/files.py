@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from console import launch_records, render
-from console import notice_address as notify
+from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
@@ -20,7 +19,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     more = dict(args.get("environment") or {})
     made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
     launch_records.keep(made, Path(args["state_folder"]))
-    made += (messages := notify.file_of(values))
+    made += (messages := notice_address.file_of(values))
     if limits := render.card_limits(values):
         made.append(render.File(paths.LIMITS, limits, 0o644))
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import adapter_of_run, electricity, hub, launch_records, plan_view, receipt, render
-from console import notice_address as notify
+from console import adapter_of_run, electricity, hub, launch_records, notice_address, plan_view, receipt, render
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
@@ -38,8 +37,8 @@ def plan(known: Facts, args: Facts) -> Facts:
 def decided(known: Facts, args: Facts) -> Facts:
     hub_asked = of_the_hub(known)
     facts = facts_of(known, args["asked"], Path(args["state_folder"]), hub_asked)
-    told = ", ".join(name for name in known["ansible_play_hosts"] if notify.unlocked(known["hostvars"][name]))
-    messages = notify.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
+    told = ", ".join(name for name in known["ansible_play_hosts"] if notice_address.unlocked(known["hostvars"][name]))
+    messages = notice_address.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
     refuse_deaf(known, args["asked"])
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
     adapter_of_run.require_base(found)

@@ -8,8 +8,7 @@ from pathlib import Path
 from time import strftime
 from typing import Any, ClassVar
 
-from console import launch_records, render
-from console import notice_address as notify
+from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from console.infra.slurm.options import LEAVE_S, of_job
 from console.render import File
@@ -51,7 +50,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     made = rendered(plan, of_job(known), args.get("environment") or {}, now)
     launch_records.keep(made, Path(args["state_folder"]))
     values = known["hostvars"][known["inventory_hostname"]]
-    messages = [file for run in plan.runs for file in notify.file_of(values, f"jobs/{run}/")]
+    messages = [file for run in plan.runs for file in notice_address.file_of(values, f"jobs/{run}/")]
     params = {
         "home": plan.home,
         "files": render.as_json([*made, *messages]),

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import adapter_of_run, electricity, hub, launch_records, plan_view
-from console import notice_address as notify
+from console import adapter_of_run, electricity, hub, launch_records, notice_address, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from console.infra.slurm.options import of_job, refuse_short
@@ -55,7 +54,7 @@ def plan(known: Facts, args: Facts) -> Facts:
         environment_sets=sets,
     )
     lines = plan_view.lines(found, data=asked["data"])
-    messages = notify.plan_lines("in the job's folder (0600)" if notify.unlocked(values) else "")
+    messages = notice_address.plan_lines("in the job's folder (0600)" if notice_address.unlocked(values) else "")
     lines = [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep), *messages]
     return {"plan": made.to_json(), "motley_lines": lines}
 

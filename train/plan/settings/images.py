@@ -15,7 +15,7 @@ from train.errors import BadInput
 from train.plan.model import picture_bases
 from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
-from train.plan.settings import picture_sets as pictures
+from train.plan.settings import picture_sets
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 from train.plan.values import Settings
 
@@ -145,7 +145,7 @@ class ImagesConfig(RunConfig):
     def _classes(self) -> int:
         """How many classes the data set has, where it is here; else CLASSES."""
         try:
-            return len(pictures.classes_of(self.data()))
+            return len(picture_sets.classes_of(self.data()))
         except BadInput:
             return CLASSES
 
@@ -179,7 +179,7 @@ class ImagesConfig(RunConfig):
         return Model(name=self.model, source="new", reason=reason, facts=facts)
 
     def data(self) -> Dataset:
-        return pictures.resolve(self.dataset)
+        return picture_sets.resolve(self.dataset)
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "image_size", "eval_fraction", "max_bad")

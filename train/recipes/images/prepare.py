@@ -42,7 +42,7 @@ from train.data.split import draw
 from train.errors import BadInput
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Dataset
-from train.plan.settings import picture_sets as pictures
+from train.plan.settings import picture_sets
 from train.plan.settings.config import ImagesConfig
 from train.recipes.images.rows import KIND, PictureWriter
 
@@ -95,7 +95,7 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     say(f"data      {data.reason}")
     tally = Tally()
     found = look(sources(data), config, tally, say)
-    classes = pictures.classes_of(data)
+    classes = picture_sets.classes_of(data)
     void = [name for name in classes if name not in {one.source.label for one in found}]
     if void and not any(one.source.raw for one in found):
         raise BadInput(f"no picture of {', '.join(void)} can be read", f"data set: {config.dataset}", "leave it out")
@@ -118,9 +118,9 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
 
 def sources(data: Dataset) -> list[Source]:
     assert data.folder
-    if pictures.idx_files(data.folder):
-        return [one for part in pictures.IDX_SPLITS for one in idx_sources(data.folder, part)]
-    listed = pictures.listing(data)
+    if picture_sets.idx_files(data.folder):
+        return [one for part in picture_sets.IDX_SPLITS for one in idx_sources(data.folder, part)]
+    listed = picture_sets.listing(data)
     names = {one.file: str(one.file.relative_to(data.folder)) for one in listed}  # as its owner knows it, on every node
     return [Source(names[one.file], one.label, one.split, partial(content, one.file)) for one in listed]
 
@@ -133,10 +133,10 @@ def content(file: Path) -> bytes:
 
 def idx_sources(folder: Path, part: str) -> Iterator[Source]:
     """MNIST's format: sixteen bytes before the pictures, of them the last twelve three numbers; eight before labels."""
-    file = folder / f"{part}{pictures.IDX_IMAGES}"
+    file = folder / f"{part}{picture_sets.IDX_IMAGES}"
     if not file.is_file():
         return
-    names = pictures.idx_classes(folder.resolve().name)
+    names = picture_sets.idx_classes(folder.resolve().name)
     (count, height, width), data = idx_content(file, 3, "pictures")
     (labelled,), labels = idx_content(folder / f"{part}-labels-idx1-ubyte.gz", 1, "labels")
     wrong = f"{count} pictures, and {labelled} labels" if count != labelled else ""
@@ -147,7 +147,9 @@ def idx_sources(folder: Path, part: str) -> Iterator[Source]:
     every = np.frombuffer(data, "u1").reshape(count, height * width)
     for number in range(count):
         where = f"{part} number {number}"
-        yield Source(where, names[labels[number]], pictures.IDX_SPLITS[part], every[number].tobytes, (height, width))
+        yield Source(
+            where, names[labels[number]], picture_sets.IDX_SPLITS[part], every[number].tobytes, (height, width)
+        )
 
 
 def idx_content(file: Path, dimensions: int, what: str) -> tuple[tuple[int, ...], bytes]:

@@ -16,8 +16,7 @@ from train.plan.launch import plan
 from train.plan.launch.decide import decide
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.picture_facts import PictureFacts
-from train.plan.settings import picture_sets as pictures
-from train.plan.settings import request
+from train.plan.settings import picture_sets, request
 from train.plan.settings.config import ImagesConfig, RunConfig, load_config
 
 GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
@@ -193,11 +192,11 @@ def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is
 
 
 def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
-    assert pictures.classes_of(pictures.resolve(str(photos))) == ["cat", "dog"]
+    assert picture_sets.classes_of(picture_sets.resolve(str(photos))) == ["cat", "dog"]
     table = photos / "list.csv"
     table.write_text("file,label\ncat/a.jpg,10\ndog/c.webp,9\n")
-    data = pictures.resolve(str(table))
-    assert pictures.classes_of(data) == ["9", "10"], "numbers as numbers"
+    data = picture_sets.resolve(str(table))
+    assert picture_sets.classes_of(data) == ["9", "10"], "numbers as numbers"
     assert [str(file.relative_to(photos)) for file in data.files] == ["list.csv", "cat/a.jpg", "dog/c.webp"]
     found = decided({"dataset": str(table)}, GPU)
     assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in handed_on(found).prepare
@@ -215,7 +214,7 @@ def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
 def test_a_table_that_cannot_be_used_is_explained(photos: Path, text: str, said: str) -> None:
     (photos / "list.csv").write_text(text)
     with pytest.raises(BadInput) as error:
-        pictures.resolve(str(photos / "list.csv"))
+        picture_sets.resolve(str(photos / "list.csv"))
     assert said in str(error.value)
 
 
@@ -223,7 +222,7 @@ def test_folders_that_are_held_out_already_stay_so(tmp_path: Path) -> None:
     for name in ("train/cat/a.jpg", "train/dog/b.jpg", "test/cat/c.jpg", "test/dog/d.jpg"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    assert [(one.label, one.split) for one in pictures.of_folder(tmp_path)] == [
+    assert [(one.label, one.split) for one in picture_sets.of_folder(tmp_path)] == [
         ("cat", "eval"),
         ("dog", "eval"),
         ("cat", "train"),
@@ -234,10 +233,10 @@ def test_folders_that_are_held_out_already_stay_so(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path: Path) -> None:
     entry = {"package": "dataset-fashion-mnist", "folder": str(tmp_path / "none")}
     with pytest.raises(BadInput, match="sudo apt install dataset-fashion-mnist"):
-        pictures.of_package("fashion-mnist", entry)
+        picture_sets.of_package("fashion-mnist", entry)
     for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
         (tmp_path / name).write_bytes(gzip.compress(b""))
-    assert len(pictures.of_package("fashion-mnist", entry | {"folder": str(tmp_path)}).files) == 2
+    assert len(picture_sets.of_package("fashion-mnist", entry | {"folder": str(tmp_path)}).files) == 2
 
 
 def test_pictures_are_no_data_for_text(photos: Path) -> None:

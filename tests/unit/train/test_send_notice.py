@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.webhook import Webhook, webhook
-from train import send_notice as notify
+from train import send_notice
 from train.send_notice import Notice, send
 
 LOST = Notice("lost", "notes", "gpu-worker-1 is lost since 10 minutes · ⚡", "3-gpu-worker-1")
@@ -32,8 +32,8 @@ def test_ntfy_gets_title_priority_and_tags(server: Webhook) -> None:
 
 @pytest.mark.parametrize("address", ["https://ntfy.sh/x", "https://ntfy.example:8443/x", "https://me:pw@my.ntfy.sh/x"])
 def test_ntfy_is_known_by_its_name(address: str) -> None:
-    assert notify.request(address, LOST).get_header("Title")
-    assert not notify.request("https://example.org/ntfy/x", LOST).get_header("Title")
+    assert send_notice.request(address, LOST).get_header("Title")
+    assert not send_notice.request("https://example.org/ntfy/x", LOST).get_header("Title")
 
 
 @pytest.mark.parametrize("kind", ["ntfy+http", "http", "HTTP", "NTFY+HTTP"])
@@ -69,7 +69,7 @@ def test_a_command_gets_the_text_on_stdin_and_in_its_environment(tmp_path: Path)
 
 
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(send_notice, "TIMEOUT_S", 0.3)
     assert "had not ended" in send("sleep 60", LOST)
 
 
@@ -83,7 +83,7 @@ def test_what_may_pass_is_tried_again(server: Webhook) -> None:
 
 
 def test_no_reason_has_a_part_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(send_notice, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         assert send(f"http://127.0.0.1:{port}/secret", LOST, pauses_s=()) == "no answer within 0 s"

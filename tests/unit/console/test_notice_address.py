@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launch_records
-from console import notice_address as notify
+from console import launch_records, notice_address
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.inventory.check import check
@@ -54,12 +53,12 @@ def keep(inventory: Inventory, value: str, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def test_the_address_comes_from_the_vault(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert notify.address_of(inventory, "") == ""
+    assert notice_address.address_of(inventory, "") == ""
     found = keep(inventory, "https://ntfy.example/secret", monkeypatch)
-    assert notify.address_of(found, "") == "https://ntfy.example/secret"
+    assert notice_address.address_of(found, "") == "https://ntfy.example/secret"
     monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE")
     with pytest.raises(BadInput, match="locked by ansible-vault") as why:
-        notify.address_of(found, "")
+        notice_address.address_of(found, "")
     assert str(why.value).endswith("fix: add --vault ask")
 
 
@@ -72,9 +71,9 @@ def test_plain_text_is_refused_and_not_repeated(inventory: Inventory) -> None:
 
 
 def test_the_plan_says_that_the_address_lies_on_the_nodes() -> None:
-    (line,) = notify.plan_lines("on a, b (config/notify, 0600)")
+    (line,) = notice_address.plan_lines("on a, b (config/notify, 0600)")
     assert line == "  messages  the nodes send them: the address of motley_notify lies on a, b (config/notify, 0600)"
-    assert notify.plan_lines("") == []
+    assert notice_address.plan_lines("") == []
 
 
 def test_a_launch_wants_the_password() -> None:
@@ -83,7 +82,7 @@ def test_a_launch_wants_the_password() -> None:
             raise ValueError("Attempting to decrypt but no vault secrets found")
 
     with pytest.raises(BadInput, match="locked by ansible-vault") as why:
-        notify.unlocked(Locked())
+        notice_address.unlocked(Locked())
     assert "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)" in str(why.value)
 
 
@@ -110,7 +109,7 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
     for address in ("https://ntfy.example/secret", ""):
         if not address:
             (found.path / "group_vars/cluster.yml").unlink()
-        done = subprocess.run(command, cwd=notify.ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=notice_address.ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
         assert "example/secret" not in done.stdout + done.stderr
         if address:
@@ -131,12 +130,12 @@ def test_each_node_is_tried_by_itself(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="motley_notify is not set"):
-        notify.test(inventory, vault="")
+        notice_address.test(inventory, vault="")
     found = keep(inventory, server.address, monkeypatch)
-    assert notify.test(found, vault="") == 0 and "✓ a  sent\n" in capsys.readouterr().out
+    assert notice_address.test(found, vault="") == 0 and "✓ a  sent\n" in capsys.readouterr().out
     assert [b"a can send" in body for _, _, body in server.got] == [True]
     server.answers = [404]
-    assert notify.test(found, vault="") == 1
+    assert notice_address.test(found, vault="") == 1
     said = capsys.readouterr().out
     assert "✗ a  it answered HTTP 404" in said and "secret" not in said
 
@@ -144,4 +143,4 @@ def test_each_node_is_tried_by_itself(
         raise Silent("nobody answers at 127.0.0.1")
 
     monkeypatch.setattr(LocalNode, "command", off)
-    assert notify.test(found, vault="") == 1
+    assert notice_address.test(found, vault="") == 1
