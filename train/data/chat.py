@@ -289,3 +289,12 @@ def token_span(encoding: Any, start: int, end: int) -> Span:
         first += 1
     last = next(token for at in range(end - 1, start - 1, -1) if (token := encoding.char_to_token(at)) is not None)
     return first, max(first, last + 1)
+
+
+def end_ids(chat: Chat) -> list[int]:
+    """The marks that end an answer: the tokenizer's own, and the one that the template writes behind a turn."""
+    asked = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "x"})
+    [sample] = encode(chat, [Example(asked)], answers_only=True)
+    last = [] if isinstance(sample, BadRecord) else [number for number, flag in zip(*sample, strict=True) if flag][-1:]
+    own = chat.tokenizer.eos_token_id
+    return sorted({*last, *([] if own is None else [int(own)])})

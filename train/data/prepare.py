@@ -15,8 +15,6 @@ import hashlib
 import importlib
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from array import array
@@ -26,11 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from train.cache import build_once, cache_dir, home_dir
+from train.cache import build_once, home_dir
 from train.data import left_out
 from train.data.chat import Chat, encode, load_chat, shown
 from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
+from train.data.opened import dataset_files, hashes_of, readers_of
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts, together
 from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
@@ -129,8 +128,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    how: dict[str, Any] = {"format_name": config.format, "max_bad": config.max_bad}
-    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    readers = readers_of(data, files, say, config.format, config.max_bad)
     facts: dict[str, Any] = {
         "made_from": key,
         "model": model.name,
@@ -142,16 +140,6 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
         _remember(request, folder.name)
     report(folder, known, say)
     return folder
-
-
-def hashes_of(data: Dataset, files: list[list[Path]]) -> list[Any]:
-    """All that decides which records there are; of one data set as it is, the hashes of its files."""
-    found: list[Any] = [[file_hash(file) for file in some] for some in files]
-    taken = [part.data.taken.typed for part in data.each]
-    if not data.parts and not taken[0]:
-        return list(found[0])
-    names = [part.data.name for part in data.each]
-    return [list(one) for one in zip(names, [part.weight for part in data.each], taken, found, strict=True)]
 
 
 def _check(config: RunConfig, date: str) -> None:
@@ -194,30 +182,6 @@ def _remember(request: str, name: str) -> None:
 
 def _memory() -> Path:
     return home_dir() / ROWS / ".asked.json"
-
-
-def dataset_files(data: Dataset) -> list[Path]:
-    if data.embedded:
-        return [embedded_dataset()]
-    if data.hub:
-        from train.hub_data import hub_dataset
-
-        return hub_dataset(data.hub)
-    if data.files:
-        return list(data.files)
-    assert data.file
-    return [data.file]
-
-
-def embedded_dataset() -> Path:
-    """What Motley brings along, made by a script of its own. Docstrings differ between Pythons: so does its place."""
-
-    def build(folder: Path) -> None:
-        script = Path(__file__).with_name("stdlib_qa.py")
-        subprocess.run([sys.executable, "-I", "-S", script, folder / "stdlib-qa.jsonl"], check=True)
-
-    name = f"stdlib-qa-{platform.python_version()}"
-    return build_once(cache_dir() / "datasets" / name, build) / "stdlib-qa.jsonl"
 
 
 def _build(  # noqa: PLR0917 - what prepare found

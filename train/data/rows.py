@@ -238,3 +238,14 @@ def mapped(path: Path, dtype: str) -> NDArray[Any]:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype=dtype)
     return np.memmap(path, dtype=dtype, mode="r")
+
+
+def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, NDArray[np.int64]]:
+    """So that all answers begin at one place."""
+    length = max(map(len, prompts), default=1)
+    input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
+    mask = np.zeros((len(prompts), length), dtype=np.int64)
+    for row, tokens in enumerate(prompts):
+        input_ids[row, length - len(tokens) :] = tokens
+        mask[row, length - len(tokens) :] = 1
+    return {"input_ids": input_ids, "attention_mask": mask}

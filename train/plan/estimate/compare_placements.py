@@ -107,7 +107,7 @@ def cut(case: Case, tflops: Mapping[str, float]) -> Compared:
 
 
 def tokens(case: Case) -> int:
-    """Of a step."""
+    """The tokens of a step."""
     return case.config.rows_per_step * case.config.max_seq_length
 
 

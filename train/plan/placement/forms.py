@@ -35,7 +35,7 @@ def choose_form(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | 
 
 
 def _as_known(form: str, devices: Sequence[Device], setup: Setup, *, on_disk: bool, is_set: bool) -> tuple[str, str]:
-    """As the settings or the model's files say."""
+    """The form that the settings or the model's files name; auto where they name none."""
     if form == "auto":
         return form, ""
     _require_quantising(form, devices, setup, instead=UNQUANTISED if on_disk else "load_in: 16bit")

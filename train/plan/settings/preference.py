@@ -23,7 +23,7 @@ GAMMA = 1.0
 RATES = {"lora": 2e-5, "full": 1e-6}
 """Peak learning rates: a tenth of fine-tuning's, as both answers move at once and a long step forgets how to write."""
 SCORING_RATE = 1e-4
-"""Of a reward model, which need not write."""
+"""A reward model may learn faster: it need not write."""
 NOT_HERE = {
     "pack": ((False,), "a row is a pair of answers, each behind its prompt"),
     "train_on": (("answers",), "what is compared are answers"),

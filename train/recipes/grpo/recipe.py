@@ -30,6 +30,7 @@ from train.data.parts import looked_at
 from train.errors import BadInput, PeerFailed
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Answer, Draw
+from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
 from train.models.weights import Named
@@ -245,8 +246,8 @@ class GrpoRecipe:
         return self.whole(run, state["number"], facts, found, told=state["told"]).again(run.workers.names)
 
     def answer_s(self, config: GrpoConfig, module: LossModule) -> float:
-        """Of as many side by side as a run makes; on a processor, where this process makes them and more take longer, a
-        few are enough."""
+        """Seconds of one answer, with as many side by side as a run makes; on a processor, where this process makes
+        them and more take longer, a few are enough."""
         few = self.server is None and next(module.parameters()).device.type == "cpu"
         count = min(FEW if few else config.answers_at_once, config.answers_side_by_side)
         return seconds_of_an_answer(self.generator, module, count, config.prompt_tokens, warm=not few)
@@ -341,7 +342,7 @@ class GrpoRecipe:
             part = [made[at].row for at in some]
             batch = to_tensors(made_rows.filled(part, 0), run.device)
             with torch.no_grad(), run.module.autocast():
-                values = policy.placed_log_p(run.module.model, batch, temperature=self.config.temperature).cpu()
+                values = placed_log_p(run.module.model, batch, temperature=self.config.temperature).cpu()
             for row, one in enumerate(part):
                 start = len(one.prompt)
                 setattr(one, name, values[row, start : start + len(one.tokens)].tolist())

@@ -27,18 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.chat import Chat, arrangements, encode, load_chat
-from train.data.formats import BadRecord, Example
+from train.data.chat import Chat, arrangements, end_ids
+from train.data.formats import BadRecord
+from train.data.opened import hashes_of, open_data, readers_of
 from train.data.parts import Parts, RowsPart, parts_in, together
-from train.data.prepare import dataset_files, hashes_of, rows_folder
+from train.data.prepare import rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
-from train.data.records import Reader, Say, require_bytes
-from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, read_index
+from train.data.records import Reader, Say
+from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, padded_left, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.model import weight_files
-from train.plan.model.catalogue import Dataset, resolve_model
-from train.plan.settings import chat_template
+from train.plan.model.catalogue import Dataset
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
@@ -98,17 +97,6 @@ class PromptRows:
             )
 
 
-def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, Ints]:
-    """So that all answers begin at one place."""
-    length = max(map(len, prompts), default=1)
-    input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
-    mask = np.zeros((len(prompts), length), dtype=np.int64)
-    for row, tokens in enumerate(prompts):
-        input_ids[row, length - len(tokens) :] = tokens
-        mask[row, length - len(tokens) :] = 1
-    return {"input_ids": input_ids, "attention_mask": mask}
-
-
 def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
     index = read_index(folder)
     if index.get("kind") != KIND:
@@ -131,17 +119,8 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
 
 def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
-    data, model = config.data(), resolve_model(config.model)
-    say(f"data      {data.reason}")
-    say(f"model     {model.reason}")
-    files = [dataset_files(part.data) for part in data.each]
-    for some in files:
-        require_bytes(some)
-    if model.folder:
-        weight_files.require_tokens(model.folder)
-    template = chat_template.read(config.chat_template)
-    chat = load_chat(model, date, template, config.system)
-    say(f"template  {chat.reason}")
+    opened = open_data(config, say, date)
+    data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
     key = {
@@ -153,8 +132,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    how: dict[str, Any] = {"format_name": FORMAT_NAME, "max_bad": config.max_bad}
-    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    readers = readers_of(data, files, say, FORMAT_NAME, config.max_bad)
 
     def build(draft: Path) -> None:
         facts: dict[str, Any] = {
@@ -162,7 +140,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
             "model": model.name,
             "files": [path.name for some in files for path in some],
         }
-        facts |= {OWN_TEMPLATE: True} if template or config.system else {}
+        facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
         write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)
@@ -238,15 +216,6 @@ def prompt_tokens(chat: Chat, prompt: Prompt) -> list[int] | BadRecord:
             found: list[int] = chat.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
             return found
     return problem
-
-
-def end_ids(chat: Chat) -> list[int]:
-    """The marks that end an answer: the tokenizer's own, and the one that the template writes behind a turn."""
-    asked = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "x"})
-    [sample] = encode(chat, [Example(asked)], answers_only=True)
-    last = [] if isinstance(sample, BadRecord) else [number for number, flag in zip(*sample, strict=True) if flag][-1:]
-    own = chat.tokenizer.eos_token_id
-    return sorted({*last, *([] if own is None else [int(own)])})
 
 
 class Writer:

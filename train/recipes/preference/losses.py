@@ -26,13 +26,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from train.models.label_log_p import placed_log_p
 from train.plan.settings.preference import LOSSES, OF_A_TOKEN
-from train.recipes.grpo.losses import placed_log_p
 from train.recipes.preference import reward_head
 
 FIGURES = ("margin", "accuracy", "chosen_log_p", "rejected_log_p")
 METRICS = dict.fromkeys(LOSSES, FIGURES) | {"reward": ("margin", "accuracy", "chosen_reward", "rejected_reward")}
-"""Of each loss."""
+"""What is measured beside each loss."""
 AHEAD = 1e-4
 """A margin that is more than rounding: before the first update all are none."""
 HALF = -0.6931471805599453

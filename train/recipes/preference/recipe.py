@@ -28,9 +28,9 @@ import torch
 from numpy.typing import NDArray
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from train.data.chat import Chat, load_chat
+from train.data.chat import Chat, end_ids, load_chat
 from train.data.parts import looked_at
-from train.data.rows import date_of, template_of
+from train.data.rows import date_of, padded_left, template_of
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
@@ -43,7 +43,6 @@ from train.plan.settings.config import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card
 from train.recipes.compared import Compared
-from train.recipes.grpo.rows import end_ids, padded_left
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
@@ -165,7 +164,7 @@ class PreferenceRecipe:
 
     @cached_property
     def chat(self) -> Chat:
-        """As the rows were written."""
+        """The template and the date are those of the rows."""
         own = date_of(self.folder), template_of(self.folder)
         return load_chat(resolve_model(model_folder(self.config.model)), *own)
 

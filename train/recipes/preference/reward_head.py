@@ -22,7 +22,7 @@ from train.models.weights import SCORE, trained_weights
 from train.models.wrapper import text_of
 
 SPREAD = 0.02
-"""Of its first values, where a model's config has none."""
+"""How far its first values spread, where a model's config does not say."""
 
 
 def add(model: Any, seed: int, device: str) -> None:

@@ -27,20 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.chat import Chat, encode, load_chat
+from train.data.chat import Chat, encode
 from train.data.formats import BadRecord
+from train.data.opened import hashes_of, open_data, readers_of
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
 from train.data.parts import Parts, RowsPart
 from train.data.parts import together as in_all
-from train.data.prepare import Questions, dataset_files, hashes_of, rows_folder
-from train.data.records import Asked, Reader, Say, require_bytes
+from train.data.prepare import Questions, rows_folder
+from train.data.records import Asked, Reader, Say
 from train.data.rows import FORMAT, IGNORED, OWN_TEMPLATE, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.model import weight_files
-from train.plan.model.catalogue import Dataset, resolve_model
-from train.plan.settings import chat_template
+from train.plan.model.catalogue import Dataset
 from train.plan.settings.config import PreferenceConfig
 
 KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
@@ -140,17 +139,8 @@ def open_pairs(folder: Path, split: str, *, paired: bool) -> PairRows:
 
 def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of rows; made only if it is not there yet. `date` is what templates write as today's."""
-    data, model = config.data(), resolve_model(config.model)
-    say(f"data      {data.reason}")
-    say(f"model     {model.reason}")
-    files = [dataset_files(part.data) for part in data.each]
-    for some in files:
-        require_bytes(some)
-    if model.folder:
-        weight_files.require_tokens(model.folder)
-    template = chat_template.read(config.chat_template)
-    chat = load_chat(model, date, template, config.system)
-    say(f"template  {chat.reason}")
+    opened = open_data(config, say, date)
+    data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
     names = ("max_seq_length", "eval_fraction", "paired")
     key = {
         "format": FORMAT,
@@ -160,14 +150,13 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    how: dict[str, Any] = {"format_name": FORMAT_NAME, "max_bad": config.max_bad}
-    readers = [Reader(some, say, taken=part.data.taken, **how) for part, some in zip(data.each, files, strict=True)]
+    readers = readers_of(data, files, say, FORMAT_NAME, config.max_bad)
     facts: dict[str, Any] = {
         "made_from": key,
         "model": model.name,
         "files": [path.name for some in files for path in some],
     }
-    facts |= {OWN_TEMPLATE: True} if template or config.system else {}
+    facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
     build_once(folder, lambda draft: write(draft, config, data, readers, chat, facts))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))

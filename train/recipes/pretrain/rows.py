@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once
-from train.data.prepare import dataset_files, report, rows_folder
+from train.data.opened import dataset_files
+from train.data.prepare import report, rows_folder
 from train.data.records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.text_files import Texts, held_out
