@@ -74,8 +74,8 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images; "
-        "generate: answer many prompts",
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
+        "images; generate: answer many prompts",
         ("sft", "preference", "grpo", "pretrain", "images", "generate"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
