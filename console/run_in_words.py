@@ -92,16 +92,14 @@ class RunView:
         changes = self.state.apply(facts)
         return [line for change in changes for line in self._lines(change)] if new else []
 
-    def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
+    def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911, PLR0912 - one return for each kind
         event, gap = change.event, self.state.gap
         names, reason, step = ", ".join(event.get("nodes") or []), str(event.get("reason", "")), event.get("step")
         match change.kind:
             case "step":
                 return self._step(event, change.gap)
             case "piece":
-                passed_s = max(0.0, event["time"] - self.piece_at) if self.piece_at else event["step_s"]
-                self.piece_s = 0.9 * self.piece_s + 0.1 * passed_s if self.piece_s else passed_s
-                self.piece_at = float(event["time"])
+                self._piece(event)
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
@@ -133,6 +131,11 @@ class RunView:
         pace = float(event["step_s"])
         self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
+
+    def _piece(self, event: Event) -> None:
+        passed_s = max(0.0, event["time"] - self.piece_at) if self.piece_at else event["step_s"]
+        self.piece_s = 0.9 * self.piece_s + 0.1 * passed_s if self.piece_s else passed_s
+        self.piece_at = float(event["time"])
 
     def _training_again(self, event: Event, gap: Gap) -> str:
         repeated = max(0, gap.step - int(event["step"]) + 1)

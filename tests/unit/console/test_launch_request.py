@@ -152,8 +152,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}
-    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
-        return BASE | {"recipe": "generate", "temperature": 1}
+    of_answers = {"recipe": "generate", "temperature": 1} if {"answers", "piece"} & values.keys() else {}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
@@ -162,7 +161,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers
 
 
 @functools.cache
