@@ -144,6 +144,11 @@ def refusal(**values: object) -> str:
 BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 
+def of_a_pool(values: dict[str, object]) -> dict[str, object]:
+    asks = {"answers", "piece"} & values.keys() or values.get("recipe") == "generate"
+    return {"recipe": "generate", "temperature": 1} if asks else {}
+
+
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
@@ -152,16 +157,15 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}
-    of_answers = {"recipe": "generate", "temperature": 1} if {"answers", "piece"} & values.keys() else {}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    if "recipe" in values:
+    if "recipe" in values and not of_a_pool(values):
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_a_pool(values)
 
 
 @functools.cache
