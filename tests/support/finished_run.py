@@ -12,17 +12,17 @@ import shutil
 import time
 from pathlib import Path
 
+import torch
+
+from train.models import hf
+from train.models.backends import ModelSpec
+from train.models.model_files import model_folder
+
 RUN = "notes"
 LORA_R = 8
 
 
 def make(home: Path, model: str, run: str = RUN) -> None:
-    import torch
-
-    from train.models import hf
-    from train.models.backends import ModelSpec
-    from train.models.model_files import model_folder
-
     base = home / "models/base" / model
     shutil.copytree(model_folder(model), base)
     torch.manual_seed(1)
@@ -40,12 +40,6 @@ def make(home: Path, model: str, run: str = RUN) -> None:
     start = {"event": "start", "time": now, "total_steps": 9, "decisions": {"load_in": "16bit"}}
     events = [start, {"event": "step", "time": now, "step": 9, "loss": 1.0}]
     (logs / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
-
-
-def as_node(home: Path, python: Path, code: Path) -> None:
-    """What bootstrap and a launch put there."""
-    for name, target in (("env", python.parents[1]), ("code", code)):
-        (home / name).symlink_to(target)
 
 
 def copied(home: Path, to: Path) -> None:

@@ -98,8 +98,10 @@ class Trained:
             return cls(chat_of(run), str(run.folder), spec, options)
         options |= {"max_seq_length": run.max_seq_length, "load_in": run.load_in}
         base, rows = model_folder(run.base), Path(run.dataset)
-        kind = {"folder": base, "adapter": run.folder} if run.is_adapter else {"folder": str(run.folder)}
-        spec = backends.ModelSpec(**kind, **({} if run.is_adapter else {"method": "base"}), **options)
+        if run.is_adapter:
+            spec = backends.ModelSpec(folder=base, adapter=run.folder, **options)
+        else:
+            spec = backends.ModelSpec(folder=str(run.folder), method="base", **options)
         return cls(load_chat(resolve_model(base), date_of(rows), template_of(rows)), base, spec, options)
 
 

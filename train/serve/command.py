@@ -1,4 +1,4 @@
-"""`python -m train serve`: answers requests with what a run has made, as long as somebody holds its standard input open.
+"""`python -m train serve`: answers requests with what a run has made, as long as its standard input is open.
 
     python -m train serve --run qa
 

@@ -1,4 +1,4 @@
-"""How many answers are made side by side, and of which length, in the memory that is free. Pure but for `free_bytes`."""
+"""How many answers are made side by side, and of which length, in the memory that is free."""
 
 from __future__ import annotations
 
