@@ -161,6 +161,8 @@ ACTS = {
     "fetch": "console.fetch:fetch",
     "report": "console.report.command:report",
     "ask": "console.use_result:ask",
+    "chat": "console.serve.chat:chat",
+    "serve": "console.serve.command:serve",
     "eval": "console.use_result:evaluate",
     "export": "console.use_result:export",
     "tensorboard": "console.tensorboard_view:tensorboard",
