@@ -109,7 +109,7 @@ class Own:
             self.loop.run_until_complete(self.task)
 
     async def _serve(self) -> None:
-        router = Router(self.say)
+        router = Router(lambda line: None if self.is_up.is_set() else self.say(line))  # no line within an answer
         try:
             router.use(self.served.machines)
             await router.up.wait()

@@ -10,11 +10,12 @@ from typing import Any
 
 from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord
+from train.errors import CheckFailed
 from train.serve.asked import Asked, Engine, Made
 from train.serve.written import Written
 
-TRIAL = 8
-"""Tokens by which this machine's speed is measured before the first request."""
+WARM, TRIAL = 4, 8
+"""Tokens of an answer of its own, before the first request: by the later ones this machine's speed is measured."""
 
 Order = dict[str, Any]
 
@@ -137,18 +138,23 @@ class Conversations:
 
 
 def seconds_for_a_token(engine: Engine, chat: Chat) -> float:
-    """Measured on an answer alone, from its first token on."""
+    """Measured on an answer alone."""
     prompt = tuple(chat.tokenizer("What is it that you can do?", add_special_tokens=False).input_ids)
     engine.begin(Asked(number=-1, prompt=prompt))
-    since, tokens = 0.0, 0
-    while tokens < TRIAL:
-        made = engine.step()
-        if failed := next((one.failed for one in made if one.failed), ""):
-            raise RuntimeError(failed)
-        if made and not since:
-            since = time.perf_counter()
-        else:
-            tokens += sum(len(one.tokens) for one in made)
-    seconds = (time.perf_counter() - since) / tokens
+    made_in(engine, WARM)
+    since = time.perf_counter()
+    made = made_in(engine, TRIAL)
+    seconds = time.perf_counter() - since
     engine.drop([-1])
-    return seconds
+    return seconds / made
+
+
+def made_in(engine: Engine, least: int) -> int:
+    """How many tokens were made, at least so many."""
+    tokens = 0
+    while tokens < least:
+        for one in engine.step():
+            if one.failed:
+                raise CheckFailed(f"the model gives no answer: {one.failed}")
+            tokens += len(one.tokens)
+    return tokens
