@@ -162,6 +162,8 @@ ACTS = {
     "report": "console.report.command:report",
     "ask": "console.use_result:ask",
     "generate": "console.generate:generate",
+    "chat": "console.serve.chat:chat",
+    "serve": "console.serve.command:serve",
     "eval": "console.use_result:evaluate",
     "export": "console.use_result:export",
     "tensorboard": "console.tensorboard_view:tensorboard",
