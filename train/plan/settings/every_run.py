@@ -72,8 +72,9 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images",
-        ("sft", "preference", "grpo", "pretrain", "images"),
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images; "
+        "sweep: the best settings of one of them",
+        ("sft", "preference", "grpo", "pretrain", "images", "sweep"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
