@@ -123,6 +123,11 @@ BAD = {
     "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
+    "trains": ("sftt", "did you mean 'sft'?"),
+    "search": ("learning_rate=1e-3..1e-5", "search: learning_rate: 1e-3 is not below 1e-5"),
+    "trials": ("0", "trials: 0 is below 1"),
+    "grid": ("perhaps", "grid: 'perhaps' is not true or false"),
+    "prune": ("ash", "did you mean 'asha'?"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -154,6 +159,8 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
+    if {"trains", "search", "trials", "grid", "prune"} & values.keys():
+        return BASE | {"recipe": "sweep", "search": "lora_r=8,16"}
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():

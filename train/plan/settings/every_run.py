@@ -72,8 +72,8 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images; "
-        "sweep: the best settings of one of them",
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
+        "images; sweep: the best settings of one of them",
         ("sft", "preference", "grpo", "pretrain", "images", "sweep"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
@@ -185,6 +185,11 @@ class RunConfig:
     def counted(self) -> Settings:
         """What of the recipe's own a machine's speed depends on."""
         return {name: getattr(self, name) for name in self.COUNTED}
+
+    @property
+    def measured_as(self) -> str:
+        """The recipe as which a machine's speed is measured."""
+        return self.recipe
 
     @property
     def holding(self) -> Holding:

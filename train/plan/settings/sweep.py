@@ -1,13 +1,13 @@
 """The settings of a sweep (recipe=sweep), beside all those of the recipe whose trials it runs.
 
-A sweep of fine-tuning has each setting of fine-tuning, which all trials share, and `search`: the ones that differ. So it
-is asked for, checked, planned and prepared like the run that each trial is.
+A sweep of fine-tuning has each setting of fine-tuning, which all trials share, and `search`: the ones that differ. So
+it is asked for, checked, planned and prepared like the run that each trial is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from train.errors import BadInput
@@ -134,10 +134,10 @@ class Sweep(Base):
 
     def trial(self, chosen: Settings, **more: Any) -> RunConfig:
         """The settings of one trial. `more`: where it is, and what it is called."""
-        return self.KIND(**(self._shared | chosen | more))
+        return self.KIND(**(self.shared | chosen | more))
 
     @cached_property
-    def _shared(self) -> Settings:
+    def shared(self) -> Settings:
         """What all trials have. A value that follows from others by a rule is left to it: with another method or width
         another learning rate is the usual one."""
         kind, names = self.KIND, {one.name for one in self.searched}
@@ -160,6 +160,10 @@ class Sweep(Base):
         return self.trial({}).prepare_words(model_folder, file)
 
     @property
+    def measured_as(self) -> str:
+        return self.trains
+
+    @property
     def subject(self) -> str:
         return f"sweep of {super().subject}"
 
@@ -172,14 +176,18 @@ def follows(kind: type[RunConfig], others: Settings, name: str, value: Any) -> b
         return False
 
 
-@cache
 def of(kind: type[RunConfig], recipe: str) -> type[Sweep]:
     """The settings of a sweep of this recipe."""
-    own = {
-        "__annotations__": {"trains": "str"},
-        "trains": option(recipe, "math", "with recipe=sweep: what each trial is", TRAINS),
-        "KIND": kind,
-        "REQUIRED": kind.REQUIRED | {"search"},
-        "TOGETHER": kind.TOGETHER | {"search", "grid", "trials"},
-    }
-    return dataclass(frozen=True, kw_only=True)(type(f"SweepOf{kind.__name__}", (Sweep, kind), own))
+    if recipe not in _made:
+        own = {
+            "__annotations__": {"trains": "str"},
+            "trains": option(recipe, "math", "with recipe=sweep: what each trial is", TRAINS),
+            "KIND": kind,
+            "REQUIRED": kind.REQUIRED | {"search"},
+            "TOGETHER": kind.TOGETHER | {"search", "grid", "trials"},
+        }
+        _made[recipe] = dataclass(frozen=True, kw_only=True)(type(f"SweepOf{kind.__name__}", (Sweep, kind), own))
+    return _made[recipe]
+
+
+_made: dict[str, type[Sweep]] = {}
