@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
 from pathlib import Path
 
 from train.safe_stdio import may_get_lost
@@ -33,12 +32,6 @@ def attach_to_agent() -> None:
     os.nice(5)  # a step may wait a little, the agent's heartbeat may not
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
-
-
-def ending_with_this(command: list[str]) -> list[str]:
-    """The command, as a process that gets SIGTERM when this one ends, however that comes."""
-    tie = f"import ctypes, os, sys; ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {signal.SIGTERM:d}); "
-    return [sys.executable, "-c", f"{tie}os.execv(sys.argv[1], sys.argv[1:])", *command]
 
 
 def prctl(option: int, value: int | bytes) -> None:

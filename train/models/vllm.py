@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.cluster.attach_to_agent import ending_with_this
+from train.child_process import ending_with_this
 from train.errors import BadInput, CheckFailed
 from train.models.counter import key
 from train.models.drawing import Answer, Draw

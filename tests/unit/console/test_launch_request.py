@@ -159,8 +159,9 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    if {"trains", "search", "trials", "grid", "prune"} & values.keys():
-        return BASE | {"recipe": "sweep", "search": "lora_r=8,16"}
+    sweep = BASE | {"recipe": "sweep", "search": "lora_r=8,16"}
+    if {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep":
+        return sweep
     if "recipe" in values:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from train.cluster.attach_to_agent import ending_with_this
+from train.child_process import ending_with_this
 from train.files import write_atomic
 from train.plan.settings.config import RunConfig
 from train.runlog import paths

@@ -87,7 +87,7 @@ def test_what_is_no_range_is_refused_in_a_sentence(search: str, words: str) -> N
         ({"eval_fraction": "0"}, "eval_fraction: trials are compared by held-out rows"),
         (
             {"trains": "preference", "search": "beta=0.1,0.2"},
-            "beta cannot be tried in one sweep: it changes the held-out",
+            "beta cannot be tried in one sweep: it changes",
         ),
         ({"group": "4"}, "group: this belongs to recipe=grpo"),
     ],
