@@ -44,6 +44,16 @@ class Trial:
     def steps(self) -> int:
         return self.losses[-1][0] if self.losses else 0
 
+    @property
+    def outcome(self) -> str:
+        """What came of it, in words."""
+        loss = "" if self.loss is None else f"held-out loss {self.loss:.4f}"
+        if self.state == "failed":
+            return f"failed: {self.reason}"
+        if self.state == "pruned":
+            return f"ended early, {loss} after {100 * self.steps // max(1, self.total)} %"
+        return loss or "begins"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "trial": self.number,
@@ -61,8 +71,9 @@ class Trial:
 
 def running(number: int, node: str, what: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> Trial:
     """From the piece and what its worker has told of it."""
-    told = list(notes)
-    losses, total = losses_of([note["step"], note["loss"]] for note in told), max([0, *(int(n["total"]) for n in told)])
+    told = [note for note in notes if "loss" in note]
+    losses = losses_of([note["step"], note["loss"]] for note in told)
+    total = max([0, *(int(note["total"]) for note in told)])
     return Trial(number=number, node=node, params=what["params"], state="running", losses=losses, total=total)
 
 

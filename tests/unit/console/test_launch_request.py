@@ -163,10 +163,9 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
     sweep = BASE | {"recipe": "sweep", "search": "lora_r=8,16"}
-    if {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep":
-        return sweep
-    if "recipe" in values:
-        return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
+    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
+    if of_sweep or "recipe" in values:
+        return sweep if of_sweep else {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
     return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers

@@ -144,7 +144,6 @@ def calibrate_words(plan: Plan) -> list[str]:
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
     own = {"model": f"{BASE_MODELS}/{plan.model.folder_name}"} if plan.model.folder_name else {}
-    own |= {"recipe": config.measured_as}
     given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | own
     return ["calibrate", "--json", *(f"--{name.replace('_', '-')}={as_word(value)}" for name, value in given.items())]
 

@@ -191,11 +191,6 @@ class RunConfig:
         return {name: getattr(self, name) for name in self.COUNTED}
 
     @property
-    def measured_as(self) -> str:
-        """The recipe as which a machine's speed is measured."""
-        return self.recipe
-
-    @property
     def holding(self) -> Holding:
         raise NotImplementedError
 

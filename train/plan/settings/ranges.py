@@ -37,6 +37,10 @@ class Range:
     def ends(self) -> tuple[Any, ...]:
         return self.low, self.high
 
+    @property
+    def words(self) -> str:
+        return f"{self.name} {self.low:g} to {self.high:g}"
+
     def near(self, value: float) -> float:
         """The value that is tried in place of one that was drawn."""
         if self.whole:
@@ -57,6 +61,10 @@ class Choice:
     @property
     def ends(self) -> tuple[Any, ...]:
         return self.values
+
+    @property
+    def words(self) -> str:
+        return f"{self.name} {' or '.join(map(str, self.values))}"
 
     def share(self, value: Any) -> float:
         return self.values.index(value) / (len(self.values) - 1)

@@ -50,6 +50,8 @@ class Sweep(Base):
     """What a sweep of any recipe has; `of` adds it to the settings of one."""
 
     PACKAGES: ClassVar[str] = "sweep"
+    IN_PIECES: ClassVar[bool] = True
+    RESULT: ClassVar[str] = "sweep"
     KIND: ClassVar[type[RunConfig]] = RunConfig
     """The settings of a trial."""
 
@@ -160,12 +162,17 @@ class Sweep(Base):
         return self.trial({}).prepare_words(model_folder, file)
 
     @property
-    def measured_as(self) -> str:
-        return self.trains
-
-    @property
     def subject(self) -> str:
         return f"sweep of {super().subject}"
+
+    @property
+    def about(self) -> str:
+        tried = ", ".join(one.words for one in self.searched)
+        return f"{super().about}, tried with {tried}"
+
+    @property
+    def row_words(self) -> str:
+        return f"{self.total_trials} trials"
 
 
 def follows(kind: type[RunConfig], others: Settings, name: str, value: Any) -> bool:

@@ -11,14 +11,14 @@ import json
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
 from train import recipes
 from train.data import parts
 from train.errors import BadInput, CheckFailed
-from train.files import write_atomic
+from train.files import whole_folder
 from train.models.device import look
 from train.plan.launch import extra_packages
 from train.plan.machines.nodes import Device
@@ -27,11 +27,11 @@ from train.plan.settings.config import names_of
 from train.plan.settings.every_run import RunConfig
 from train.plan.settings.sweep import Sweep
 from train.plan.values import Settings
-from train.pool.pieces import Known, Piece
+from train.pool.pieces import Done, Known, Piece
 from train.recipes.sweep import propose
 from train.recipes.sweep.trial import Home, Process
 from train.runlog import paths
-from train.runlog.trials import BEST_RUN, SWEEP, Trial, best, ended, ranked, running
+from train.runlog.trials import BEST_RUN, SWEEP, Trial, best, ended, ranked, running, words
 
 if TYPE_CHECKING:
     from train.pool import Desk
@@ -45,14 +45,10 @@ NAME = "trial-{}"
 NOT_OF_A_TRIAL = ("run", "home", "nodes", "at", "then", "follow", "queue", "resume", "pipes", "device")
 
 
-class Left(Exception):
-    """The machine leaves, and its trial is as far as it is."""
-
-
 class SweepRecipe:
     def __init__(self, config: Sweep) -> None:
         self.config = config
-        self.total: int | None = config.total_trials
+        self.total = config.total_trials
         self.lock = threading.Lock()
         self.process: Process | None = None
         self.base: Path | None = None
@@ -61,6 +57,7 @@ class SweepRecipe:
 
     def load(self, desk: Desk) -> None:
         """Rows and base are read here first, so that the trials find them; the model is each trial's own."""
+        desk.doing("reading the rows")
         extra_packages.use(self.config)
         first = self.config.trial({})
         recipe = recipes.of(first)
@@ -88,11 +85,15 @@ class SweepRecipe:
         except BadInput:
             return False
 
+    def may_take(self, piece: Piece) -> bool:
+        return self.fits(piece.what["params"])
+
     def is_over(self, known: Known) -> bool:
         return len(known.done) >= self.config.total_trials or bool(hopeless(known))
 
     def work(self, piece: Piece, desk: Desk) -> dict[str, Any]:
         self.tidy(desk.known(), desk.node)
+        desk.note({"params": piece.what["params"]})
         process = self.begin(self.home(piece.number), self.trial(piece), desk.device)
         try:
             return self.watched(process, piece, desk)
@@ -124,7 +125,7 @@ class SweepRecipe:
                     state = "pruned"
             if desk.is_stopped.is_set():
                 process.end(saves=True)
-                raise Left
+                return {}
             if code is not None:
                 state = "done" if code == 0 else state or "failed"
             elif not state:
@@ -132,8 +133,8 @@ class SweepRecipe:
         if state == "pruned":
             process.end(saves=False)
         elif state == "failed" and process.was_told_to_leave and desk.is_stopped.wait(LEAVES_S):
-            raise Left
-        return {
+            return {}
+        found = {
             "params": piece.what["params"],
             "state": state,
             "loss": min((loss for _, loss in process.losses), default=None),
@@ -141,6 +142,8 @@ class SweepRecipe:
             "total": process.total,
             "reason": process.why_failed() if state == "failed" else "",
         }
+        desk.note({"state": state, "reason": found["reason"]})
+        return found
 
     def is_behind(self, process: Process, piece: Piece, desk: Desk) -> bool:
         trials = trials_of(desk.known())
@@ -164,18 +167,24 @@ class SweepRecipe:
             else:
                 home.remove()
 
+    def words(self, done: Done) -> str:
+        one = ended(done.piece.number, done.node, done.seconds, done.result)
+        return f"trial {one.number} {one.outcome} · {words(one.params)}"
+
     def finish(self, known: Known) -> Path:
-        folder = self.config.result_folder
         trials = ranked(trials_of(known).values())
         found = best(trials)
         told = {"run": self.config.run, "trains": self.config.trains, "search": self.config.search}
-        text = json.dumps(told | {"trials": [one.to_json() for one in trials]}, indent=1) + "\n"
-        write_atomic(folder / SWEEP, text.encode())
+        with whole_folder(self.config.result_folder / self.config.RESULT) as draft:
+            text = json.dumps(told | {"trials": [one.to_json() for one in trials]}, indent=1)
+            (draft / SWEEP).write_text(text + "\n")
+            if found:
+                (draft / BEST_RUN).write_text(self.run_file(found))
+        folder = self.config.result_folder / self.config.RESULT
         if found is None:
             why = hopeless(known) or "each failed or was ended early"
             raise CheckFailed(f"no trial came to its end: {why}", f"all trials: {folder / SWEEP}")
-        write_atomic(folder / BEST_RUN, self.run_file(found).encode())
-        return folder / SWEEP
+        return folder
 
     def run_file(self, found: Trial) -> str:
         """What was launched, with the best trial's settings in place of the search."""
@@ -196,9 +205,15 @@ class SweepRecipe:
 
 
 def trials_of(known: Known) -> dict[int, Trial]:
-    under_way = {number: running(number, one.node, one.piece.what, one.notes) for number, one in known.taken.items()}
+    under_way = {
+        number: running(number, one.nodes[0], one.piece.what, one.notes) for number, one in known.taken.items()
+    }
     over = {number: ended(number, one.node, one.seconds, one.result) for number, one in known.done.items()}
     return under_way | over
+
+
+def made(config: RunConfig) -> SweepRecipe:
+    return SweepRecipe(cast(Sweep, config))
 
 
 def hopeless(known: Known) -> str:
