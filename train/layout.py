@@ -13,6 +13,8 @@ TOKENIZER_FILES = (
     "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
 )  # fmt: skip
 """The files of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
+EXTRA_PACKAGES = "extra"
+"""Environments that some recipes need beside the nodes' own, one a locked set."""
 HEARTBEAT_PORT = 29400
 GROUP_PORTS = (29410, 29489)
 """The ports of groups of processes: another one for each generation."""

@@ -36,7 +36,7 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model", "answers")
+MADE = ("adapter", "model", "answers", "sweep")
 """What a run has made, below its results: one of them."""
 
 

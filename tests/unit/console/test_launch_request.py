@@ -125,6 +125,11 @@ BAD = {
     "piece": ("0", "piece: 0 is below 1"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
+    "trains": ("sftt", "did you mean 'sft'?"),
+    "search": ("learning_rate=1e-3..1e-5", "search: learning_rate: 1e-3 is not below 1e-5"),
+    "trials": ("0", "trials: 0 is below 1"),
+    "grid": ("perhaps", "grid: 'perhaps' is not true or false"),
+    "prune": ("ash", "did you mean 'asha'?"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -145,8 +150,11 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 
 def of_a_pool(values: dict[str, object]) -> dict[str, object]:
-    asks = {"answers", "piece"} & values.keys() or values.get("recipe") == "generate"
-    return {"recipe": "generate", "temperature": 1} if asks else {}
+    """What a run whose work comes in pieces needs."""
+    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
+        return {"recipe": "generate", "temperature": 1}
+    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
+    return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
 
 
 def base_of(values: dict[str, object]) -> dict[str, object]:

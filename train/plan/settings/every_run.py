@@ -75,8 +75,8 @@ class RunConfig:
         "sft",
         "math",
         "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
-        "images; generate: answer many prompts",
-        ("sft", "preference", "grpo", "pretrain", "images", "generate"),
+        "images; generate: answer many prompts; sweep: the best settings of one of them",
+        ("sft", "preference", "grpo", "pretrain", "images", "generate", "sweep"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -176,6 +176,8 @@ class RunConfig:
     """Settings that a launch must name."""
     ROW_UNIT: ClassVar[str] = "tokens"
     """What a row is made of."""
+    PACKAGES: ClassVar[str] = ""
+    """The locked set of packages that it needs beside the nodes' own (plan/launch/extra_packages.py)."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
     IN_PIECES: ClassVar[bool] = False
