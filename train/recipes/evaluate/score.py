@@ -1,0 +1,132 @@
+"""From the answers to the scores: the harness's own, as lm_eval.simple_evaluate gives them on one machine.
+
+Its evaluation runs over a model that only repeats what was answered. What an adapter has changed is the difference of
+two scores over the same documents, so its standard error is that of the differences by document where a score is their
+mean; else that of two scores that know nothing of each other, which is larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lm_eval import evaluator
+from lm_eval.api.instance import Instance
+from lm_eval.api.metrics import mean, mean_stderr
+from lm_eval.api.model import LM
+
+from train.recipes.evaluate.harness import Loaded
+from train.recipes.evaluate.model import Answers
+
+DRAWS = 1000
+"""Samples of a bootstrapped standard error (of f1 and its like)."""
+CHANCE = 1.96
+"""Standard errors within which 19 of 20 differences lie that mean nothing."""
+Row = dict[str, Any]
+Said = Mapping[str, Iterable[tuple[range, Answers]]]
+"""Task → the answers to ranges of its documents."""
+
+
+class Recorded(LM):  # type: ignore[misc]
+    """Gives the answers that were given, in the harness's order within each document."""
+
+    def __init__(self, said: Said) -> None:
+        super().__init__()
+        self.answers: dict[tuple[str, str, int], Iterator[Any]] = {
+            (task, kind, number): iter(answers)
+            for task, parts in said.items()
+            for documents, by_kind in parts
+            for kind, answered in by_kind.items()
+            for number, answers in zip(documents, answered, strict=True)
+        }
+
+    def _next(self, kind: str, requests: list[Instance]) -> list[Any]:
+        return [next(self.answers[str(one.task_name), kind, int(one.doc_id)]) for one in requests]
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        return [(float(log_p), bool(greedy)) for log_p, greedy in self._next("loglikelihood", requests)]
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        return [float(log_p) for log_p in self._next("loglikelihood_rolling", requests)]
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        return [str(text) for text in self._next("generate_until", requests)]
+
+
+def scores(loaded: Loaded, said: Said, *, limit: int) -> dict[str, Any]:
+    """The harness's results over these answers; `loaded` is as requests.build has left it."""
+    found: dict[str, Any] = evaluator.evaluate(
+        Recorded(said), loaded, limit=limit or None, bootstrap_iters=DRAWS, log_samples=True
+    )
+    return found
+
+
+def compared(loaded: Loaded, base: Mapping[str, Any], adapter: Mapping[str, Any]) -> list[Row]:
+    """A row for each metric of each task and group, in the order in which they were asked for."""
+    inside = {part: group for group, parts in base["group_subtasks"].items() for part in parts}
+    rows: list[Row] = []
+    for name, found in base["results"].items():
+        for key, before in found.items():
+            metric, _, kind = key.partition(",")
+            if not kind or metric.endswith("_stderr") or not isinstance(before, (int, float)):
+                continue
+            after = adapter["results"][name][key]
+            errors = [error_of(side["results"][name], metric, kind) for side in (base, adapter)]
+            change_error = by_document(loaded, name, metric, kind, base, adapter)
+            if change_error is None and None not in errors:
+                change_error = math.hypot(*(error or 0.0 for error in errors))
+            rows.append(
+                {
+                    "task": name,
+                    "group": inside.get(name, ""),
+                    "metric": metric if kind == "none" else f"{metric} ({kind})",
+                    "higher_is_better": base["higher_is_better"].get(name, {}).get(metric),
+                    "documents": base["n-samples"].get(name, {}).get("effective"),
+                    "shots": base["n-shot"].get(name, 0),
+                    "base": finite(before),
+                    "base_error": finite(errors[0]),
+                    "adapter": finite(after),
+                    "adapter_error": finite(errors[1]),
+                    "change": finite(after - before),
+                    "change_error": finite(change_error),
+                    "verdict": verdict(after - before, change_error, base["higher_is_better"].get(name, {}).get(metric)),
+                }
+            )
+    return rows
+
+
+def error_of(found: Mapping[str, Any], metric: str, kind: str) -> float | None:
+    error = found.get(f"{metric}_stderr,{kind}")
+    return float(error) if isinstance(error, (int, float)) else None
+
+
+def finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def by_document(
+    loaded: Loaded, name: str, metric: str, kind: str, base: Mapping[str, Any], adapter: Mapping[str, Any]
+) -> float | None:
+    """The standard error of the change where the score is a mean over documents; else None."""
+    task = loaded["tasks"].get(name)
+    if task is None or task.aggregation().get(metric) is not mean:
+        return None
+    values = [
+        {sample["doc_id"]: sample.get(metric) for sample in side["samples"][name] if sample["filter"] == kind}
+        for side in (base, adapter)
+    ]
+    if values[0].keys() != values[1].keys() or len(values[0]) < 2:
+        return None
+    pairs = [(value, values[1][number]) for number, value in values[0].items()]
+    if not all(isinstance(value, (int, float)) for pair in pairs for value in pair):
+        return None
+    return float(mean_stderr([after - before for before, after in pairs]))
+
+
+def verdict(change: float, error: float | None, higher_is_better: bool | None) -> str:
+    """forgotten or learned, where the change is beyond chance; else nothing."""
+    if error is None or higher_is_better is None or abs(change) <= CHANCE * error or not change:
+        return ""
+    return "learned" if (change > 0) == higher_is_better else "forgotten"
