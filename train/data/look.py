@@ -21,7 +21,14 @@ from train.data.split import split_of
 from train.data.text_files import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
-from train.plan.settings.config import GrpoConfig, PreferenceConfig, PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.config import (
+    GenerateConfig,
+    GrpoConfig,
+    PreferenceConfig,
+    PretrainConfig,
+    RunConfig,
+    SftConfig,
+)
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
 from train.plan.settings.rewards import parse, require_columns
@@ -93,7 +100,7 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         return None
     try:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
-        if files and isinstance(config, GrpoConfig):
+        if files and isinstance(config, GrpoConfig | GenerateConfig):
             return of_prompts(config, files, data.taken)
         if files and isinstance(config, PreferenceConfig):
             sides = partial(pair_records.sides, config.paired, config.format)
@@ -134,7 +141,7 @@ def of_examples(
     )
 
 
-def of_prompts(config: GrpoConfig, files: list[Path], taken: Taken) -> Look:
+def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Taken) -> Look:
     sides = partial(prompt_records.sides, config.format)
     found = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
     if config.rewards:
@@ -168,6 +175,8 @@ def of_texts(config: PretrainConfig, files: list[Path]) -> Look:
 
 def steps(config: RunConfig, trained: int, *, known: bool) -> str:
     """A conversation is one row at most, and short ones share one: so many steps can it be."""
+    if isinstance(config, GenerateConfig):
+        return f"{-(-trained * config.answers // config.piece)} pieces"
     if config.max_steps:
         return f"{config.max_steps} steps"
     most = config.steps_over(trained)

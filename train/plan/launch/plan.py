@@ -138,8 +138,8 @@ def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
 
 
 def calibrate_words(plan: Plan) -> list[str]:
-    """Empty where only rows can show a node's speed."""
-    if own_recipe.is_file(plan.settings["recipe"]):
+    """Empty where only rows can show a node's speed, and where each takes as much as it can."""
+    if own_recipe.is_file(plan.settings["recipe"]) or plan.request.config.IN_PIECES:
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]

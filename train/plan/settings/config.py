@@ -13,6 +13,7 @@ from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.settings import own_recipe, own_settings
 from train.plan.settings.every_run import Holding, RunConfig
+from train.plan.settings.generate import GenerateConfig
 from train.plan.settings.grpo import GrpoConfig
 from train.plan.settings.images import ImagesConfig
 from train.plan.settings.own_settings import OwnConfig
@@ -22,7 +23,7 @@ from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
+    "RECIPES", "SETTINGS", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
     "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of",
     "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
@@ -33,6 +34,7 @@ RECIPES: dict[str, type[RunConfig]] = {
     "grpo": GrpoConfig,
     "pretrain": PretrainConfig,
     "images": ImagesConfig,
+    "generate": GenerateConfig,
 }
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)

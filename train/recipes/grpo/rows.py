@@ -38,9 +38,10 @@ from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, padded_left, rea
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.config import GenerateConfig, GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
+AskingConfig = GrpoConfig | GenerateConfig
 KIND, REWARDS = "prompts", "rewards.py"
 FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")
 
@@ -117,7 +118,7 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
     )
 
 
-def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
+def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
     opened = open_data(config, say, date)
     data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
@@ -154,7 +155,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
 
 
 def write(  # noqa: PLR0917 - what prepare found
-    folder: Path, config: GrpoConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+    folder: Path, config: AskingConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
 ) -> None:
     """The prompts of one data set after another."""
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
@@ -187,7 +188,7 @@ def write(  # noqa: PLR0917 - what prepare found
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
-def write_prompts(config: GrpoConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
+def write_prompts(config: AskingConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
     """The tokens of the longest, and the columns that some have."""
     longest, columns = 1, set[str]()
     for found, prompt in reader.made(lambda asked: [prompt_of(one, config.format) for one in asked[1]]):
