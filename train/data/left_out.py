@@ -38,7 +38,7 @@ def words(index: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
         )
-    if not index["splits"]["eval"]["rows"]:
+    if index.get("trains", True) and not index["splits"]["eval"]["rows"]:
         found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
     return [f"data: {what}" for what in found]
 

@@ -35,7 +35,7 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model", "answers")
+MADE = ("adapter", "model", "answers", "scores")
 """What a run has made, below its results: one of them."""
 
 

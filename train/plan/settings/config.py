@@ -12,6 +12,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.settings import own_recipe, own_settings
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import Holding, RunConfig
 from train.plan.settings.generate import GenerateConfig
 from train.plan.settings.grpo import GrpoConfig
@@ -23,7 +24,7 @@ from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
+    "RECIPES", "SETTINGS", "EvaluateConfig", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
     "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of",
     "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
@@ -35,6 +36,7 @@ RECIPES: dict[str, type[RunConfig]] = {
     "pretrain": PretrainConfig,
     "images": ImagesConfig,
     "generate": GenerateConfig,
+    "evaluate": EvaluateConfig,
 }
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)

@@ -1,8 +1,8 @@
 """The tasks as lm-evaluation-harness has them: found by name, loaded with their data, refused in words.
 
-Two ways to load. On the head, which prepares: `fetched` reads each data set where it is (a file, or the hub, through the
-harness's own loader) and `keep` writes down what was read. On every machine: `kept` loads the same tasks over these files
-alone, so that no machine asks the hub, and all of them have the same documents.
+Two ways to load. On the head, which prepares: `fetched` reads each data set where it is (a file, or the hub, through
+the harness's own loader) and `keep` writes down what was read. On every machine: `kept` loads the same tasks over these
+files alone, so that no machine asks the hub, and all of them have the same documents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import datasets
 import lm_eval.tasks
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lm_eval import utils
-from lm_eval.api.registry import get_metric
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
 
@@ -31,7 +30,7 @@ from train.plan.settings import task_files
 from train.plan.values import nearest
 
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
-INDEX = "index.json"
+datasets.disable_progress_bars()
 Loaded = dict[str, Any]
 """What TaskManager.load gives: tasks and groups by their names."""
 Tasks = Mapping[str, Task]
@@ -153,6 +152,3 @@ def reading(place: Callable[[str], Path]) -> Iterator[None]:
         yield
     finally:
         ConfigurableTask.download = original
-
-
-assert get_metric  # the registry of metrics is filled by its import

@@ -6,21 +6,31 @@ Requests come in any number and order; they are computed block by block (request
 from __future__ import annotations
 
 import itertools
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
+from transformers import AutoTokenizer
 
+from train.models import backends
+from train.models.model_files import model_folder
+from train.plan.settings.evaluate import EvaluateConfig
 from train.recipes.evaluate.requests import BLOCK, Requests
 
 MIXED = {"bf16": "bfloat16", "fp16": "float16", "fp32": None}
 """A run's precision, as the harness calls it."""
 Answers = dict[str, list[list[Any]]]
 """Kind of request → of each document what the model answered, in the harness's order."""
+
+
+class Stopped(Exception):
+    """The piece is to end."""
 
 
 class InBlocks(HFLM):  # type: ignore[misc]
@@ -36,6 +46,7 @@ class InBlocks(HFLM):  # type: ignore[misc]
             mixed_precision_dtype=MIXED[precision],
         )
         self.seed = seed
+        self.is_stopped = threading.Event()
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         return self.in_blocks(super().loglikelihood, requests)
@@ -49,6 +60,8 @@ class InBlocks(HFLM):  # type: ignore[misc]
     def in_blocks(self, answer: Callable[..., list[Any]], requests: Sequence[Instance]) -> list[Any]:
         answers: list[Any] = []
         for (task, block), some in itertools.groupby(requests, lambda one: (one.task_name, one.doc_id // BLOCK)):
+            if self.is_stopped.is_set():
+                raise Stopped
             torch.manual_seed(zlib.crc32(f"{self.seed} {task} {block}".encode()))  # for tasks that draw what is written
             answers += answer(list(some), disable_tqdm=True)
         return answers
@@ -59,10 +72,32 @@ def answers_to(model: InBlocks, requests: Requests, task: str, documents: Iterab
     numbers = [number for number in documents if number in requests[task]]
     asked = [(number, one) for number in numbers for one in requests[task][number] for _ in range(one.repeats or 1)]
     found: dict[str, dict[int, list[Any]]] = {}
-    with model.model.disable_adapter() if side == "base" else nullcontext():
+    with without_adapter(model.model) if side == "base" else nullcontext():
         for kind in dict.fromkeys(one.request_type for _, one in asked):
             some = [(number, one) for number, one in asked if one.request_type == kind]
             said = getattr(model, kind)([one for _, one in some])
             for (number, _), answer in zip(some, said, strict=True):
                 found.setdefault(kind, {}).setdefault(number, []).append(answer)
     return {kind: [by_number.get(number, []) for number in numbers] for kind, by_number in found.items()}
+
+
+def without_adapter(model: Any) -> AbstractContextManager[Any]:
+    """A base that has none is it already."""
+    found: AbstractContextManager[Any] = model.disable_adapter() if hasattr(model, "disable_adapter") else nullcontext()
+    return found
+
+
+def load(config: EvaluateConfig, device: str, precision: str) -> InBlocks:
+    """The base, with the adapter where there is one."""
+    folder, backend = model_folder(config.model), backends.get("hf")
+    spec = backends.ModelSpec(
+        folder=folder,
+        method="lora" if config.adapter else "base",
+        device=device,
+        precision=precision,
+        load_in=config.load_in if config.load_in != "auto" else "16bit",
+        adapter=Path(config.adapter) if config.adapter else None,
+        max_seq_length=config.max_seq_length,
+    )
+    model, tokenizer = backend.build(spec), AutoTokenizer.from_pretrained(folder)
+    return InBlocks(model, tokenizer, rows=config.requests_at_once, precision=precision, seed=config.seed)

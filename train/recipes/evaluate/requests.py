@@ -9,11 +9,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from lm_eval.api.instance import Instance
 
 from train.recipes.evaluate.harness import Loaded
@@ -27,7 +26,6 @@ WRITTEN = 8
 """How many characters that are read take as long as one that is written."""
 CHARACTERS = 4
 """Of a token, about."""
-SIDES = ("base", "adapter")
 Requests = Mapping[str, Mapping[int, list[Instance]]]
 """Task → document → what is asked of it, in the harness's order."""
 
@@ -46,7 +44,6 @@ def build(loaded: Loaded, *, limit: int, shots: int | None, seed: int) -> Reques
     """As lm_eval.simple_evaluate does it: its seeds, its few-shot examples."""
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
     for task in loaded["tasks"].values():
         set_shots(task, shots)
         task.set_fewshot_seed(seed=seed)
@@ -96,11 +93,7 @@ def cut(requests: Requests, share: float = SHARE) -> list[Part]:
 
 def blocks_of(task: str, documents: Mapping[int, list[Instance]]) -> list[Part]:
     numbers = sorted(documents)
-    edges = range(0, numbers[-1] + 1, BLOCK)
-    costs = {first: sum(cost(one) for n in numbers if n // BLOCK == first // BLOCK for one in documents[n]) for first in edges}
-    return [Part(task, first, min(first + BLOCK, numbers[-1] + 1), costs[first]) for first in edges]
-
-
-def pieces(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    """What of them is asked of the base is no business of the adapter: two pieces of each."""
-    return [{"side": side} | asdict(part) for part in parts for side in SIDES]
+    costs: dict[int, float] = defaultdict(float)
+    for number in numbers:
+        costs[number // BLOCK * BLOCK] += sum(cost(one) for one in documents[number])
+    return [Part(task, first, min(first + BLOCK, numbers[-1] + 1), whole) for first, whole in costs.items()]

@@ -62,37 +62,37 @@ def scores(loaded: Loaded, said: Said, *, limit: int) -> dict[str, Any]:
     return found
 
 
-def compared(loaded: Loaded, base: Mapping[str, Any], adapter: Mapping[str, Any]) -> list[Row]:
-    """A row for each metric of each task and group, in the order in which they were asked for."""
+def compared(loaded: Loaded, found: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """A row for each metric of each task and group, in the order in which they were asked for; `found`: of each side
+    the harness's results."""
+    base = found["base"]
     inside = {part: group for group, parts in base["group_subtasks"].items() for part in parts}
     rows: list[Row] = []
-    for name, found in base["results"].items():
-        for key, before in found.items():
+    for name, results in base["results"].items():
+        for key, value in results.items():
             metric, _, kind = key.partition(",")
-            if not kind or metric.endswith("_stderr") or not isinstance(before, (int, float)):
+            if not kind or metric.endswith("_stderr") or not isinstance(value, (int, float)):
                 continue
-            after = adapter["results"][name][key]
-            errors = [error_of(side["results"][name], metric, kind) for side in (base, adapter)]
-            change_error = by_document(loaded, name, metric, kind, base, adapter)
-            if change_error is None and None not in errors:
-                change_error = math.hypot(*(error or 0.0 for error in errors))
-            rows.append(
-                {
-                    "task": name,
-                    "group": inside.get(name, ""),
-                    "metric": metric if kind == "none" else f"{metric} ({kind})",
-                    "higher_is_better": base["higher_is_better"].get(name, {}).get(metric),
-                    "documents": base["n-samples"].get(name, {}).get("effective"),
-                    "shots": base["n-shot"].get(name, 0),
-                    "base": finite(before),
-                    "base_error": finite(errors[0]),
-                    "adapter": finite(after),
-                    "adapter_error": finite(errors[1]),
-                    "change": finite(after - before),
-                    "change_error": finite(change_error),
-                    "verdict": verdict(after - before, change_error, base["higher_is_better"].get(name, {}).get(metric)),
-                }
-            )
+            better = base["higher_is_better"].get(name, {}).get(metric)
+            row: Row = {
+                "task": name,
+                "group": inside.get(name, ""),
+                "metric": metric if kind == "none" else f"{metric} ({kind})",
+                "higher_is_better": better,
+                "documents": base["n-samples"].get(name, {}).get("effective"),
+                "shots": base["n-shot"].get(name, 0),
+            }
+            errors = {side: error_of(each["results"][name], metric, kind) for side, each in found.items()}
+            for side, each in found.items():
+                row |= {side: finite(each["results"][name][key]), f"{side}_error": finite(errors[side])}
+            if "adapter" in found:
+                change = found["adapter"]["results"][name][key] - value
+                error = by_document(loaded, name, metric, kind, found)
+                if error is None and None not in errors.values():
+                    error = math.hypot(*(each or 0.0 for each in errors.values()))
+                row |= {"change": finite(change), "change_error": finite(error)}
+                row |= {"verdict": verdict(change, error, better)}
+            rows.append(row)
     return rows
 
 
@@ -107,7 +107,7 @@ def finite(value: float | None) -> float | None:
 
 
 def by_document(
-    loaded: Loaded, name: str, metric: str, kind: str, base: Mapping[str, Any], adapter: Mapping[str, Any]
+    loaded: Loaded, name: str, metric: str, kind: str, found: Mapping[str, Mapping[str, Any]]
 ) -> float | None:
     """The standard error of the change where the score is a mean over documents; else None."""
     task = loaded["tasks"].get(name)
@@ -115,7 +115,7 @@ def by_document(
         return None
     values = [
         {sample["doc_id"]: sample.get(metric) for sample in side["samples"][name] if sample["filter"] == kind}
-        for side in (base, adapter)
+        for side in (found["base"], found["adapter"])
     ]
     if values[0].keys() != values[1].keys() or len(values[0]) < 2:
         return None
