@@ -24,9 +24,9 @@ from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "EvaluateConfig", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
-    "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of",
-    "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig",
+    "PretrainConfig", "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of",
+    "kind_of", "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
 RECIPES: dict[str, type[RunConfig]] = {

@@ -74,8 +74,8 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images; "
-        "generate: answer many prompts; evaluate: ask it tasks",
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
+        "images; generate: answer many prompts; evaluate: ask tasks",
         ("sft", "preference", "grpo", "pretrain", "images", "generate", "evaluate"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
@@ -176,8 +176,6 @@ class RunConfig:
     """Settings that a launch must name."""
     ROW_UNIT: ClassVar[str] = "tokens"
     """What a row is made of."""
-    PACKAGES: ClassVar[str] = ""
-    """The locked set of packages that it needs beside the nodes' own (plan/launch/extra_packages.py)."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
     IN_PIECES: ClassVar[bool] = False
