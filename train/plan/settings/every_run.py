@@ -176,6 +176,8 @@ class RunConfig:
     """Settings that a launch must name."""
     ROW_UNIT: ClassVar[str] = "tokens"
     """What a row is made of."""
+    PACKAGES: ClassVar[str] = ""
+    """The locked set of packages that it needs beside the nodes' own (plan/launch/extra_packages.py)."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
     IN_PIECES: ClassVar[bool] = False

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TQDM_DISABLE", "1")  # its bars are for a terminal
 os.environ.setdefault("DISABLE_MULTIPROC", "1")  # for bootstrapped errors it would fork a worker that has a GPU
 
 import datasets
@@ -24,6 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
+from tqdm import tqdm
 
 from train.errors import BadInput
 from train.plan.settings import task_files
@@ -31,6 +31,9 @@ from train.plan.values import nearest
 
 logging.getLogger("lm_eval").setLevel(logging.ERROR)
 datasets.disable_progress_bars()
+with_bar = tqdm.__init__
+tqdm.__init__ = lambda bar, *given, **how: with_bar(bar, *given, **how | {"disable": True})
+"""The harness's bars are for a terminal."""
 Loaded = dict[str, Any]
 """What TaskManager.load gives: tasks and groups by their names."""
 Tasks = Mapping[str, Task]

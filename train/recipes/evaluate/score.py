@@ -7,8 +7,10 @@ mean; else that of two scores that know nothing of each other, which is larger.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from typing import Any
 
 from lm_eval import evaluator
@@ -56,9 +58,10 @@ class Recorded(LM):  # type: ignore[misc]
 
 def scores(loaded: Loaded, said: Said, *, limit: int) -> dict[str, Any]:
     """The harness's results over these answers; `loaded` is as requests.build has left it."""
-    found: dict[str, Any] = evaluator.evaluate(
-        Recorded(said), loaded, limit=limit or None, bootstrap_iters=DRAWS, log_samples=True
-    )
+    with redirect_stdout(io.StringIO()):  # it says that it draws samples
+        found: dict[str, Any] = evaluator.evaluate(
+            Recorded(said), loaded, limit=limit or None, bootstrap_iters=DRAWS, log_samples=True
+        )
     return found
 
 
