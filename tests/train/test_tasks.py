@@ -125,8 +125,9 @@ def test_three_processes_have_the_scores_of_one_machine(options, prepared, one_m
 
 def test_without_an_adapter_the_base_alone_is_asked(options, prepared, one_machine, tmp_path):
     alone = {name: value for name, value in options.items() if name != "adapter"}
-    assert main(["run", *flags(alone | {"dataset": prepared, "home": tmp_path, "run": "run"})]) == 0
-    rows = scores(tmp_path)["rows"]
+    cluster = Cluster(tmp_path, alone | {"dataset": prepared, "run": "run"})
+    cluster.wait()
+    rows = scores(cluster.node_home(0))["rows"]
     assert [row["base"] for row in rows if row["metric"] == "acc"] == [
         one_machine["base"]["results"]["sums"]["acc,none"]
     ]
