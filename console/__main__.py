@@ -161,6 +161,7 @@ ACTS = {
     "fetch": "console.fetch:fetch",
     "report": "console.report.command:report",
     "ask": "console.use_result:ask",
+    "generate": "console.generate:generate",
     "eval": "console.use_result:evaluate",
     "export": "console.use_result:export",
     "tensorboard": "console.tensorboard_view:tensorboard",

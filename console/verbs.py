@@ -248,6 +248,30 @@ VERBS = {
         example='"When does the library close?"',
         page="docs/results.md",
     ),
+    "generate": Verb(
+        "results",
+        "answer many prompts with all machines, into one file",
+        (
+            INVENTORY,
+            Option(
+                "prompts", "what is to be answered: a file, a folder, a hub id or a name from the catalogue", "FILE"
+            ),
+            replace(RUN, help="whose model answers: a run that has made an adapter"),
+            Option("model", "a model as it is, instead of a run's", "NAME"),
+            Option("name", "what to call it", "NAME", usual="RUN-answers"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            Option("max-new-tokens", "the longest answer", "N", usual="256", goes_as="max_new_tokens"),
+            Option("temperature", "how boldly it is drawn; 0: the likeliest answer", "X", usual="0"),
+            Option("answers", "answers to each prompt", "N", usual="1"),
+            Option("out", "also write them to this file", "FILE"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
+        rest="PROMPTS",
+        example="--prompts ./questions.jsonl --run notes",
+        page="docs/results.md",
+    ),
     "eval": Verb(
         "results",
         "compare answers and loss before and after training",

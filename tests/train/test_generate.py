@@ -10,7 +10,7 @@ import pytest
 from tests.train.agents import Agents
 from tests.train.cluster import Cluster
 from train.__main__ import main
-from train.pool.record import NAME
+from train.runlog.paths import PIECES
 
 OPTIONS = {"recipe": "generate", "model": "tiny", "max_new_tokens": 12, "max_seq_length": 96, "run": "run"}
 DRAWN = OPTIONS | {"temperature": 0.9, "top_p": 0.95, "answers": 2}
@@ -57,7 +57,7 @@ def test_three_processes_make_the_answers_of_one(alone, prompts, tmp_path):
 
 
 def pieces(home: Path) -> list[dict]:
-    return [json.loads(line) for line in (home / "models/checkpoints/run" / NAME).read_text().splitlines()]
+    return [json.loads(line) for line in (home / "models/checkpoints/run" / PIECES).read_text().splitlines()]
 
 
 def done(agents: Agents, name: str) -> int:

@@ -12,8 +12,8 @@ from tests.train import tasks_asked
 from tests.train.cluster import Cluster
 from train.__main__ import main
 from train.plan.settings.config import load_config
-from train.pool.record import NAME
 from train.recipes.evaluate import harness, model, prepare, requests, score
+from train.runlog import paths
 
 SEED = 7
 
@@ -117,7 +117,7 @@ def test_three_processes_have_the_scores_of_one_machine(options, prepared, one_m
     for row in first["rows"]:
         for side in ("base", "adapter"):
             assert row[side] == one_machine[side]["results"][row["task"]][f"{row['metric']},none"]
-    lines = (cluster.node_home(0) / "models/checkpoints/run" / NAME).read_text().splitlines()
+    lines = (cluster.node_home(0) / "models/checkpoints/run" / paths.PIECES).read_text().splitlines()
     pieces = [json.loads(line)["piece"]["number"] for line in lines]
     assert sorted(pieces) == list(range(2 * len(prepare.read(prepared)["parts"])))
     assert {row["task"]: row["verdict"] for row in first["rows"] if row["metric"] == "acc"}["sums"] in ("", "forgotten")

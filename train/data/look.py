@@ -7,7 +7,7 @@ many share a row, shows only on the head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,6 +48,8 @@ class Look:
     whole: bool
     """Whether all of the file was read."""
     first_bad: str = ""
+    asks: bool = False
+    """Whether its prompts are answered, and nothing is trained."""
 
     @property
     def words(self) -> str:
@@ -59,6 +61,8 @@ class Look:
         if not self.whole:
             count += f" in the first {LOOK_BYTES >> 20} MB"
         skipped = f"{self.skipped} skipped ({self.first_bad}), " if self.skipped else ""
+        if self.asks:
+            return count.replace("examples", "prompts") + (f": {skipped.rstrip(', ')}" if skipped else "")
         trained = self.examples - self.held_out
         return f"{count}: {skipped}{self.held_out} held out, {trained} trained on"
 
@@ -144,6 +148,8 @@ def of_examples(
 def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Taken) -> Look:
     sides = partial(prompt_records.sides, config.format)
     found = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
+    if isinstance(config, GenerateConfig):
+        return replace(found, asks=True)
     if config.rewards:
         columns = prompt_records.columns_of(files[0], taken, config.format)
         require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")

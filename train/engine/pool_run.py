@@ -19,7 +19,7 @@ from train.pool import PoolRecipe
 from train.pool.board import Board, Watcher
 from train.pool.hands import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
-from train.pool.record import NAME, OwnDisk, Record
+from train.pool.record import OwnDisk, Record
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 
@@ -40,7 +40,7 @@ class PoolRun:
         self.node, self.local_rank = os.environ.get("MOTLEY_NODE", "here"), int(os.environ.get("LOCAL_RANK", "0"))
         self.log = EventLog(config.log_folder / paths.EVENTS if self.writes else None)
         self.progress = ProgressLine(None, recipe.total or 0)
-        self.record = Record(config.checkpoint_folder() / NAME, OwnDisk(), writes=self.writes)
+        self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
         self.board: Board | None = None
         self.seen: dict[int, int] = {}
         """How many notes of each piece were told to who watches."""

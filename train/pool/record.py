@@ -11,8 +11,6 @@ from typing import Protocol
 from train.pool.pieces import Done
 from train.runlog.events import drop_torn_line
 
-NAME = "pieces.jsonl"
-
 
 class Disk(Protocol):
     def read(self, file: Path) -> str:

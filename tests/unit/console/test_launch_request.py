@@ -121,6 +121,8 @@ BAD = {
     "scale_rewards": ("groups", "did you mean 'group'?"),
     "beta": ("-1", "beta: -1.0 is below 0"),
     "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
+    "answers": ("0", "answers: 0 is below 1"),
+    "piece": ("0", "piece: 0 is below 1"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
@@ -150,6 +152,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}
+    of_answers = {"recipe": "generate", "temperature": 1} if {"answers", "piece"} & values.keys() else {}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
@@ -158,7 +161,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers
 
 
 @functools.cache

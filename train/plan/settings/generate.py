@@ -19,7 +19,7 @@ class GenerateConfig(SftConfig):
     IN_PIECES: ClassVar[bool] = True
     PREPARES: ClassVar[str] = "train.recipes.grpo.rows"
     RESULT: ClassVar[str] = "answers"
-    TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens"})
+    TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens", "answers", "temperature"})
 
     recipe: str = option("generate", "math", "answer many prompts", ("generate",))
     max_new_tokens: int = option(256, "math", "tokens of an answer, at most")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
+from train.data.left_out import TRAINED_ON
 from train.data.prepare import rows_folder
 from train.data.rows import FORMAT
 from train.errors import BadInput
@@ -67,7 +68,7 @@ def build(draft: Path, config: EvaluateConfig, names: list[str], own: Path, key:
     rows = {"rows": sum(counts.values())}
     index: dict[str, Any] = {"format": FORMAT, "kind": KIND, "made_from": key, "documents": counts}
     index |= {"parts": [asdict(part) for part in requests.cut(asked)]}
-    index |= {"splits": {"train": rows, "eval": {"rows": 0}}, "trains": False}
+    index |= {"splits": {"train": rows, "eval": {"rows": 0}}, TRAINED_ON: False}
     (draft / INDEX).write_text(json.dumps(index, indent=1))
 
 

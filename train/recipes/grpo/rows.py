@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord
+from train.data.left_out import TRAINED_ON
 from train.data.opened import hashes_of, open_data, readers_of
 from train.data.parts import Parts, RowsPart, parts_in, together
 from train.data.prepare import rows_folder
@@ -124,6 +125,7 @@ def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str
     data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
+    chosen |= {TRAINED_ON: False} if config.IN_PIECES else {}
     key = {
         "format": FORMAT,
         "data": hashes_of(data, files),
@@ -142,6 +144,7 @@ def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str
             "files": [path.name for some in files for path in some],
         }
         facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
+        facts |= {TRAINED_ON: False} if config.IN_PIECES else {}
         write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)
