@@ -36,7 +36,7 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model", "answers", "sweep")
+MADE = ("adapter", "model", "answers", "sweep", "scores")
 """What a run has made, below its results: one of them."""
 
 
