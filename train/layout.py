@@ -14,6 +14,8 @@ TOKENIZER_FILES = (
 )  # fmt: skip
 """The files of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
 HEARTBEAT_PORT = 29400
+QUEUE_PORT = 29405
+"""Where the nodes tell each other what they know of the queue, whatever runs there."""
 GROUP_PORTS = (29410, 29489)
 """The ports of groups of processes: another one for each generation."""
 PORTS = (29400, 29899)
