@@ -54,14 +54,15 @@ def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[En
         turn, is_ours = keeper.queue.turn(), keeper.queue.concerns(keeper.node)
         if not is_ours and (has_run or keeper.queue.of(keeper.launch)):
             return status
-        if turn is None or not is_ours or (turn.launch == keeper.launch and not has_run):
+        if turn and is_ours and keeper.node not in turn.names:
+            keeper.world.clock.sleep(TIMING.queue_look_s)
+        elif turn and is_ours and (turn.launch != keeper.launch or has_run):
+            become(turn)
+            keeper.world.clock.sleep(TIMING.queue_look_s)
+        else:
             status, has_run = run(), True
             if keeper.is_asked_to_end or (status not in ENDED and not keeper.has_left):
                 return status  # stopped on this node alone, or it failed itself: as without a queue
-            continue
-        if keeper.node in turn.names:
-            become(turn)
-        keeper.world.clock.sleep(TIMING.queue_look_s)
 
 
 def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], int]) -> int:
