@@ -110,7 +110,7 @@ class TurnSignals(PlayedSignals):
         super().listen(asked)
 
     def time_is_over(self) -> bool:
-        return self.keeper.is_to_leave()
+        return self.keeper.is_to_leave() or self.keeper.is_alone()
 
 
 class NodesOfRuns(Mapping[str, Trained]):
@@ -267,7 +267,9 @@ class PlayedQueue(Cluster):
         self.end_workers(name)
         if status == FAILED_ITSELF:
             self.trainings["A"].truth.breaks(f"the agent of {name} failed itself")
-        if not self.on_disk(name).concerns(name):
+        keeper = life.agent.keeper if life.agent else None
+        is_alone = status == 143 and not (keeper.is_asked_to_end or keeper.has_left)  # no agent for ten minutes
+        if not self.on_disk(name).concerns(name) or is_alone or status == 0:
             self.ended[name] = status
         self.play.after(0.0, life.end)
 
@@ -292,6 +294,7 @@ class PlayedQueue(Cluster):
             play.at(5.0 + edit.at, self.edit, edit)
         play.run(6.0 + max([WITHIN_S, *(over_s(fault) for fault in story.faults)]))
         self.until(lambda: len(self.ended) == len(self.order), ALL_OVER_S, lambda: f"not all is over: {self.states()}")
+        self.change(lambda queue: queue)  # who was off at the end learns of it from whoever changes the queue next
         self._check()
 
     def _begin(self, fault: Fault) -> None:

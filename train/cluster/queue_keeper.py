@@ -31,6 +31,9 @@ class QueueKeeper:
         self.lock = threading.Lock()
         self.news = world.clock.event()
         self.talks_at = ""
+        self.no_agent_since: dict[str, float] = {}
+        """Since when a machine answers and nobody there keeps this queue."""
+        self.answered_at = world.clock.now()
         self.asked_ns = 0
         self.has_left = self.is_asked_to_end = False
         """Whether this run's agent was told that its turn is over; and whether by a signal, of systemd or a person."""
@@ -83,6 +86,13 @@ class QueueKeeper:
         self.has_left = self.has_left or leaves
         return leaves
 
+    def is_alone(self) -> bool:
+        """Whether the queue is over elsewhere: keepers of one that continues are back within seconds, as in
+        membership.is_over_elsewhere()."""
+        now = self.world.clock.now()
+        gone_s = [now - since for since in list(self.no_agent_since.values())]
+        return now - self.answered_at > TIMING.over_s and min(gone_s, default=0) > TIMING.over_s
+
     def ended(self, verdict: Verdict) -> None:
         end = End(
             how="done" if verdict.done else "failed",
@@ -123,20 +133,24 @@ class QueueKeeper:
             self.news.clear()
             for name, address in self.queue.addresses().items():
                 if name != self.node:
-                    self._ask(address)
+                    self._ask(name, address)
             self.news.wait(TIMING.queue_ask_s)
 
-    def _ask(self, address: str) -> None:
-        deadline = self.world.clock.now() + TIMING.reply_s
-        with (
-            contextlib.suppress(OSError, ValueError),
-            self.world.network.connect(address, QUEUE_PORT, TIMING.reply_s) as link,
-        ):
-            link.send(self.pack(), deadline)
-            self.take(self.unpack(link.line(deadline)))
+    def _ask(self, name: str, address: str) -> None:
+        now = self.world.clock.now()
+        since = self.no_agent_since.pop(name, now)
+        with contextlib.suppress(OSError, ValueError):
+            try:
+                with self.world.network.connect(address, QUEUE_PORT, TIMING.reply_s) as link:
+                    link.send(self.pack(), now + TIMING.reply_s)
+                    self.take(self.unpack(link.line(now + TIMING.reply_s)))
+                    self.answered_at = now
+            except ConnectionRefusedError:
+                self.no_agent_since[name] = since
 
     def _answer(self, link: Link) -> None:
         deadline = self.world.clock.now() + TIMING.reply_s
         with contextlib.suppress(OSError, ValueError):
             self.take(self.unpack(link.line(deadline)))
+            self.answered_at = self.world.clock.now()
             link.send(self.pack(), deadline)

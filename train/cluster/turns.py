@@ -18,9 +18,8 @@ from train.cluster.queue_keeper import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import Signals, World
 from train.errors import BadInput
-from train.files import write_atomic
 from train.plan.launch.cluster_config import read_cluster
-from train.runlog import paths
+from train.runlog.queue_files import put_in_place
 from train.runlog.run_queue import Entry, launch_of
 
 SCRIPT = "scripts/launch_cluster.sh"
@@ -29,7 +28,7 @@ ENDED = (0, 1, 2)
 
 
 class TurnSignals(Signals):
-    """What asks this agent to end: a signal, as ever, and that it is no longer its run's turn."""
+    """What asks this agent to end: a signal, as ever; that it is no longer its run's turn; that the queue is over."""
 
     def __init__(self, keeper: QueueKeeper) -> None:
         self.keeper = keeper
@@ -42,7 +41,7 @@ class TurnSignals(Signals):
         super().listen(asked)
 
     def time_is_over(self) -> bool:
-        return super().time_is_over() or self.keeper.is_to_leave()
+        return super().time_is_over() or self.keeper.is_to_leave() or self.keeper.is_alone()
 
 
 def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[Entry], None]) -> int:
@@ -52,7 +51,7 @@ def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[En
     while True:
         keeper.look()
         turn, is_ours = keeper.queue.turn(), keeper.queue.concerns(keeper.node)
-        if not is_ours and (has_run or keeper.queue.of(keeper.launch)):
+        if (not is_ours and (has_run or keeper.queue.of(keeper.launch))) or keeper.is_alone():
             return status
         if turn and is_ours and keeper.node not in turn.names:
             keeper.world.clock.sleep(TIMING.queue_look_s)
@@ -91,10 +90,11 @@ def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], i
 
     def become(entry: Entry) -> None:
         try:
-            put_in_place(home, entry)
-            os.execv(home / SCRIPT, [str(home / SCRIPT)])
-        except (BadInput, OSError) as why:  # a disk that is full may have room later
-            say(f"'{entry.run}' cannot begin here: {why}")
+            if not (why := put_in_place(home, entry)):
+                os.execv(home / SCRIPT, [str(home / SCRIPT)])
+        except OSError as error:  # a disk that is full may have room later
+            why = str(error)
+        say(f"'{entry.run}' cannot begin here: {why}")
 
     return take_turns(keeper, run_or_wait, become)
 
@@ -105,16 +105,3 @@ def wait_for_end(keeper: QueueKeeper) -> None:
     while (now := keeper.queue.turn()) and turn and now.launch == turn.launch:
         keeper.world.clock.sleep(TIMING.queue_look_s)
         keeper.look()
-
-
-def put_in_place(home: Path, entry: Entry) -> None:
-    """The files of this run become those that the node runs by."""
-    folder = home / paths.QUEUE / entry.run
-    if launch_of(read_cluster(folder / paths.CLUSTER).token) != entry.launch:
-        raise BadInput(f"{folder} is of another launch", fix=f"fix: ./motley queue --remove {entry.run}, and again")
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in sorted(files, key=lambda path: path == folder / paths.CLUSTER):
-        write_atomic(home / path.relative_to(folder), path.read_bytes(), mode=path.stat().st_mode & 0o777)
-    (home / paths.THEN).unlink(missing_ok=True)  # what was to follow the run before
-    if (home / paths.WANTED).exists():
-        (home / paths.WANTED).write_text(f"{entry.run}\n")
