@@ -31,9 +31,8 @@ class QueueKeeper:
         self.lock = threading.Lock()
         self.news = world.clock.event()
         self.talks_at = ""
-        self.no_agent_since: dict[str, float] = {}
-        """Since when a machine answers and nobody there keeps this queue."""
-        self.answered_at = world.clock.now()
+        self.refusals: dict[str, int] = {}
+        """How often in a row a machine answered, and nobody there kept a queue; since anybody did."""
         self.asked_ns = 0
         self.has_left = self.is_asked_to_end = False
         """Whether this run's agent was told that its turn is over; and whether by a signal, of systemd or a person."""
@@ -88,10 +87,8 @@ class QueueKeeper:
 
     def is_alone(self) -> bool:
         """Whether the queue is over elsewhere: keepers of one that continues are back within seconds, as in
-        membership.is_over_elsewhere()."""
-        now = self.world.clock.now()
-        gone_s = [now - since for since in list(self.no_agent_since.values())]
-        return now - self.answered_at > TIMING.over_s and min(gone_s, default=0) > TIMING.over_s
+        membership.is_over_elsewhere(). Counted, as a machine that sleeps asks nobody."""
+        return min(self.refusals.values(), default=0) * TIMING.queue_ask_s > TIMING.over_s
 
     def ended(self, verdict: Verdict) -> None:
         end = End(
@@ -137,20 +134,21 @@ class QueueKeeper:
             self.news.wait(TIMING.queue_ask_s)
 
     def _ask(self, name: str, address: str) -> None:
-        now = self.world.clock.now()
-        since = self.no_agent_since.pop(name, now)
+        deadline, refusals = self.world.clock.now() + TIMING.reply_s, self.refusals.pop(name, 0)
         with contextlib.suppress(OSError, ValueError):
             try:
                 with self.world.network.connect(address, QUEUE_PORT, TIMING.reply_s) as link:
-                    link.send(self.pack(), now + TIMING.reply_s)
-                    self.take(self.unpack(link.line(now + TIMING.reply_s)))
-                    self.answered_at = now
+                    link.send(self.pack(), deadline)
+                    self._hear(link.line(deadline))
             except ConnectionRefusedError:
-                self.no_agent_since[name] = since
+                self.refusals[name] = refusals + 1
+
+    def _hear(self, line: bytes) -> None:
+        self.take(self.unpack(line))
+        self.refusals = {}
 
     def _answer(self, link: Link) -> None:
         deadline = self.world.clock.now() + TIMING.reply_s
         with contextlib.suppress(OSError, ValueError):
-            self.take(self.unpack(link.line(deadline)))
-            self.answered_at = self.world.clock.now()
+            self._hear(link.line(deadline))
             link.send(self.pack(), deadline)

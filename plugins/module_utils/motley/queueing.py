@@ -54,8 +54,9 @@ def enqueue(
         if queue_files.read(home / QUEUE_LIST).of(launch):
             return {"begun": ""}
         if time.time() > until:
-            fix = "./motley stop, then launch it again"
-            return {"failed": f"the agent of '{named_run(home)}' does not take it in: it is of an older version\nfix: {fix}"}
+            return {
+                "failed": f"the agent of '{named_run(home)}' is of an older version\nfix: ./motley stop, then launch it again"
+            }
         time.sleep(0.1)
     entry = next(one for one in known.waiting() if node in one.names)
     if why := queue_files.put_in_place(home, entry):

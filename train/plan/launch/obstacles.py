@@ -29,18 +29,16 @@ def running(nodes: Mapping[str, NodeFacts], otherwise: str = "let it begin after
     return [f"the queue has {waiting}\nfix: ./motley stop --all, or {otherwise}"] if waiting else []
 
 
-def no_place_in_queue(run: str, nodes: Mapping[str, NodeFacts], lacking: Mapping[str, Sequence[str]]) -> list[str]:
-    """Why a run cannot be put into the queue. `lacking`: what it would change on nodes under a run that trains."""
+def no_place_in_queue(run: str, nodes: Mapping[str, NodeFacts], old_code: Sequence[str]) -> list[str]:
+    """Why a run cannot be put into the queue. `old_code`: the nodes whose training package is another one."""
     is_on = [name for name, node in nodes.items() if run in (node.run_on, *node.waiting)]
     if is_on:
         return [f"'{run}' is running or waits already on {', '.join(is_on)}\nfix: another name: --run NAME"]
     busy = sorted({run for node in nodes.values() for run in (node.run_on, *node.waiting) if run})
-    return [
-        f"{', '.join(names)}: {what} there is another one, and would change under {', '.join(busy)}\n"
-        f"fix: wait until the queue is empty (./motley queue), or ./motley stop --all"
-        for what, names in lacking.items()
-        if busy and names
-    ]
+    if not busy or not old_code:
+        return []
+    what = f"{', '.join(old_code)}: the training package there is another one than here, and {', '.join(busy)} needs it"
+    return [f"{what}\nfix: wait until the queue is empty (./motley queue), or ./motley stop --all"]
 
 
 def unequal(versions: Mapping[str, Versions]) -> list[str]:
