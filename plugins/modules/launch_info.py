@@ -82,12 +82,8 @@ def main() -> None:
         on = run_on(home)
         fits = params["preload"] and params["preload"] == versions["train"] and not on
         loads = bool(fits) and not module.check_mode and preloading.begin(home)
-        look = look_at(home, params) | {
-            "run_on": on,
-            "waiting": waiting(home),
-            "loads": loads,
-            "missed": missed.result(),
-        }
+        look = look_at(home, params) | {"run_on": on, "loads": loads, "missed": missed.result()}
+        look["waiting"] = waiting(home)
         look["port_taken"] = 0 if on else look["port_taken"]  # by the agent of the run
         look["proof"] = proof.result()
     module.exit_json(changed=False, look=look, versions=versions)

@@ -54,9 +54,8 @@ def enqueue(
         if queue_files.read(home / QUEUE_LIST).of(launch):
             return {"begun": ""}
         if time.time() > until:
-            return {
-                "failed": f"the agent of '{named_run(home)}' is of an older version\nfix: ./motley stop, then launch it again"
-            }
+            why = f"the agent of '{named_run(home)}' is of an older version"
+            return {"failed": f"{why}\nfix: ./motley stop, then launch it again"}
         time.sleep(0.1)
     entry = next(one for one in known.waiting() if node in one.names)
     if why := queue_files.put_in_place(home, entry):
