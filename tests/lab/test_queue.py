@@ -1,8 +1,9 @@
-"""A night of three runs: one is on, two wait in the queue, and the controller is off. A machine loses its power and comes
+"""A night of three runs: one is on, two wait in the queue, and the controller is off. A machine loses its power and is
 back when another run is on; each run ends once, one after the other, and the last one's end leaves nothing behind."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from tests.support import pace
 from tests.support.bootstrap import Person
 
 MASTER, OLD = "gpu-master", "gpu-worker-2"
-STEPS = {"first": 60, "second": 8, "third": 8}
+STEPS = {"first": 300, "second": 8, "third": 8}
 QUICK = ("model=tiny", "rows_per_step=12", "max_seq_length=64", "save_every=10", "follow=false")
 LAUNCH_S, NIGHT_S = 150, 300
 
@@ -33,11 +34,12 @@ def person(ready_trio: Person) -> Iterator[Person]:
     ready_trio.types("stop", "--all")
 
 
+def asked(*variables: str) -> list[str]:
+    return [word for variable in (*QUICK, *variables) for word in ("-e", variable)]
+
+
 def launched(person: Person, run: str, *variables: str) -> str:
-    asked = [
-        word for variable in (*QUICK, f"run={run}", f"max_steps={STEPS[run]}", *variables) for word in ("-e", variable)
-    ]
-    said = person.types("launch", *asked)
+    said = person.types("launch", *asked(f"run={run}", f"max_steps={STEPS[run]}", *variables))
     assert said.rc == 0, said.out
     return said.out
 
@@ -58,14 +60,13 @@ def kinds(host: Host, run: str) -> list[str]:
 def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     hosts = {host.name: host for host in person.cluster.hosts}
     launched(person, "first")
-    refused = person.types("launch", "-e", "run=other", *[w for v in QUICK for w in ("-e", v)])
+    refused = person.types("launch", *asked("run=other"))
     assert refused.rc == 2 and "fix: ./motley stop, or let it begin after that one: --queue" in refused.out, refused.out
     assert "begins by itself when first has ended" in launched(person, "second", "queue=true")
     assert "begins by itself when first, second have ended" in launched(person, "third", "queue=true")
     shown = person.types("queue").out
-    assert re.search(r"1 +first +training .*\n +2 +second +waits .*until first has ended\n +3 +third +waits", shown), (
-        shown
-    )
+    in_order = r"1 +first +training .*\n +2 +second +waits .*until first has ended\n +3 +third +waits"
+    assert re.search(in_order, shown), shown
     assert "then, by itself: second, third" in person.types("status").out
     assert re.search(r"(?m)^second .* waiting ", person.types("runs").out)
 
@@ -85,7 +86,7 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
         assert len(adapters) == 1, run
         assert kinds(hosts[MASTER], run).count("done") == 1
     times = [(events(hosts[MASTER], run)[0]["time"], events(hosts[MASTER], run)[-1]["time"]) for run in STEPS]
-    assert all(end <= begin for (_, end), (begin, _) in zip(times, times[1:], strict=False)), times
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(times)), times
     assert "done" in kinds(hosts[OLD], "third"), "who was off comes back into the run whose turn it is"
     starts = [event for event in events(hosts[OLD], "first") if event["event"] == "start"]
     assert len(starts) <= 1, "it does not train again what has ended"
@@ -101,7 +102,7 @@ def test_stop_ends_one_run_and_the_next_begins_and_stop_all_ends_the_queue(perso
     assert re.search(r"2 +never +waits .*\n +3 +longer", moved.out), moved.out
     removed = person.types("queue", "--remove", "never")
     assert removed.rc == 0 and "never" in removed.out.split("longer")[1], removed.out
-    again = person.types("launch", *[w for v in (*QUICK, "run=longer", "queue=true") for w in ("-e", v)])
+    again = person.types("launch", *asked("run=longer", "queue=true"))
     assert again.rc == 2 and "'longer' is running or waits already" in again.out, again.out
 
     stopped = person.types("stop")
