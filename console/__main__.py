@@ -153,6 +153,7 @@ ACTS = {
     "follow": "console.run_commands:follow",
     "logs": "console.run_commands:logs",
     "stop": "console.run_commands:stop",
+    "queue": "console.queue:queue",
     "pause": "console.pause:pause",
     "unpause": "console.pause:unpause",
     "wake": "console.wake:wake",

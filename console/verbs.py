@@ -174,6 +174,7 @@ VERBS = {
         (
             *ASKED,
             YES,
+            Option("queue", "begin by itself when the runs before it have ended", gives="true", variable="queue"),
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
@@ -209,7 +210,25 @@ VERBS = {
         example="gpu-worker-1",
         page="docs/training.md",
     ),
-    "stop": Verb("train", "save the run and stop it on every machine", (INVENTORY,), page="docs/training.md"),
+    "stop": Verb(
+        "train",
+        "save the run and stop it on every machine",
+        (INVENTORY, Option("all", "also take all other runs out of the queue", goes_as="whole_queue")),
+        page="docs/training.md",
+    ),
+    "queue": Verb(
+        "train",
+        "show the runs that follow one another, or change their order",
+        (
+            INVENTORY,
+            Option("move", "give this run another place", "RUN", usual=""),
+            Option("to", "with --move: its place, counted from 1", "N", default=0, usual=""),
+            Option("remove", "take this run out", "RUN", usual=""),
+            JSON,
+        ),
+        example="--move notes --to 1",
+        page="docs/training.md#several-runs-one-after-another",
+    ),
     "pause": Verb(
         "train",
         "free a machine for yourself; the others continue",
