@@ -42,6 +42,7 @@ class PoolRun:
         self.progress = ProgressLine(None, recipe.total or 0)
         self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
         self.board: Board | None = None
+        self.said = "loading"
         self.seen: dict[int, int] = {}
         """How many notes of each piece were told to who watches."""
         self.began = time.perf_counter()
@@ -119,8 +120,11 @@ class PoolRun:
         facts: dict[str, Any] = {"run": self.config.run, "step": len(self.record.done), "weights": 0}
         facts |= {"total_steps": self.recipe.total or 0, "rows_per_step": 1, "rows": self.recipe.total or 0}
         self.log.write("start", **facts, nodes={name: {} for name in names}, decisions={}, identity={}, reasons=[])
+        if not self.record.done:
+            self.doing(self.said)
 
     def doing(self, what: str) -> None:
+        self.said = what
         self.log.write("doing", node=self.node, what=what)
 
     def tell_done(self, done: Done) -> None:

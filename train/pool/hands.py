@@ -40,7 +40,7 @@ class Hands:
         self.running: Piece | None = None
         self.error: Exception | None = None
         self.result: Ended | None = None
-        self.is_loaded = False
+        self.is_loaded = self.has_begun = False
         self.is_dropped = False
         self.lock = threading.Lock()
         self.begins, self.news = threading.Event(), threading.Event()
@@ -93,6 +93,9 @@ class Hands:
         piece = self.running
         assert piece
         started = time.monotonic()
+        if not self.has_begun:
+            self.has_begun = True
+            self.desk.doing("at its first piece")
         try:
             result = self.recipe.work(piece, self.desk)
         except Exception:
