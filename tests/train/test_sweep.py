@@ -2,14 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from tests.train.cluster import Cluster, make_rows
-from train.__main__ import main
 from train.errors import BadInput, CheckFailed
 from train.plan.machines.nodes import Device
 from train.plan.settings.config import load_config
@@ -18,6 +16,7 @@ from train.recipes.sft import recipe as sft
 from train.recipes.sweep import propose
 from train.recipes.sweep.recipe import GIVE_UP_AFTER, SweepRecipe
 from train.recipes.sweep.trial import Process, alone
+from train.runlog.tail import read
 from train.runlog.trials import Trial, best
 
 SEARCH = "learning_rate=1e-5..1e-1:log lora_r=4,8,16"
@@ -258,9 +257,8 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     assert losses == sorted(losses)
     found = yaml.safe_load((cluster.node_home(0) / "results/run/sweep/best.yml").read_text())
     assert {name: found[name] for name in ("learning_rate", "lora_r")} == trials[0]["params"]
-    own = Path(tmp_path, "alone")
-    words = {name: value for name, value in found.items() if name != "recipe"} | {"home": str(own), "run": "again"}
-    assert main(["run", *(f"--{name.replace('_', '-')}={value}" for name, value in words.items())]) == 0
-    events = [json.loads(line) for line in (own / "logs/runs/again/events.jsonl").read_text().splitlines()]
+    again = Cluster(tmp_path / "again", {name: value for name, value in found.items() if name != "recipe"}, size=1)
+    again.wait()
+    events = read(again.node_home(0) / "logs/runs/run/events.jsonl")
     last = [event["loss"] for event in events if event["event"] == "eval"][-1]
     assert abs(last - trials[0]["losses"][-1][1]) < 1e-4, "the best one's settings lead to its loss"
