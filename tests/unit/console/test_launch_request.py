@@ -149,6 +149,14 @@ def refusal(**values: object) -> str:
 BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 
+def of_a_pool(values: dict[str, object]) -> dict[str, object]:
+    """What a run whose work comes in pieces needs."""
+    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
+        return {"recipe": "generate", "temperature": 1}
+    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
+    return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
+
+
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
@@ -157,18 +165,15 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}
-    of_answers = {"recipe": "generate", "temperature": 1} if {"answers", "piece"} & values.keys() else {}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    sweep = BASE | {"recipe": "sweep", "search": "lora_r=8,16"}
-    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
-    if of_sweep or "recipe" in values:
-        return sweep if of_sweep else {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
+    if "recipe" in values and not of_a_pool(values):
+        return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_a_pool(values)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.settings import own_recipe, own_settings, sweep
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import Holding, RunConfig
 from train.plan.settings.generate import GenerateConfig
 from train.plan.settings.grpo import GrpoConfig
@@ -36,6 +37,7 @@ RECIPES: dict[str, type[RunConfig]] = {
     "images": ImagesConfig,
     "generate": GenerateConfig,
     "sweep": sweep.of(SftConfig, "sft"),
+    "evaluate": EvaluateConfig,
 }
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
