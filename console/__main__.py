@@ -162,7 +162,7 @@ ACTS = {
     "report": "console.report.command:report",
     "ask": "console.use_result:ask",
     "generate": "console.generate:generate",
-    "eval": "console.use_result:evaluate",
+    "eval": "console.tasks:evaluate",
     "export": "console.use_result:export",
     "tensorboard": "console.tensorboard_view:tensorboard",
     "clean": "console.run_commands:clean",

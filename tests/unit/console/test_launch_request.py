@@ -17,6 +17,7 @@ from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -124,6 +125,11 @@ BAD = {
     "answers": ("0", "answers: 0 is below 1"),
     "piece": ("0", "piece: 0 is below 1"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
+    "tasks": ("./none.yaml", "tasks: there is no file"),
+    "documents": ("-1", "documents: -1 is below 0"),
+    "shots": ("-1", "shots: -1 is below 0"),
+    "requests_at_once": ("0", "requests_at_once: 0 is below 1"),
+    "of_run": ("a/b", "cannot name a run"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
@@ -146,6 +152,13 @@ BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
+    of_tasks = (names_of(EvaluateConfig) - names_of(SftConfig)) & values.keys()
+    if of_tasks or values.get("recipe") == "evaluate":
+        return {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy"}
+    return BASE if values.get("recipe") == "generate" else base_of_training(values)
+
+
+def base_of_training(values: dict[str, object]) -> dict[str, object]:
     new = names_of(PretrainConfig) - names_of(SftConfig)
     if "center_rewards_coefficient" in values:
         return BASE | {"recipe": "preference", "loss": "reward"}
