@@ -13,6 +13,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
@@ -100,8 +101,30 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
 
 
 def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
-    """A run, where it was stopped, and the first node that has most of it and does nothing else. Where no run is named
-    it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
+    """A run, where it was stopped, and the first node that has most of it and does nothing else."""
+    found = find(nodes, run)
+    idle = [node for node in found.have if not found.answers[node.name]["on"]]
+    if not idle:
+        on = found.answers[found.have[0].name]["on"]
+        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
+    return found.run, found.stopped, idle[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run that can be used."""
+
+    run: str
+    stopped: str
+    """Where it was stopped; empty where it is done."""
+    have: list[Node]
+    """The nodes that have most of it."""
+    answers: dict[str, Facts]
+    silent: dict[str, str]
+
+
+def find(nodes: list[Node], run: str) -> Found:
+    """Where no run is named it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
@@ -124,11 +147,7 @@ def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
         what = f"run {run} was stopped before its first checkpoint"
         raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
-    idle = [node for node in have if not answers[node.name]["on"]]
-    if not idle:
-        on = answers[have[0].name]["on"]
-        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
-    return run, "" if found[run]["done"] else f" · stopped {at}", idle[0]
+    return Found(run, "" if found[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
 def made(answer: Facts, run: str) -> float:

@@ -16,6 +16,8 @@ TOKENIZER_FILES = (
 EXTRA_PACKAGES = "extra"
 """Environments that some recipes need beside the nodes' own, one a locked set."""
 HEARTBEAT_PORT = 29400
+QUEUE_PORT = 29405
+"""Where the nodes tell each other what they know of the queue, whatever runs there."""
 GROUP_PORTS = (29410, 29489)
 """The ports of groups of processes: another one for each generation."""
 PORTS = (29400, 29899)

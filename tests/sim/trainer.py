@@ -37,6 +37,7 @@ class Trained:
     """Into main memory, when asked to leave."""
     keeps_s: float
     """From there to the disk."""
+    run: str = "r"
     kept: int = 0
     """The step of its newest checkpoint."""
     before: int = 0
@@ -53,11 +54,11 @@ class Trained:
 
     @property
     def log(self) -> Path:
-        return Path(f"/played/{self.machine.name}/logs/runs/r/events.jsonl")
+        return Path(f"/played/{self.machine.name}/logs/runs/{self.run}/events.jsonl")
 
     def has_decided(self) -> None:
         """What a worker needs that loads before it is in a group."""
-        decided = Path(f"/played/{self.machine.name}/models/checkpoints/r") / paths.DECIDED
+        decided = Path(f"/played/{self.machine.name}/models/checkpoints/{self.run}") / paths.DECIDED
         self.machine.changed[decided] = 1
 
     def tell(self, **event: object) -> None:

@@ -164,7 +164,7 @@ def computes_on(config: RunConfig, local_rank: int) -> tuple[str, str]:
     """The device of this process, and its precision."""
     import torch
 
-    from train.engine.device import precision_of
+    from train.models.device import precision_of
 
     device = f"cuda:{local_rank}" if torch.cuda.is_available() and config.device != "cpu" else "cpu"
     return device, config.precision if config.precision != "auto" else precision_of(device)

@@ -51,6 +51,8 @@ class PoolRecipe(Protocol):
 
     def is_over(self, known: Known) -> bool: ...
 
+    # may_take(piece) -> bool, where not every machine can do every piece: whether this one can
+
     def work(self, piece: Piece, desk: Desk) -> dict[str, Any]:
         """What comes of it, as JSON. Where it is stopped it may return anything soon."""
 

@@ -209,7 +209,8 @@ class Board:
             return piece
         passed_s = {number: self.now() - self.began[number] for number in known.taken}
         number = pieces.worth_again(known.taken, passed_s, mean_s(known), group.node)
-        return known.taken[number].piece if number >= 0 else None
+        may = getattr(self.recipe, "may_take", lambda _: True)
+        return piece if number >= 0 and may(piece := known.taken[number].piece) else None
 
     def change(self, group: Group, alter: Callable[[List], List]) -> None:
         self.take_in(group, group.change(self.name, alter))

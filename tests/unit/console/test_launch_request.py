@@ -131,6 +131,11 @@ BAD = {
     "requests_at_once": ("0", "requests_at_once: 0 is below 1"),
     "of_run": ("a/b", "cannot name a run"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
+    "trains": ("sftt", "did you mean 'sft'?"),
+    "search": ("learning_rate=1e-3..1e-5", "search: learning_rate: 1e-3 is not below 1e-5"),
+    "trials": ("0", "trials: 0 is below 1"),
+    "grid": ("perhaps", "grid: 'perhaps' is not true or false"),
+    "prune": ("ash", "did you mean 'asha'?"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -150,31 +155,34 @@ def refusal(**values: object) -> str:
 BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 
-def base_of(values: dict[str, object]) -> dict[str, object]:
-    """What the recipe that these belong to needs beside them."""
+def of_a_pool(values: dict[str, object]) -> dict[str, object]:
+    """What a run whose work comes in pieces needs."""
+    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
+        return {"recipe": "generate", "temperature": 1}
     of_tasks = (names_of(EvaluateConfig) - names_of(SftConfig)) & values.keys()
     if of_tasks or values.get("recipe") == "evaluate":
-        return {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy"}
-    return BASE if values.get("recipe") == "generate" else base_of_training(values)
+        return {"recipe": "evaluate", "tasks": "arc_easy", "dataset": ""}
+    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
+    return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
 
 
-def base_of_training(values: dict[str, object]) -> dict[str, object]:
+def base_of(values: dict[str, object]) -> dict[str, object]:
+    """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
     if "center_rewards_coefficient" in values:
         return BASE | {"recipe": "preference", "loss": "reward"}
     of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
     if of_pairs or values.get("recipe") == "preference":
         return BASE | {"recipe": "preference", "loss": "simpo"}
-    of_answers = {"recipe": "generate", "temperature": 1} if {"answers", "piece"} & values.keys() else {}
     of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    if "recipe" in values:
+    if "recipe" in values and not of_a_pool(values):
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_answers
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_a_pool(values)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
-from train.plan.settings import own_recipe, own_settings
+from train.plan.settings import own_recipe, own_settings, sweep
 from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import Holding, RunConfig
 from train.plan.settings.generate import GenerateConfig
@@ -36,6 +36,7 @@ RECIPES: dict[str, type[RunConfig]] = {
     "pretrain": PretrainConfig,
     "images": ImagesConfig,
     "generate": GenerateConfig,
+    "sweep": sweep.of(SftConfig, "sft"),
     "evaluate": EvaluateConfig,
 }
 SETTINGS: dict[str, Field[Any]] = {
@@ -58,7 +59,17 @@ def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
     if name not in RECIPES:
         fix = "or a file of your own: ./mine.py"
         raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)
-    return RECIPES[name]
+    return of_sweep(str(values.get("trains") or "sft")) if name == "sweep" else RECIPES[name]
+
+
+def of_sweep(trains: str) -> type[RunConfig]:
+    """The settings of a sweep, which has all those of what each trial is."""
+    if own_recipe.is_file(trains):
+        fix = f"one run for each value: ./motley launch --recipe {trains} …"
+        raise BadInput("trains: a sweep knows the recipes of Motley, and none that is a file", fix=fix)
+    if trains not in sweep.TRAINS:
+        raise BadInput(f"trains: '{trains}' is none of {'|'.join(sweep.TRAINS)}{nearest(trains, sweep.TRAINS)}")
+    return sweep.of(RECIPES[trains], trains)
 
 
 def kind_of(recipe: str) -> type[RunConfig]:

@@ -228,7 +228,7 @@ def test_what_is_layered_over_another_environment_loads_with_what_that_one_has(t
     [site, below] = [next(one.glob("lib/python*/site-packages")) for one in (env, over)]
     (site / "shown.py").write_text("import below\n")
     (site / INFO).mkdir()
-    with pytest.raises(python_env.ModuleError, match="does not load: .*No module named 'below'"):
+    with pytest.raises(python_env.ModuleError, match=r"does not load: .*No module named 'below'"):
         python_env.prove(env, ["shown"])
     (below / "below.py").write_text("")
     python_env.prove(env, ["shown"], str(over))

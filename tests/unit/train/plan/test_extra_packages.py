@@ -31,7 +31,7 @@ def test_a_recipe_that_names_a_locked_set_gets_it_below_the_clusters_folder() ->
 def test_its_workers_find_it_behind_all_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     config = replace(Trials(), home=str(tmp_path))
-    with pytest.raises(BadInput, match="needs optuna, and .*extra/sweep/env is not there\n./motley launch brings it"):
+    with pytest.raises(BadInput, match=r"needs optuna, and .*extra/sweep/env is not there\n./motley launch brings it"):
         extra_packages.use(config)
     site = tmp_path / "extra/sweep/env/lib/python3.11/site-packages"
     site.mkdir(parents=True)
