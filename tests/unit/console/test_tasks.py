@@ -8,6 +8,9 @@ import pytest
 
 from console import pieces, tasks
 from console.inventory.read import Inventory
+from console.report.history import read_history
+from console.report.page import write_page
+from tests.support.run_files import HEAD, start, step, write
 from train.errors import BadInput
 from train.runlog import scores
 
@@ -113,3 +116,15 @@ def test_scores_that_are_none_are_no_scores(text: str, results: Path) -> None:
     assert scores.read(results / "notes-tasks") is None and scores.of_run(results, "notes") is None
     with pytest.raises(BadInput, match="no scores that can be read"):
         tasks.show(results, "notes-tasks")
+
+
+def test_the_report_has_the_table_of_what_the_run_was_asked_last(results: Path) -> None:
+    folder = results / "notes"
+    end = {"event": "done", "time": 105.0, "step": 1, "loss": 0.3, "seconds": 5}
+    write(folder / "nodes" / HEAD, "events.jsonl", [start(100, 0, [HEAD]), step(102, 1, {HEAD: 5}), end])
+    page = write_page(read_history(folder), folder / "report.html").read_text()
+    section = page[page.index('<section id="tasks">') :].partition("</section>")[0]
+    assert "arc_easy" in section and "-0.0300 ± 0.0050" in section and "forgotten" in section
+    assert "mmlu_law" not in section and "lm-evaluation-harness 0.4.13" in section
+    (results / "notes-tasks/scores/tasks.json").unlink()
+    assert '<section id="tasks">' not in write_page(read_history(folder), folder / "report.html").read_text()
