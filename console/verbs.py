@@ -316,9 +316,21 @@ VERBS = {
     ),
     "eval": Verb(
         "results",
-        "compare answers and loss before and after training",
-        (INVENTORY, RUN),
+        "compare answers and loss before and after training, or the scores of tasks",
+        (
+            INVENTORY,
+            RUN,
+            Option("tasks", "ask these by all machines: lm-evaluation-harness's, or files", "arc_easy,./mine.yaml"),
+            Option("documents", "questions of each task, at most", "N", usual="all"),
+            Option("shots", "examples before each question", "N", usual="as the task has it"),
+            Option("name", "what to call it", "NAME", usual="RUN-tasks"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
         rest="RUN",
+        example="notes --tasks arc_easy,./mine.yaml",
         page="docs/results.md",
     ),
     "fetch": Verb(
