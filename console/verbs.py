@@ -218,7 +218,7 @@ VERBS = {
     ),
     "queue": Verb(
         "train",
-        "show the runs that follow one another, or change their order",
+        "show the runs that wait, or change their order",
         (
             INVENTORY,
             Option("move", "give this run another place", "RUN", usual=""),
@@ -316,7 +316,7 @@ VERBS = {
     ),
     "eval": Verb(
         "results",
-        "compare answers and loss before and after training, or the scores of tasks",
+        "compare before and after: answers and loss, or tasks",
         (
             INVENTORY,
             RUN,
