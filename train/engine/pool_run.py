@@ -158,7 +158,7 @@ class PoolRun:
 
     def leave(self, reason: str) -> None:
         """Told to end: what is done is on the disk, and the piece that is being done is somebody else's."""
-        self.desk.is_stopped.set()
+        self.hands.leave()
         self.recipe.close()
         self.log.write("stopped", step=len(self.record.done), reason=reason)
         self.progress.say(f"stopped by {reason} with {len(self.record.done)} done; the same command goes on from there")
