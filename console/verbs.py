@@ -174,7 +174,7 @@ VERBS = {
         (
             *ASKED,
             YES,
-            Option("queue", "begin by itself when the runs before it have ended", gives="true", variable="queue"),
+            Option("queue", "begin by itself when the runs before it have ended", "TRUE|FALSE", variable="queue"),
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
