@@ -27,6 +27,10 @@ RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
 TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 FORMS = Forms(("gguf", "merged", "adapter", "hub:USER/NAME"))
+QUANT = Option(
+    "quant", "of a gguf: how many bits its weights get", "NAME",
+    ("f16", "q8_0", "q4_0", "q4_k_m", "bf16", "f32"), usual="q8_0",
+)  # fmt: skip
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -352,7 +356,7 @@ VERBS = {
     "export": Verb(
         "results",
         "make the file for Ollama, transformers or PEFT",
-        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), RESULTS, YES),
+        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), QUANT, RESULTS, YES),
         rest="FORM",
         example="--run notes --to gguf",
         page="docs/results.md",
