@@ -109,11 +109,13 @@ def test_what_is_wrong_is_said_in_openais_form(here: Served) -> None:
     assert status == 403
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("POST", served.PATH, "{")
-    assert connection.getresponse().status == 400
+    answered = connection.getresponse()
+    assert answered.status == 400 and "no JSON" in json.loads(answered.read())["error"]["message"]
     connection.request("GET", "/v1/models")
     assert json.loads(connection.getresponse().read())["data"][0]["id"] == RUN
     connection.request("GET", "/v1/models/other")
     assert connection.getresponse().status == 404
+    connection.close()
 
 
 def test_a_request_that_ends_every_machine_is_not_tried_for_ever(here: Served) -> None:
@@ -151,6 +153,7 @@ def test_in_the_network_only_who_has_the_token_may_ask(folder: Path, tmp_path: P
 def test_at_the_end_no_process_is_left(here: Served, homes: dict[str, Path]) -> None:
     pids = [pid_of(home) for home in homes.values()]
     here.process.kill()
+    here.process.wait()
     for pid in pids:
         pace.until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 60)  # type: ignore[misc]
 
