@@ -166,6 +166,7 @@ async def needed_by(machine: Machine, silent: str | None = None) -> str:
         facts: Facts = await asyncio.to_thread(machine.node.status)
     except Silent as why:
         return str(why) if silent is None else silent
-    if facts["on"]:
-        return f"run {facts['run']} is running there and needs the memory"
+    if facts["on"] or facts["wanted"]:
+        what = f"run {facts['run']} is running" if facts["on"] else "a run begins"
+        return f"{what} there and needs the memory"
     return "it is paused for its owner: ./motley unpause" if facts["paused"] else ""
