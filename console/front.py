@@ -41,6 +41,9 @@ def screen(form: str = "./motley") -> list[str]:
     lines = ["Motley fine-tunes a language model on all your PCs at once.", HEADS[form]]
     for group, title in GROUPS.items():
         verbs = [(name, verb) for name, verb in VERBS.items() if verb.group == group]
+        if group == "more":
+            lines.append(f"{title:<9}{' · '.join(name for name, _ in verbs)}")
+            continue
         lines += [f"{title if not n else '':<9}{name:<16}{verb.help}" for n, (name, verb) in enumerate(verbs)]
     shown = [f"./motley {name} {VERBS[name].example}" for name in EXAMPLES]
     lines += [f"{'Example':<9}{line}" for line in shown]

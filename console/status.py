@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -70,7 +71,14 @@ def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, s
         lines[:0] = [f"no run is running{last_run(answers)}"]
     elif happened := last_happened(running):
         lines.append(f"  last: {happened}")
-    return lines
+    return lines + waiting_line(answers.values())
+
+
+def waiting_line(answers: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the queue holds beside the run whose turn it is."""
+    known = [list(answer.get("waiting") or []) for answer in answers]
+    waiting = max(known, key=len, default=[])[1:]
+    return [f"  then, by itself: {', '.join(waiting)}   ./motley queue"] if waiting else []
 
 
 def runs_of(running: dict[str, Look]) -> list[str]:
@@ -225,7 +233,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known["swept"] = facts.get("swept", {})
             known["nodes"].append(node)
             known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
-            known["waits"] = bool(facts.get("waits"))
+            known["waits"] = bool(facts.get("waits")) or name in (answer.get("waiting") or [])[1:]
             known["done"] = known["done"] or facts["done"]
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:

@@ -27,6 +27,10 @@ RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
 TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 FORMS = Forms(("gguf", "merged", "adapter", "hub:USER/NAME"))
+QUANT = Option(
+    "quant", "of a gguf: how many bits its weights get", "NAME",
+    ("f16", "q8_0", "q4_0", "q4_k_m", "bf16", "f32"), usual="q8_0",
+)  # fmt: skip
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -174,6 +178,7 @@ VERBS = {
         (
             *ASKED,
             YES,
+            Option("queue", "begin by itself when the runs before it have ended", "TRUE|FALSE", variable="queue"),
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
@@ -209,7 +214,25 @@ VERBS = {
         example="gpu-worker-1",
         page="docs/training.md",
     ),
-    "stop": Verb("train", "save the run and stop it on every machine", (INVENTORY,), page="docs/training.md"),
+    "stop": Verb(
+        "train",
+        "save the run and stop it on every machine",
+        (INVENTORY, Option("all", "also take all other runs out of the queue", goes_as="whole_queue")),
+        page="docs/training.md",
+    ),
+    "queue": Verb(
+        "train",
+        "show the runs that wait, or change their order",
+        (
+            INVENTORY,
+            Option("move", "give this run another place", "RUN", usual=""),
+            Option("to", "with --move: its place, counted from 1", "N", default=0, usual=""),
+            Option("remove", "take this run out", "RUN", usual=""),
+            JSON,
+        ),
+        example="--move notes --to 1",
+        page="docs/training.md#several-runs-one-after-another",
+    ),
     "pause": Verb(
         "train",
         "free a machine for yourself; the others continue",
@@ -248,6 +271,30 @@ VERBS = {
         example='"When does the library close?"',
         page="docs/results.md",
     ),
+    "generate": Verb(
+        "results",
+        "answer many prompts with all machines, into one file",
+        (
+            INVENTORY,
+            Option(
+                "prompts", "what is to be answered: a file, a folder, a hub id or a name from the catalogue", "FILE"
+            ),
+            replace(RUN, help="whose model answers: a run that has made an adapter"),
+            Option("model", "a model as it is, instead of a run's", "NAME"),
+            Option("name", "what to call it", "NAME", usual="RUN-answers"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            Option("max-new-tokens", "the longest answer", "N", usual="256", goes_as="max_new_tokens"),
+            Option("temperature", "how boldly it is drawn; 0: the likeliest answer", "X", usual="0"),
+            Option("answers", "answers to each prompt", "N", usual="1"),
+            Option("out", "also write them to this file", "FILE"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
+        rest="PROMPTS",
+        example="--prompts ./questions.jsonl --run notes",
+        page="docs/results.md",
+    ),
     "chat": Verb(
         "results",
         "talk with the model in this terminal",
@@ -273,9 +320,21 @@ VERBS = {
     ),
     "eval": Verb(
         "results",
-        "compare answers and loss before and after training",
-        (INVENTORY, RUN),
+        "compare before and after: answers and loss, or tasks",
+        (
+            INVENTORY,
+            RUN,
+            Option("tasks", "ask these by all machines: lm-evaluation-harness's, or files", "arc_easy,./mine.yaml"),
+            Option("documents", "questions of each task, at most", "N", usual="all"),
+            Option("shots", "examples before each question", "N", usual="as the task has it"),
+            Option("name", "what to call it", "NAME", usual="RUN-tasks"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
         rest="RUN",
+        example="notes --tasks arc_easy,./mine.yaml",
         page="docs/results.md",
     ),
     "fetch": Verb(
@@ -297,7 +356,7 @@ VERBS = {
     "export": Verb(
         "results",
         "make the file for Ollama, transformers or PEFT",
-        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), RESULTS, YES),
+        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), QUANT, RESULTS, YES),
         rest="FORM",
         example="--run notes --to gguf",
         page="docs/results.md",

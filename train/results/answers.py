@@ -14,8 +14,8 @@ from transformers import TextStreamer
 
 from train.data.chat import Chat, load_chat
 from train.data.rows import date_of, template_of
-from train.engine.device import precision_of
 from train.models import backends
+from train.models.device import precision_of
 from train.models.model_files import model_folder
 from train.models.wrapper import text_of
 from train.plan.model.catalogue import Model, resolve_model

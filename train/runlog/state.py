@@ -101,6 +101,8 @@ class RunState:
             return self._start(event)
         if kind == "step":
             return self._step(event)
+        if kind == "piece":
+            return self._piece(event)
         if kind == "doing":
             self.doing[event["node"]] = event
         if kind == "early_stop":
@@ -140,6 +142,15 @@ class RunState:
         if self.ending and time > self.ending["time"] + 1:
             self.ending = None
         return [Change(event, ended)]
+
+    def _piece(self, event: Event) -> list[Change]:
+        """Of a run whose work comes in pieces. Nodes may hear of them in another order, so the most counts."""
+        new = self._first(event, event["piece"])
+        if new and event["step"] >= self.step:
+            self.last, self.members, self.state, self.failure = event, list(event["nodes"]), "working", {}
+            self.gap, self.doing = None, {}
+            self.proven = self.proven or self.members
+        return new
 
     # -- the agents' events --------------------------------------------------------------------------------------------
 
