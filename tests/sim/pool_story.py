@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
+from tests.sim import mutants
 from tests.sim.cluster import Cluster
 from tests.sim.faults import KINDS, Fault, drawn
 from tests.sim.pool import Pool
@@ -26,6 +27,7 @@ from tests.sim.truth import Broken
 from train.cluster.fitness import OWN_FAILURES
 from train.cluster.timing import TIMING
 
+MUTANTS = "pool_mutants.toml"
 WITHIN_S = 22.0
 """When faults come: a run lasts from some seconds to half a minute."""
 PACES = (0.4, 0.7, 1.0, 1.0, 1.6, 3.0)
@@ -238,12 +240,21 @@ def many(first: int, last: int) -> int:
     return 0
 
 
+def hunt(name: str) -> int:
+    with mutants.applied(mutants.named(name, MUTANTS), "tests.sim.pool_story") as breaks:
+        seed = breaks(range(1000))
+    print(f"{name}: {'not found within 1000 seeds' if seed is None else f'seed {seed}'}")
+    return 1 if seed is None else 0
+
+
 def main(words: list[str]) -> int:
     match words:
         case [seed] if seed.isdecimal():
             return one(int(seed))
         case [first, last] if first.isdecimal() and last.isdecimal():
             return many(int(first), int(last))
+        case ["mutant", name]:
+            return hunt(name)
     print(__doc__, file=sys.stderr)
     return 2
 
