@@ -226,7 +226,9 @@ def test_only_who_has_the_queues_secret_is_listened_to(tmp_path: Path, world: Wo
     for line in (forged, other.pack()[:-1], other.pack().replace(b"done", b"failed"), b"", b"\n"):
         with pytest.raises(ValueError, match="MAC"):
             keeper.unpack(line)
-    assert b"secret" not in hmac.digest(b"", b"", "sha256")
+    assert b"secret" not in other.pack(), "it is not sent"
+    keeper.take(keeper.unpack(other.pack()))
+    assert keeper.queue.key == "secret"
 
 
 def test_a_full_disk_is_tried_again(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,9 +273,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
         turns.agent_in_turn(tmp_path, file, run)
 
 
-def test_without_a_queue_bad_input_is_what_it_was(
-    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_queue_bad_input_ends_it(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
