@@ -257,6 +257,7 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     assert losses == sorted(losses)
     found = yaml.safe_load((cluster.node_home(0) / "results/run/sweep/best.yml").read_text())
     assert {name: found[name] for name in ("learning_rate", "lora_r")} == trials[0]["params"]
+    (tmp_path / "again").mkdir()
     again = Cluster(tmp_path / "again", {name: value for name, value in found.items() if name != "recipe"}, size=1)
     again.wait()
     events = read(again.node_home(0) / "logs/runs/run/events.jsonl")
