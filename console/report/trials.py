@@ -77,7 +77,7 @@ def view(trials: Sequence[Trial], total: int) -> dict[str, Any]:
         "chart": {
             "key": "trials",
             "title": "All trials",
-            "text": "A line is a trial, from its settings to its held-out loss; the darker, the better. Lower is better.",
+            "text": "A line is a trial, from its settings to its held-out loss; the darker, the better.",
             "svg": parallel_chart(trials),
         },
     }
@@ -137,8 +137,10 @@ def line(one: Trial, axes: Sequence[Axis], places: Mapping[str, float], behind: 
     points = [(places[axis.name], height(axis.up(values[axis.name]))) for axis in axes if axis.name in values]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     colour = "var(--held)" if found and one.number == found.number else "var(--n1)"
-    label = html.escape(f"trial {one.number}: {', '.join(f'{name} {shown(value)}' for name, value in values.items())}")
-    return f'<path class="line" d="{path}" stroke="{colour}" opacity="{1 - 0.85 * behind:.2f}"><title>{label}</title></path>'
+    words = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
+    title = f"<title>{html.escape(f'trial {one.number}: {words}')}</title>"
+    faint = f"{1 - 0.85 * behind:.2f}"
+    return f'<path class="line" d="{path}" stroke="{colour}" opacity="{faint}">{title}</path>'
 
 
 def height(up: float) -> float:

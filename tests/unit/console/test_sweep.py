@@ -1,4 +1,4 @@
-"""./motley sweep: what is typed becomes a launch; what came of it is shown, and the best one is trained if asked for."""
+"""./motley sweep: what is typed becomes a launch; what came of it is shown, and the best one is trained."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from console import launch_options, launch_request, sweep
-from console.launch import started_by  # noqa: F401 - the module is there
 from console.report.trials import parallel_chart, table_lines, view
 from console.verbs import parser
 from train.errors import BadInput
