@@ -166,7 +166,7 @@ ACTS = {
     "generate": "console.generate:generate",
     "chat": "console.serve.chat:chat",
     "serve": "console.serve.command:serve",
-    "eval": "console.use_result:evaluate",
+    "eval": "console.tasks:evaluate",
     "export": "console.use_result:export",
     "tensorboard": "console.tensorboard_view:tensorboard",
     "clean": "console.run_commands:clean",

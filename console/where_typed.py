@@ -7,12 +7,12 @@ from pathlib import Path
 
 from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
-from train.plan.settings import own_recipe
+from train.plan.settings import own_recipe, task_files
 from train.plan.settings.picture_sets import SUFFIXES
 from train.plan.settings.rewards import file_of, with_file
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template")
+PLACES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template", "tasks")
 """Launch variables whose value may be a file or a folder of this computer."""
 
 
@@ -50,6 +50,9 @@ def moved(kind: str, value: str, folder: Path) -> str:
     if kind == "rewards":
         file = file_of(value)
         return with_file(value, moved("", file, folder)) if file else value
+    if kind == "tasks":
+        names = task_files.names_in(value)
+        return ",".join(str(folder / Path(name).expanduser()) if task_files.is_file(name) else name for name in names)
     if kind in ("dataset", "prompts") and not data_sets.is_here(value, folder):
         return data_sets.moved(value, folder)
     names = catalogue().get("datasets" if kind == "prompts" else f"{kind}s", {}) if kind else {}

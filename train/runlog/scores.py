@@ -14,6 +14,7 @@ LARGEST = 4 << 20
 Facts = dict[str, Any]
 ARROWS = {True: " ↑", False: " ↓", None: ""}
 """Which way is better."""
+TITLE = "## Tasks, before and after"
 MEANS = "forgotten, learned: by more than 1.96 standard errors of the change; all else may be chance"
 
 
@@ -27,6 +28,25 @@ def read(results: Path) -> Facts | None:
         return facts if all(set(cells(row)) for row in facts["rows"]) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def of_run(results: Path, run: str) -> Facts | None:
+    """What a run was asked last, of all that was fetched; a run of tasks is its own."""
+    found = [(file, read(file.parents[1])) for file in results.glob(f"*/{FOLDER}/{FILE}")]
+    own = [(file.stat().st_mtime, facts) for file, facts in found if facts and run in (facts["of_run"], facts["run"])]
+    return max(own, key=lambda pair: pair[0])[1] if own else None
+
+
+def in_card(text: str, facts: Facts) -> str:
+    """A model card with these scores, in place of earlier ones."""
+    before, _, rest = text.partition(f"{TITLE}\n")
+    behind = rest.partition("\n## ")
+    after = f"## {behind[2]}" if behind[1] else ""
+    lines = "\n".join(markdown(facts))
+    if rest:
+        return f"{before}{lines}\n{after}"
+    head, mark, tail = text.partition("\n## ")
+    return f"{head}\n{lines}\n## {tail}" if mark else f"{text.rstrip()}\n\n{lines}"
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -75,7 +95,7 @@ def table(facts: Facts) -> list[str]:
 
 def about(facts: Facts) -> list[str]:
     """What the numbers mean."""
-    cut = f", the first {facts['limit']} documents of each" if facts.get("limit") else ""
+    cut = f", the first {facts['documents']} documents of each" if facts.get("documents") else ""
     has_change = any("adapter" in row for row in facts["rows"])
     return [*([MEANS] if has_change else []), f"lm-evaluation-harness {facts.get('harness', '?')}{cut}"]
 
@@ -86,4 +106,4 @@ def markdown(facts: Facts) -> list[str]:
     head = heads(rows)
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-    return ["## Tasks, before and after\n", *lines, "", "; ".join(about(facts)) + ".", ""]
+    return [f"{TITLE}\n", *lines, "", "; ".join(about(facts)) + ".", ""]

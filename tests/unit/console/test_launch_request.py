@@ -17,6 +17,7 @@ from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -124,6 +125,11 @@ BAD = {
     "answers": ("0", "answers: 0 is below 1"),
     "piece": ("0", "piece: 0 is below 1"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
+    "tasks": ("./none.yaml", "tasks: there is no file"),
+    "documents": ("-1", "documents: -1 is below 0"),
+    "shots": ("-1", "shots: -1 is below 0"),
+    "requests_at_once": ("0", "requests_at_once: 0 is below 1"),
+    "of_run": ("a/b", "cannot name a run"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
     "trains": ("sftt", "did you mean 'sft'?"),
     "search": ("learning_rate=1e-3..1e-5", "search: learning_rate: 1e-3 is not below 1e-5"),
@@ -153,6 +159,9 @@ def of_a_pool(values: dict[str, object]) -> dict[str, object]:
     """What a run whose work comes in pieces needs."""
     if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
         return {"recipe": "generate", "temperature": 1}
+    of_tasks = (names_of(EvaluateConfig) - names_of(SftConfig)) & values.keys()
+    if of_tasks or values.get("recipe") == "evaluate":
+        return {"recipe": "evaluate", "tasks": "arc_easy", "dataset": ""}
     of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
     return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset
 from train.plan.model.verdict import Verdict
+from train.plan.run_name import check_name
 from train.plan.settings import task_files
 from train.plan.settings.every_run import Holding, at_least, option
 from train.plan.settings.sft import SftConfig
@@ -27,7 +28,7 @@ class EvaluateConfig(SftConfig):
 
     recipe: str = option("evaluate", "math", "ask a model tasks", ("evaluate",))
     tasks: str = option("", "math", "tasks of lm-evaluation-harness and files of your own: arc_easy,./mine.yaml")
-    limit: int = option(0, "math", "documents of each task, at most; 0: all")
+    documents: int = option(0, "math", "documents of each task, at most; 0: all")
     shots: int | None = option(None, "math", "examples before each question; none set: as the task has it")
     requests_at_once: int = option(8, "math", "requests that a machine computes side by side; memory counts them")
     of_run: str = option("", "agree", "the run whose adapter it is, for its report")
@@ -42,9 +43,12 @@ class EvaluateConfig(SftConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, "limit", 0)
-        at_least(self, "shots", 0) if self.shots is not None else None
+        at_least(self, "documents", 0)
+        if self.shots is not None:
+            at_least(self, "shots", 0)
         at_least(self, "requests_at_once", 1)
+        if self.of_run:
+            check_name("of_run", self.of_run)
         if self.method == "full":
             raise BadInput("method: full has no adapter beside its base to ask", fix="leave method out")
 
@@ -105,6 +109,11 @@ class EvaluateConfig(SftConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         """Of a file of one's own the head knows the name below `dataset`."""
         names = [Path(name).name if task_files.is_file(name) else name for name in task_files.names_in(self.tasks)]
-        words = [f"--model={model_folder}", "--recipe=evaluate", f"--tasks={','.join(names)}", f"--limit={self.limit}"]
+        words = [
+            f"--model={model_folder}",
+            "--recipe=evaluate",
+            f"--tasks={','.join(names)}",
+            f"--documents={self.documents}",
+        ]
         words += [f"--seed={self.seed}"]
         return words + ([f"--shots={self.shots}"] if self.shots is not None else [])

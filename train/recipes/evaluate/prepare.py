@@ -30,7 +30,7 @@ from train.plan.settings import task_files
 from train.plan.settings.evaluate import EvaluateConfig
 
 KIND, INDEX = "tasks", "index.json"
-CHOSEN = ("tasks", "limit", "shots", "seed")
+CHOSEN = ("tasks", "documents", "shots", "seed")
 """Settings that decide what is asked, and in which parts."""
 
 
@@ -63,7 +63,7 @@ def build(draft: Path, config: EvaluateConfig, names: list[str], own: Path, key:
 
     loaded, folders = harness.fetched(names, own)
     harness.keep(loaded, names, folders, own, draft)
-    asked = requests.build(loaded, limit=config.limit, shots=config.shots, seed=config.seed)
+    asked = requests.build(loaded, limit=config.documents, shots=config.shots, seed=config.seed)
     counts = {name: len(documents) for name, documents in asked.items()}
     rows = {"rows": sum(counts.values())}
     index: dict[str, Any] = {"format": FORMAT, "kind": KIND, "made_from": key, "documents": counts}

@@ -72,7 +72,7 @@ class Evaluate:
             if self.asked is None:
                 loaded = harness.kept(self.folder)
                 config = self.config
-                asked = requests.build(loaded, limit=config.limit, shots=config.shots, seed=config.seed)
+                asked = requests.build(loaded, limit=config.documents, shots=config.shots, seed=config.seed)
                 self.asked = loaded, asked
         return self.asked
 
@@ -107,10 +107,10 @@ class Evaluate:
         for number, what in enumerate(self.all):
             part = range(what["first"], what["end"]), known.done[number].result["answers"]
             said[what["side"]].setdefault(what["task"], []).append(part)
-        found = {side: score.scores(loaded, said[side], limit=self.config.limit) for side in said}
+        found = {side: score.scores(loaded, said[side], limit=self.config.documents) for side in said}
         rows = score.compared(loaded, found)
         facts = {"run": self.config.run, "of_run": self.config.of_run, "harness": prepare.version(), "rows": rows}
-        facts |= {"limit": self.config.limit, "seed": self.config.seed}
+        facts |= {"documents": self.config.documents, "seed": self.config.seed}
         folder = self.config.result_folder / self.config.RESULT
         with whole_folder(folder) as draft:
             (draft / FILE).write_text(json.dumps(facts, indent=1) + "\n")
