@@ -11,7 +11,7 @@ from typing import Any
 
 from console.report.charts import BOTTOM, HEIGHT, TOP, WIDTH, short
 from console.words import counted, drawn
-from train.runlog.trials import SWEEP, Trial, best, ranked, shown, summary
+from train.runlog.trials import SWEEP, Trial, best, ranked, shown, summary, words
 
 EDGE = 70
 """Beside the first and the last axis there is room for their names."""
@@ -83,6 +83,16 @@ def view(trials: Sequence[Trial], total: int) -> dict[str, Any]:
     }
 
 
+def figures(trials: Sequence[Trial]) -> list[tuple[str, str, str]]:
+    """What a person looks for first, each with what must be said beside it."""
+    found = best(trials)
+    by_state = {state: sum(one.state == state for one in trials) for state in IN_WORDS}
+    rest = [f"{by_state['pruned']} ended early", f"{by_state['failed']} failed", f"{by_state['running']} running"]
+    beside = ", ".join(one for one in rest if not one.startswith("0 "))
+    first = ("best held-out loss", f"{found.loss:.4f}" if found else "none yet", words(found.params) if found else "")
+    return [first, ("trained to their end", counted(by_state["done"], "trial"), beside)]
+
+
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
@@ -137,8 +147,7 @@ def line(one: Trial, axes: Sequence[Axis], places: Mapping[str, float], behind: 
     points = [(places[axis.name], height(axis.up(values[axis.name]))) for axis in axes if axis.name in values]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     colour = "var(--held)" if found and one.number == found.number else "var(--n1)"
-    words = ", ".join(f"{name} {shown(value)}" for name, value in values.items())
-    title = f"<title>{html.escape(f'trial {one.number}: {words}')}</title>"
+    title = f"<title>{html.escape(f'trial {one.number}: {words(values)}')}</title>"
     faint = f"{1 - 0.85 * behind:.2f}"
     return f'<path class="line" d="{path}" stroke="{colour}" opacity="{faint}">{title}</path>'
 
