@@ -52,7 +52,7 @@ def as_sweep(values: Mapping[str, Any]) -> dict[str, Any]:
         if tried:
             fix = "leave it out, or leave resume out"
             raise BadInput(f"{next(iter(tried))}: a sweep that continues tries what it tried", fix=fix)
-        return dict(values)
+        return {**values, "recipe": "sweep"}
     words = [*([str(values["search"])] if values.get("search") else []), *(f"{n}={v}" for n, v in tried.items())]
     if not words:
         raise BadInput("nothing is tried: every setting has one value", fix="--set learning_rate=1e-5..1e-3:log")

@@ -153,6 +153,8 @@ def test_it_writes_all_trials_the_best_first_and_the_best_as_a_run(tmp_path):
         "lora_r": 16,
     }
     assert "trial 3, held-out loss 1.5000" in text
+    assert made.finish(Known(over | {5: done(5, loss=1.0)}, {})) == folder, "again, with another one"
+    assert "trial 5" in (folder / "best.yml").read_text()
     assert made.words(over[3]) == "trial 3 held-out loss 1.5000 · learning_rate 0.001  lora_r 16"
     assert made.words(over[4]) == "trial 4 failed: out of memory · learning_rate 0.001  lora_r 8"
 

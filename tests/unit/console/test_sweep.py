@@ -83,7 +83,7 @@ def test_a_sweep_of_another_recipe_and_one_that_continues(launched: list[Any], t
     assert values["trains"] == "preference" and values["search"] == "lora_r=8,16"
     assert values["lora_targets"] == "q_proj,v_proj"
     assert run(["--resume", "night", "--trials", "30"], tmp_path / "results") == 0
-    assert launched == [("night", {"resume": "night", "trials": "30"})]
+    assert launched == [("night", {"resume": "night", "trials": "30", "recipe": "sweep"})]
 
 
 @pytest.mark.parametrize(("words", "sentence"), [
