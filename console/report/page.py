@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import pairs, rewards
+from console.report import pairs, rewards, trials
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -73,6 +73,7 @@ def live_view(history: History) -> dict[str, Any]:
     told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
         "history": history,
+        "trials": trials.view(history.trials, history.total_steps) if history.trials else None,
         "loss": [chart for chart in first_charts(history) if chart["svg"]],
         "parts": part_charts(history),
         "part_table": (table := part_table(history)),
@@ -113,6 +114,10 @@ def outcome(history: History) -> str:
 
 
 def headline(history: History) -> str:
+    if history.trials:
+        over = sum(one.state != "running" for one in history.trials)
+        machines = counted(len({one.node for one in history.trials}), "machine")
+        return f"{over} of {history.total_steps} trials on {machines} in {duration(history.seconds)}"
     steps = f"{history.steps[-1]['step']} of {history.total_steps} steps" if history.steps else "no step was finished"
     return f"{steps} on {counted(len(history.nodes), 'machine')} in {duration(history.seconds)}"
 
@@ -138,6 +143,8 @@ def model_and_data(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def figures(history: History) -> list[tuple[str, str, str]]:
     """The four that a person looks for first, each with what must be said beside it."""
+    if history.trials:
+        return trials.figures(history.trials)
     if not history.steps:
         return []
     return [worth(history), held_out(history), energy(history), lost_and_back(history)]
