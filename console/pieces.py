@@ -66,7 +66,8 @@ def run_it(inventory: Inventory, run: str, settings: Mapping[str, Any], more: li
         code = launches.launch(inventory, words)
     if code:
         return code
-    if not known_runs(inventory).get(run, {}).get("done"):
-        say(f"it goes on: ./motley follow; later: ./motley fetch --run {run}")
+    facts = known_runs(inventory).get(run, {})
+    if not facts.get("done"):
+        say(f"it goes on; when it is done: ./motley fetch --run {run}" if facts.get("on") else f"{run} is not done")
         return 1
     return fetch(inventory, run, results)

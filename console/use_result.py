@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import base64
 import codecs
+import io
+import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,16 +21,18 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
 
-from console import interrupt, push
+from console import fetch_export, interrupt, push
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
+from train.errors import BadInput
 from train.plan.settings.picture_sets import SUFFIXES
 from train.safe_stdio import plain
 
+GGUF = "gguf"
 TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
 
 
@@ -39,19 +44,43 @@ def on_a_node(
     inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True, given: str = ""
 ) -> int:
     """Our input passes through as it is, but where it is `given` something; its output as a terminal may show it."""
+    found = chosen(inventory, run)
+    return works(*found, verb, more=more, offline=offline, given=given) if found else 1
+
+
+def chosen(inventory: Inventory, run: str) -> tuple[str, Node] | None:
+    """The run and the node that does it, as it says; or why none can."""
     try:
         homes = [part for node in from_inventory(inventory) for part in node.parts(run)]
         run, stopped, node = choose(homes, run)
-        say(f"run {run}{stopped} · on {node.name}")
+    except (NowhereToAsk, Silent) as reason:
+        say(str(reason))
+        return None
+    say(f"run {run}{stopped} · on {node.name}")
+    return run, node
+
+
+def works(
+    run: str,
+    node: Node,
+    verb: list[str],
+    *,
+    more: Sequence[str] = (),
+    offline: bool = True,
+    given: str = "",
+    out: TextIO | None = None,
+) -> int:
+    """`out`: who gets its output instead."""
+    try:
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
         command = node.train([*verb, "--run", run, "--home", ".", *more], environment)
-    except (NowhereToAsk, Silent) as reason:
+    except Silent as reason:
         say(str(reason))
         return 1
     pipes = {"stdin": subprocess.PIPE if given else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process, ThreadPoolExecutor(2) as pool:  # type: ignore[call-overload]
         try:
-            pool.map(pass_on, (process.stdout, process.stderr), (sys.stdout, sys.stderr))
+            pool.map(pass_on, (process.stdout, process.stderr), (out or sys.stdout, sys.stderr))
             if process.stdin:
                 with suppress(BrokenPipeError), process.stdin:  # it may have ended without reading: its words say why
                     process.stdin.write(given.encode())
@@ -74,10 +103,25 @@ def evaluate(inventory: Inventory, run: str) -> int:
     return on_a_node(inventory, run, ["eval"], more=[])
 
 
-def export(inventory: Inventory, run: str, to: str, results: Path, *, yes: bool = False) -> int:
+def export(inventory: Inventory, run: str, to: str, results: Path, *, quant: str = "", yes: bool = False) -> int:
+    if quant and to != GGUF:
+        raise BadInput(f"--quant {quant} is of a gguf: {to} is never quantised", fix=f"fix: --to {GGUF}, or no --quant")
+    if to == GGUF:
+        found = chosen(inventory, run)
+        return bring_gguf(*found, quant, results) if found else 1
     if to.startswith(push.HUB):
         return push.push(to, run, results, next(iter(inventory.nodes.values()), {}), yes=yes)
     return on_a_node(inventory, run, ["export", to], more=[], offline=False)
+
+
+def bring_gguf(run: str, node: Node, quant: str, results: Path) -> int:
+    """It is made where the run lies, and comes here; what is there or here already is not made or brought again."""
+    heard = io.StringIO()
+    words = ["export", GGUF, *(["--quant", quant] if quant else []), "--json"]
+    if code := works(run, node, words, offline=False, out=heard):
+        return code
+    made = json.loads(heard.getvalue().splitlines()[-1])
+    return fetch_export.fetch(node, run, made, results)
 
 
 def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:

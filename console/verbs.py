@@ -27,6 +27,10 @@ RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
 TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 FORMS = Forms(("gguf", "merged", "adapter", "hub:USER/NAME"))
+QUANT = Option(
+    "quant", "of a gguf: how many bits its weights get", "NAME",
+    ("f16", "q8_0", "q4_0", "q4_k_m", "bf16", "f32"), usual="q8_0",
+)  # fmt: skip
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")
@@ -174,7 +178,7 @@ VERBS = {
         (
             *ASKED,
             YES,
-            Option("queue", "begin by itself when the runs before it have ended", gives="true", variable="queue"),
+            Option("queue", "begin by itself when the runs before it have ended", "TRUE|FALSE", variable="queue"),
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
@@ -218,7 +222,7 @@ VERBS = {
     ),
     "queue": Verb(
         "train",
-        "show the runs that follow one another, or change their order",
+        "show the runs that wait, or change their order",
         (
             INVENTORY,
             Option("move", "give this run another place", "RUN", usual=""),
@@ -316,7 +320,7 @@ VERBS = {
     ),
     "eval": Verb(
         "results",
-        "compare answers and loss before and after training, or the scores of tasks",
+        "compare before and after: answers and loss, or tasks",
         (
             INVENTORY,
             RUN,
@@ -352,7 +356,7 @@ VERBS = {
     "export": Verb(
         "results",
         "make the file for Ollama, transformers or PEFT",
-        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), RESULTS, YES),
+        (INVENTORY, RUN, Option("to", "the form", "FORM", FORMS, "gguf"), QUANT, RESULTS, YES),
         rest="FORM",
         example="--run notes --to gguf",
         page="docs/results.md",

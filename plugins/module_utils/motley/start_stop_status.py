@@ -52,6 +52,7 @@ from .run_files import (
     newest_checkpoint,
     newest_run,
     pack,
+    part,
     read_json,
     saving_s,
     size_of,
@@ -377,6 +378,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "hashes": hashes,
     "pack": pack,
     "more": more,
+    "part": part,
 }
 
 

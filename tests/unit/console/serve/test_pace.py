@@ -9,7 +9,7 @@ import pytest
 from console.serve.pace import Load, Pace, choose
 
 COMPUTES = 1.0
-"""The part of a token's time that another answer beside it adds; on a card that reads its weights once for all, less."""
+"""The part of a token's time that another answer beside it adds; less on a card, which reads its weights once."""
 
 
 def writes(alone_s: float, answers: int, *, adds: float = COMPUTES) -> float:

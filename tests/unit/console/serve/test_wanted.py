@@ -1,4 +1,4 @@
-"""Requests as programs for OpenAI send them: what is understood, what is passed over, and what is refused in a sentence."""
+"""Requests as programs for OpenAI send them: what is understood, what is passed over, what is refused in a sentence."""
 
 from __future__ import annotations
 
