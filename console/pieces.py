@@ -39,14 +39,21 @@ def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
         raise BadInput(f"run {run} is not done, or has no base model", fix="fix: ./motley runs shows which are done")
     if not usable:
         raise BadInput("no node that answers has a run that is done", fix="fix: --model NAME asks a model as it is")
-    found = run or usable[0]
+    found = run or next((name for name in usable if has_adapter(launched_as(runs[name]))), usable[0])
     asked = launched_as(runs[found])
-    if asked.get("method") == "full" or asked.get("recipe", "sft") not in ("sft", "preference", "grpo"):
+    if not has_adapter(asked):
         raise BadInput(
-            f"run {found} has made no adapter", fix="fix: --model FOLDER, where ./motley fetch has brought it"
+            f"run {found} has made no adapter that writes",
+            fix="fix: --model FOLDER, where ./motley fetch has brought it",
         )
     kept = ("load_in", "precision")
     return found, {"model": asked["model"], "adapter": found} | {name: asked[name] for name in kept if name in asked}
+
+
+def has_adapter(asked: Mapping[str, Any]) -> bool:
+    """Whether it has made one that writes: a reward model gives scores."""
+    writes = asked.get("method") != "full" and asked.get("loss") != "reward"
+    return writes and asked.get("recipe", "sft") in ("sft", "preference", "grpo")
 
 
 def free_name(runs: Mapping[str, Facts], wanted: str) -> str:
