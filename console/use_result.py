@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import base64
 import codecs
+import io
+import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
 
-from console import interrupt, push
+from console import fetch_export, interrupt, push
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
+from train.errors import BadInput
+from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES
 from train.safe_stdio import plain
 
+GGUF = "gguf"
+IN_PIECES = {name for name, kind in RECIPES.items() if kind.IN_PIECES}
+"""Recipes whose runs make no model."""
 TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
 
 
@@ -38,19 +47,43 @@ def on_a_node(
     inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True, given: str = ""
 ) -> int:
     """Our input passes through as it is, but where it is `given` something; its output as a terminal may show it."""
+    found = chosen(inventory, run)
+    return works(*found, verb, more=more, offline=offline, given=given) if found else 1
+
+
+def chosen(inventory: Inventory, run: str) -> tuple[str, Node] | None:
+    """The run and the node that does it, as it says; or why none can."""
     try:
         homes = [part for node in from_inventory(inventory) for part in node.parts(run)]
         run, stopped, node = choose(homes, run)
-        say(f"run {run}{stopped} · on {node.name}")
+    except (NowhereToAsk, Silent) as reason:
+        say(str(reason))
+        return None
+    say(f"run {run}{stopped} · on {node.name}")
+    return run, node
+
+
+def works(
+    run: str,
+    node: Node,
+    verb: list[str],
+    *,
+    more: Sequence[str] = (),
+    offline: bool = True,
+    given: str = "",
+    out: TextIO | None = None,
+) -> int:
+    """`out`: who gets its output instead."""
+    try:
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
         command = node.train([*verb, "--run", run, "--home", ".", *more], environment)
-    except (NowhereToAsk, Silent) as reason:
+    except Silent as reason:
         say(str(reason))
         return 1
     pipes = {"stdin": subprocess.PIPE if given else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process, ThreadPoolExecutor(2) as pool:  # type: ignore[call-overload]
         try:
-            pool.map(pass_on, (process.stdout, process.stderr), (sys.stdout, sys.stderr))
+            pool.map(pass_on, (process.stdout, process.stderr), (out or sys.stdout, sys.stderr))
             if process.stdin:
                 with suppress(BrokenPipeError), process.stdin:  # it may have ended without reading: its words say why
                     process.stdin.write(given.encode())
@@ -73,10 +106,25 @@ def evaluate(inventory: Inventory, run: str) -> int:
     return on_a_node(inventory, run, ["eval"], more=[])
 
 
-def export(inventory: Inventory, run: str, to: str, results: Path, *, yes: bool = False) -> int:
+def export(inventory: Inventory, run: str, to: str, results: Path, *, quant: str = "", yes: bool = False) -> int:
+    if quant and to != GGUF:
+        raise BadInput(f"--quant {quant} is of a gguf: {to} is never quantised", fix=f"fix: --to {GGUF}, or no --quant")
+    if to == GGUF:
+        found = chosen(inventory, run)
+        return bring_gguf(*found, quant, results) if found else 1
     if to.startswith(push.HUB):
         return push.push(to, run, results, next(iter(inventory.nodes.values()), {}), yes=yes)
     return on_a_node(inventory, run, ["export", to], more=[], offline=False)
+
+
+def bring_gguf(run: str, node: Node, quant: str, results: Path) -> int:
+    """It is made where the run lies, and comes here; what is there or here already is not made or brought again."""
+    heard = io.StringIO()
+    words = ["export", GGUF, *(["--quant", quant] if quant else []), "--json"]
+    if code := works(run, node, words, offline=False, out=heard):
+        return code
+    made = json.loads(heard.getvalue().splitlines()[-1])
+    return fetch_export.fetch(node, run, made, results)
 
 
 def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
@@ -100,17 +148,47 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
 
 
 def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
-    """A run, where it was stopped, and the first node that has most of it and does nothing else. Where no run is named
-    it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
+    """A run, where it was stopped, and the first node that has most of it and does nothing else."""
+    found = find(nodes, run)
+    idle = [node for node in found.have if not found.answers[node.name]["on"]]
+    if not idle:
+        on = found.answers[found.have[0].name]["on"]
+        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
+    return found.run, found.stopped, idle[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run that can be used."""
+
+    run: str
+    stopped: str
+    """Where it was stopped; empty where it is done."""
+    have: list[Node]
+    """The nodes that have most of it."""
+    answers: dict[str, Facts]
+    silent: dict[str, str]
+
+
+def find(nodes: list[Node], run: str) -> Found:
+    """Where no run is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
     most = {name: max(made(answer, name) for answer in answers.values()) for name in found}
     stopped = [name for name, facts in found.items() if most[name] and facts["steps"] and not facts["on"]]
-    usable = [name for name, facts in found.items() if (facts["done"] or name in stopped) and not facts["script"]]
+    usable = [
+        name
+        for name, facts in found.items()
+        if (facts["done"] or name in stopped) and not facts["script"] and facts["recipe"] not in IN_PIECES
+    ]
     if script := found.get(run, {}).get("script"):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
         raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
+    if (recipe := found.get(run, {}).get("recipe", "")) in IN_PIECES:
+        raise NowhereToAsk(
+            f"{run} has trained nothing (recipe={recipe})\nfix: ./motley fetch --run {run} brings what it made"
+        )
     if not run and not usable:
         raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
     run = run or usable[0]
@@ -124,11 +202,7 @@ def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
         what = f"run {run} was stopped before its first checkpoint"
         raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
-    idle = [node for node in have if not answers[node.name]["on"]]
-    if not idle:
-        on = answers[have[0].name]["on"]
-        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
-    return run, "" if found[run]["done"] else f" · stopped {at}", idle[0]
+    return Found(run, "" if found[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
 def made(answer: Facts, run: str) -> float:

@@ -205,6 +205,10 @@ class Node(ABC):
         """A tar archive; `made`: with the result, which is the same on all nodes."""
         return self._stream("pack", run=run, made=made)
 
+    def exported(self, file: str, offset: int) -> subprocess.Popen[bytes]:
+        """The rest of a file below its exports, from there on."""
+        return self._stream("part", file=file, offset=offset)
+
     def events(self, run: str) -> subprocess.Popen[bytes]:
         """Lines of both event logs and of the agent's view, as they come."""
         return self._stream("report", run=run)

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import pairs, rewards
+from console.report import pairs, rewards, trials
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -22,6 +22,7 @@ from console.report.where_time_goes import COLOURS as PART_COLOURS
 from console.report.where_time_goes import part_advice, part_charts, part_table
 from console.words import counted, duration
 from train.files import write_atomic
+from train.runlog import scores
 from train.runlog.events import metric_words
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node
@@ -56,7 +57,15 @@ def view(history: History) -> dict[str, Any]:
         "cards": any(node["gpu_gb"] for node in nodes),
         "plan": plan_against_reality(history),
         "answers": history.answers.get("questions", []),
+        "tasks": task_table(history.scores),
     }
+
+
+def task_table(facts: scores.Facts) -> dict[str, Any]:
+    rows = scores.shown(facts["rows"]) if facts else []
+    if not rows:
+        return {}
+    return {"heads": scores.heads(rows), "rows": [scores.cells(row) for row in rows], "about": scores.about(facts)}
 
 
 def live_view(history: History) -> dict[str, Any]:
@@ -64,6 +73,7 @@ def live_view(history: History) -> dict[str, Any]:
     told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
         "history": history,
+        "trials": trials.view(history.trials, history.total_steps) if history.trials else None,
         "loss": [chart for chart in first_charts(history) if chart["svg"]],
         "parts": part_charts(history),
         "part_table": (table := part_table(history)),
@@ -104,6 +114,10 @@ def outcome(history: History) -> str:
 
 
 def headline(history: History) -> str:
+    if history.trials:
+        over = sum(one.state != "running" for one in history.trials)
+        machines = counted(len({one.node for one in history.trials}), "machine")
+        return f"{over} of {history.total_steps} trials on {machines} in {duration(history.seconds)}"
     steps = f"{history.steps[-1]['step']} of {history.total_steps} steps" if history.steps else "no step was finished"
     return f"{steps} on {counted(len(history.nodes), 'machine')} in {duration(history.seconds)}"
 
@@ -129,6 +143,8 @@ def model_and_data(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def figures(history: History) -> list[tuple[str, str, str]]:
     """The four that a person looks for first, each with what must be said beside it."""
+    if history.trials:
+        return trials.figures(history.trials)
     if not history.steps:
         return []
     return [worth(history), held_out(history), energy(history), lost_and_back(history)]

@@ -299,6 +299,9 @@ class Training:
         self.last_step = 1 << 30
         self.pids = 100
 
+    def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Worker:
+        return Worker(self, node, life, env)
+
     def next_pid(self) -> int:
         self.pids += 1
         return self.pids
@@ -329,7 +332,7 @@ class PlayedProcesses(Processes):
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> Worker:  # type: ignore[override]
         self.training.truth.starts(self.node)
-        worker = Worker(self.training, self.node, self.life, env)
+        worker = self.training.worker(self.node, self.life, env)
         self.node.workers = [one for one in self.node.workers if one.code is None] + [worker]
         return worker
 

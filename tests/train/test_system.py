@@ -1,12 +1,10 @@
 """`system=` and `train_on=last`: a message before each conversation that has none, and one answer to learn from."""
 
 import json
-from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
 
 from tests.train import cluster
 from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
@@ -20,8 +18,9 @@ from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts
 from train.recipes.preference.rows import open_pairs
 from train.recipes.preference.rows import prepare as prepare_pairs
-from train.results import export
-from train.results.export import CHATML_MODELFILE, PLAIN_MODELFILE, chat_with, modelfile
+from train.results.export import chat_with
+from train.results.gguf import with_known_template
+from train.results.modelfile import modelfile
 
 TEXT = 'Say "hé" 😀 %} {{ x }}\nin one line.'
 USER, SAID = {"role": "user", "content": "Name a colour."}, {"role": "assistant", "content": "Blue."}
@@ -69,25 +68,22 @@ def test_a_developer_is_one_as_well_and_becomes_what_the_template_knows(tiny):
     assert "developer" not in chat.template, "or a template that knows none would be given some"
 
 
-def test_ollama_gets_the_template_as_it_is_published(tiny, tmp_path, monkeypatch):
-    """It knows the common ones by their text; the message is in the Modelfile."""
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / adapters.TEMPLATE).write_text(with_system(tiny, "Be brief.").template)
-    seen = []
-    monkeypatch.setattr(export, "export_merged", lambda *_: None)
-    monkeypatch.setattr(
-        export, "convert", lambda folder, *_: seen.append(AutoTokenizer.from_pretrained(folder).chat_template)
-    )
-    export.export_gguf(tmp_path, resolve_model("tiny"), Namespace(adapter=tmp_path / "adapter", outtype="f16"))
-    assert seen == [tiny.template] and 'SYSTEM """Be brief."""' in (tmp_path / "Modelfile").read_text()
+def test_a_template_that_ollama_must_know_by_its_text_stays_as_it_is_published(tiny):
+    """The message is in the Modelfile. One that can be written out for Ollama opens with it, for llama.cpp."""
+    unreadable = replace(tiny, template="{{ messages | length }}" + tiny.template)
+    assert with_known_template(with_system(unreadable, "Be brief.")).template == unreadable.template
+    opened = with_known_template(with_system(tiny, "Be brief."))
+    assert opened.render([USER]) == with_system(tiny, "Be brief.").render([USER])
+    assert opened.render([OWN, USER]) == tiny.render([OWN, USER])
 
 
 def test_ollama_asks_with_it(tiny):
-    chat = load_chat(resolve_model("tiny"), system="Be brief.")
-    assert modelfile("x.gguf", chat).endswith('SYSTEM """Be brief."""\n')
-    chatml = "<|im_start|>{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    for template, known in ((chatml, CHATML_MODELFILE), (PLAIN_TEMPLATE, PLAIN_MODELFILE)):
-        assert known in modelfile("x.gguf", with_system(replace(tiny, template=template), "Be brief."))
+    for template in (tiny.template, PLAIN_TEMPLATE):
+        chat = replace(tiny, template=template)
+        said = modelfile("x.gguf", chat)
+        assert modelfile("x.gguf", with_system(chat, "Be brief.")) == said.replace(
+            'PARAMETER stop "</s>"', 'SYSTEM """Be brief."""\nPARAMETER stop "</s>"'
+        )
 
 
 RECORDS = [

@@ -1,70 +1,35 @@
 """`python -m train export`: what was trained, in the form that others load.
 
-    python -m train export gguf --run qa [--outtype q8_0]
+    python -m train export gguf --run qa [--quant q8_0]
     python -m train export merged --model smollm2-135m --adapter results/qa/adapter --out out/merged
 
 adapter: PEFT's format with the tokenizer. merged: a model of its own, for transformers or vLLM, never quantised. gguf:
-one file and a Modelfile: `ollama create NAME -f Modelfile`. Its converter is fetched once, into a folder of its own.
+one file and a Modelfile: `ollama create NAME -f Modelfile` (gguf.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from train.cache import build_once, cache_dir, home_dir
-from train.data.chat import CONTINUED, PLAIN_TEMPLATE, Chat, load_chat, without_system
-from train.errors import BadInput, CheckFailed
+from train.cache import build_once, home_dir
+from train.data.chat import Chat, load_chat
+from train.errors import BadInput
 from train.files import file_hash
-from train.hub import pip
 from train.models.model_files import model_folder
 from train.plan.model import adapters
 from train.plan.model.catalogue import Model, resolve_model
 from train.recipes import model_card
-from train.results import finished_run
+from train.results import finished_run, gguf
 
-LOCK = Path(__file__).with_name("gguf.txt")
 OF_PICTURES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 """How a wrapper reads what is no text."""
 MERGED = "use merged: transformers and vLLM load that"
-OUTTYPES = ("q8_0", "f16", "bf16", "f32")
-
-PLAIN_MODELFILE = '''TEMPLATE """{{ if .System }}{{ .System }}
-
-{{ end }}### Instruction:
-{{ .Prompt }}
-
-### Response:
-"""
-PARAMETER stop "### Instruction:"
-'''
-CONTINUED_MODELFILE = 'TEMPLATE """{{ .Prompt }}"""\n'
-NAMED_PRE = """
-import sys
-import convert_hf_to_gguf
-from conversion.base import TextModel
-script, pre = sys.argv[1:3]
-sys.argv = [script, *sys.argv[3:]]
-TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
-convert_hf_to_gguf.main()
-"""
-"""Converts a model whose tokenizer llama.cpp does not know: its rule for words is GPT-2's, as llama.cpp names it."""
-CHATML_MODELFILE = '''TEMPLATE """{{ if .System }}<|im_start|>system
-{{ .System }}<|im_end|>
-{{ end }}<|im_start|>user
-{{ .Prompt }}<|im_end|>
-<|im_start|>assistant
-"""
-PARAMETER stop "<|im_end|>"
-'''
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the base model")
     parser.add_argument("--adapter", type=Path, help="folder of the trained adapter")
     parser.add_argument("--out", type=Path, help="folder to write; must not exist yet (of a run: exports/RUN/FORM)")
-    parser.add_argument("--outtype", default="q8_0", help=f"of a gguf: {', '.join(OUTTYPES)} (default q8_0)")
+    parser.add_argument("--quant", default="q8_0", help=f"of a gguf: {', '.join(gguf.QUANTS)} (default q8_0)")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -92,8 +57,9 @@ def main(args: argparse.Namespace) -> int:
             return main_of_new(run, args)
         base = run.original if args.what == "adapter" else run.original_or_base
         step = run.step
-        form = args.what if step is None else f"{args.what}-step-{step}"
-        finished_run.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / form)
+        finished_run.fill(args, model=base, adapter=run.folder)
+        if is_made(run, args):
+            return report(args, step, run.run)
     finished_run.require(args, "model", "adapter", "out")
     if args.what == "gguf" and scores(args.adapter):
         raise BadInput("a reward model cannot be written as gguf: it gives a text a score and writes none", fix=MERGED)
@@ -107,7 +73,9 @@ def report(args: argparse.Namespace, step: int | None, name: str) -> int:
     """`name`: for Ollama."""
     files = {path.name: path.stat().st_size for path in sorted(args.out.iterdir())}
     if args.json:
-        print(json.dumps({"ok": True, "what": args.what, "folder": str(args.out), "step": step, "files": files}))
+        hashes = {name: file_hash(args.out / name) for name in files if args.what == "gguf"}
+        made = {"what": args.what, "folder": str(args.out), "step": step, "files": files, "sha256": hashes}
+        print(json.dumps({"ok": True, **made}))
         return 0
     for file, size in files.items():
         print(f"{size / 1e6:10.1f} MB  {args.out / file}")
@@ -119,14 +87,23 @@ def report(args: argparse.Namespace, step: int | None, name: str) -> int:
 def require_place(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise BadInput("the folder to write is already there", f"folder: {args.out}", "remove it or name another")
-    if args.outtype not in OUTTYPES:
-        raise BadInput(f"outtype: '{args.outtype}' is not one of {' '.join(OUTTYPES)}")
+    if args.what == "gguf":
+        gguf.require_quant(args.quant)
 
 
-def place_of(run: finished_run.FinishedRun, args: argparse.Namespace) -> None:
-    form = args.what if run.step is None else f"{args.what}-step-{run.step}"
+def is_made(run: finished_run.FinishedRun, args: argparse.Namespace) -> bool:
+    """Whether this gguf is there, made of what the run is now; an older one goes. Names the folder where no other is
+    named."""
+    is_named = args.out is not None
+    form = f"gguf-{args.quant}" if args.what == "gguf" else args.what
+    form = form if run.step is None else f"{form}-step-{run.step}"
     finished_run.fill(args, out=home_dir() / "exports" / run.run / form)
-    require_place(args)
+    if is_named or args.what != "gguf" or not args.out.is_dir():
+        return False
+    if args.out.stat().st_mtime > max(path.stat().st_mtime for path in run.folder.iterdir()):
+        return True
+    shutil.rmtree(args.out)
+    return False
 
 
 def copy_model(run: finished_run.FinishedRun, folder: Path) -> None:
@@ -141,7 +118,8 @@ def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) ->
             f"run '{run.run}': a model of pictures cannot be written as {args.what}",
             fix="use merged: weights as safetensors, with labels.json",
         )
-    place_of(run, args)
+    is_made(run, args)
+    require_place(args)
     from train.recipes.images import bases as picture_bases
     from train.recipes.images.rows import write_labels
     from train.results.pictures import classes_of_run
@@ -160,7 +138,9 @@ def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
     """Exports a model from nothing, which is whole as it is."""
     if args.what == "adapter":
         raise BadInput(f"run '{run.run}' made a model, not an adapter", fix="export it as merged, or as gguf")
-    place_of(run, args)
+    if is_made(run, args):
+        return report(args, run.step, run.run)
+    require_place(args)
     from train.results.answers import chat_of
 
     chat = chat_of(run)
@@ -170,11 +150,10 @@ def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
         save_tokenizer(chat, folder)
 
     def converted(folder: Path) -> None:
-        require_known_vocabulary(chat)
+        gguf.require_known_vocabulary(chat)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             copied(Path(scratch))
-            convert(Path(scratch), folder / f"{run.run}.gguf", args.outtype, pre="gpt-2")
-        (folder / "Modelfile").write_text(modelfile(f"{run.run}.gguf", chat))
+            gguf.write(Path(scratch), folder / f"{run.run}.gguf", chat, args.quant)
 
     build_once(args.out, copied if args.what == "merged" else converted)
     return report(args, run.step, run.run)
@@ -229,70 +208,17 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
 
 
 def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
-    file = folder / f"{model.name}.gguf"
+    chat = chat_with(model, args.adapter)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         export_merged(Path(scratch), model, args)
-        save_tokenizer(without_system(chat_with(model, args.adapter))[0], Path(scratch))  # Ollama knows it as published
-        convert(Path(scratch), file, args.outtype)
-    (folder / "Modelfile").write_text(modelfile(file.name, chat_with(model, args.adapter)))
-
-
-def convert(source: Path, file: Path, outtype: str, *, pre: str = "") -> None:
-    """`pre`: how the tokenizer cuts words, where the converter cannot know it: it knows the vocabularies that others
-    have published, by a hash, and one that was just made is not among them."""
-    converter = gguf_converter()
-    script = str(converter / "convert_hf_to_gguf.py")
-    words = [str(source), "--model-name", file.stem, "--outtype", outtype, "--outfile", str(file)]
-    command = [sys.executable, *(["-c", NAMED_PRE, script, pre] if pre else [script]), *words]
-    done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        raise CheckFailed(
-            f"the converter cannot write {file.stem} as gguf: {reason[:200]}",
-            "converter: convert-hf-to-gguf",
-            "export it as merged instead; transformers and vLLM load that",
-        )
-
-
-def require_known_vocabulary(chat: Chat) -> None:
-    if '"ByteLevel"' not in chat.tokenizer.backend_tokenizer.to_str():
-        raise BadInput(
-            "a tokenizer of single characters cannot be written as gguf: llama.cpp knows none",
-            fix="export it as merged, or train with tokenizer=bytes",
-        )
-
-
-def environment_of(converter: Path) -> dict[str, str]:
-    """Without MOTLEY_HOME, by which the processes of a run are known: a stop would end it."""
-    known = {name: value for name, value in os.environ.items() if name != "MOTLEY_HOME"}
-    return known | {"PYTHONPATH": str(converter)}
+        save_tokenizer(gguf.with_known_template(chat), Path(scratch))
+        gguf.write(Path(scratch), folder / f"{model.name}.gguf", chat, args.quant)
 
 
 def save_tokenizer(chat: Chat, folder: Path) -> None:
     """Saves the tokenizer with the template that was trained with, also where the model had none."""
     chat.tokenizer.chat_template = chat.template
     chat.tokenizer.save_pretrained(folder)
-
-
-def modelfile(gguf: str, chat: Chat) -> str:
-    """Ollama knows the common templates by the one in the gguf; two are written out, and a template's own message."""
-    plain, own = without_system(chat)
-    template, system = plain.template, (own or plain.default_system()).replace('"""', "'''")  # more quotes would end it
-    written_out = {PLAIN_TEMPLATE: PLAIN_MODELFILE, CONTINUED: CONTINUED_MODELFILE}
-    known = written_out.get(template) or (CHATML_MODELFILE if "<|im_start|>" in template else "")
-    return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
-
-
-def gguf_converter() -> Path:
-    """In a folder of its own: it brings another version of a package that transformers uses."""
-
-    def install(folder: Path) -> None:
-        print("fetching the gguf converter, once", file=sys.stderr)
-        if reason := pip("install", "--requirement", str(LOCK), "--target", str(folder)):
-            raise BadInput("the gguf converter could not be fetched", f"pip: {reason}", "check the connection")
-
-    lock = file_hash(LOCK)[:12]
-    return build_once(cache_dir() / "tools" / f"gguf-{lock}-{sys.implementation.cache_tag}", install)
 
 
 EXPORTS: dict[str, Callable[[Path, Model, argparse.Namespace], None]] = {

@@ -12,6 +12,7 @@ TRACE = "trace.json.gz"  # of all nodes, where a run was fetched to
 AGENT = "agent.json"  # the agent's view of this moment
 MEMORY = "epoch.json"  # what the agent must know after a restart; for nobody else
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
+PIECES = "pieces.jsonl"  # beside it, of a run whose work comes in pieces: what is done
 DECIDED = "decided.json"  # beside the checkpoints: what the run decided by itself
 OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)
 ANSWERS = "answers.json"
@@ -37,7 +38,7 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model")
+MADE = ("adapter", "model", "answers", "sweep", "scores")
 """What a run has made, below its results: one of them."""
 
 

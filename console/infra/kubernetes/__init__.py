@@ -19,7 +19,7 @@ INFRA = Infra(
     lacks={
         **dict.fromkeys(("bootstrap", "undo", "doctor", "check-versions", "wake"), MACHINES),
         **dict.fromkeys(("pause", "unpause"), f"{MACHINES}; kubectl drain MACHINE moves its pods elsewhere"),
-        **dict.fromkeys(("ask", "eval", "export"), USED),
+        **dict.fromkeys(("ask", "chat", "serve", "eval", "export"), USED),
         "torchrun": "a script of your own is an image of your own there",
         "queue": "Kubernetes has queues of its own, such as Kueue",
         "slurm-conf": "Kubernetes is no Slurm",

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, SETTINGS, checkpoints, logs, results
+from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .files import read
 
@@ -51,6 +52,8 @@ def newest_run(home: Path) -> str:
 def newest_checkpoint(home: Path, run: str) -> int:
     if not run:
         return 0
+    if (pieces := checkpoints(home, run) / PIECES).exists():
+        return pieces.read_bytes().count(b"\n")
     names = [path.name for path in checkpoints(home, run).glob("step-*")]
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
 
@@ -92,6 +95,13 @@ def more(home: Path, run: str, offset: int, log: str = EVENTS) -> None:
         stream.seek(offset)
         data = stream.read()
     sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
+
+
+def part(home: Path, file: str, offset: int) -> None:
+    """The rest of a file of an export from there on."""
+    with (home / "exports" / file).open("rb") as stream:
+        stream.seek(offset)
+        shutil.copyfileobj(stream, sys.stdout.buffer, 1 << 20)
 
 
 def end_of(log: Path) -> Tail:

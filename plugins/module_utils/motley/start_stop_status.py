@@ -52,6 +52,7 @@ from .run_files import (
     newest_checkpoint,
     newest_run,
     pack,
+    part,
     read_json,
     saving_s,
     size_of,
@@ -309,7 +310,7 @@ def runs(home: Path) -> dict[str, Any]:
         found[name] = {
             "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
             "steps": start.get("total_steps", 0),
-            "loss": steps[-1]["loss"] if steps else None,
+            "loss": steps[-1].get("loss") if steps else None,
             "reward": steps[-1].get("rollout", {}).get("reward") if steps else None,
             "time": max((e["time"] for e in [*events, *([agent] if script else [])]), default=0)
             or (kept.stat().st_mtime if kept.exists() else 0),
@@ -377,6 +378,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "hashes": hashes,
     "pack": pack,
     "more": more,
+    "part": part,
 }
 
 
