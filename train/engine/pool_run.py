@@ -67,6 +67,7 @@ class PoolRun:
     def run(self) -> dict[str, Any]:
         while not self.in_a_group():
             assert self.words
+            self.hands.require_life(self.record.done.values())
             self.words.obey()
         made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
         return self.finish(made)
@@ -86,11 +87,14 @@ class PoolRun:
             if self.hands.error:
                 raise self.hands.error
             if self.words and self.words.arrived.is_set():
-                board.close()
-                return False
-        if self.error is None:
-            return True
+                break
+        else:
+            if self.error is None:
+                return True
         board.close()
+        if self.words and self.words.arrived.is_set():  # also where its thread has seen that first
+            return False
+        assert self.error
         if not self.words or classify_failure(self.error) != "peer":
             raise self.error
         report_to_agent(self.error, self.words.taken)
