@@ -36,6 +36,8 @@ class History:
     news: list[Event]
     """What happened to whom, in order of time: news.py."""
     ending: Event | None
+    pieces: list[Event] = field(default_factory=list)
+    """What was done, each piece once, of a run whose work comes in pieces."""
     trials: list[Trial] = field(default_factory=list)
     """Of a sweep."""
     verdict: str = ""
@@ -138,6 +140,7 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
         samples=[wrote[step] for step in sorted(wrote)],
         news=happened(changes),
         ending=state.ending,
+        pieces=[change.event for change in changes if change.kind == "piece"],
         trials=state.trials,
         verdict=state.verdict,
         why_ended=state.why_ended,

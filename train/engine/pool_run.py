@@ -68,7 +68,7 @@ class PoolRun:
         while not self.in_a_group():
             assert self.words
             self.words.obey()
-        made = self.recipe.finish(Known(dict(self.record.done), {}))
+        made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
         return self.finish(made)
 
     def in_a_group(self) -> bool:
@@ -145,7 +145,7 @@ class PoolRun:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def finish(self, made: Path) -> dict[str, Any]:
+    def finish(self, made: Path | None) -> dict[str, Any]:
         self.recipe.close()
         seconds = round(time.perf_counter() - self.began, 2)
         receipt = {"ok": True, "run": self.config.run, "steps": len(self.record.done), self.config.RESULT: str(made)}
