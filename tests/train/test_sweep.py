@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from tests.train.agents import Agents
 from tests.train.cluster import Cluster, make_rows
 from train.errors import BadInput, CheckFailed
 from train.plan.machines.nodes import Device
@@ -356,3 +357,33 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     events = read(again.node_home(0) / "logs/runs/run/events.jsonl")
     last = [event["loss"] for event in events if event["event"] == "eval"][-1]
     assert abs(last - trials[0]["losses"][-1][1]) < 1e-4, "the best one's settings lead to its loss"
+
+
+def told(agents, name):
+    """Of each trial the steps whose held-out loss is known."""
+    found = {}
+    for event in agents.events(name):
+        if event["event"] == "note" and "loss" in event["fact"]:
+            found.setdefault(event["piece"], []).append(event["fact"]["step"])
+    return found
+
+
+def test_a_sweep_outlives_a_lost_machine_and_a_stop(tmp_path):
+    """Two agents: one is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
+    agents = Agents(tmp_path, REAL | {"trials": 4, "max_steps": 60, "save_every": 5, "eval_every": 5}, size=3)
+    agents.start()
+    agents.wait(lambda: len(told(agents, "node-1")) >= 2, 200, "no trial has begun")
+    agents.kill("node-0")
+    agents.wait(lambda: any(event["event"] == "piece" for event in agents.events("node-1")), 200, "no trial has ended")
+    agents.stop(within_s=90)
+    kept = [json.loads(line) for line in (agents.folder("node-1") / "models/checkpoints/run/pieces.jsonl").open()]
+    assert 1 <= len(kept) < 4
+    agents.start()
+    assert agents.ended() == [0, 0, 0]
+    told_by = {(agents.folder(name) / "results/run/sweep/sweep.json").read_text() for name in agents.names}
+    assert len(told_by) == 1
+    trials = json.loads(told_by.pop())["trials"]
+    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
+    before = {one["piece"]["number"]: one["result"]["loss"] for one in kept}
+    assert before.items() <= {one["trial"]: one["loss"] for one in trials}.items()
+    assert all(one["state"] == "done" and one["steps"] == 60 for one in trials)
