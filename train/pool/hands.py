@@ -71,14 +71,22 @@ class Hands:
                 self.is_dropped = True
                 self.desk.is_stopped.set()
 
-    def require_life(self, done: Collection[Done]) -> None:
-        """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody else
-        can take it."""
-        piece, silent_s = self.running, self.desk.now() - max(self.begun_at, self.desk.noted_at)
+    @property
+    def silent_s(self) -> float:
+        """Since the last sign of life of the piece that is running."""
+        return self.desk.now() - max(self.begun_at, self.desk.noted_at)
+
+    def hangs(self, done: Collection[Done]) -> bool:
         own = [each.seconds for each in done if each.node == self.desk.node]
         longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=math.inf))
-        if piece and not self.result and silent_s > max(STUCK_S, STUCK * longest_s):
-            raise RuntimeError(f"piece {piece.number} has shown no sign of life for {silent_s:.0f} s, and hangs")
+        return bool(self.running and not self.result) and self.silent_s > max(STUCK_S, STUCK * longest_s)
+
+    def require_life(self, done: Collection[Done]) -> None:
+        """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody
+        else can take it."""
+        if self.running and self.hangs(done):
+            number = self.running.number
+            raise RuntimeError(f"piece {number} has shown no sign of life for {self.silent_s:.0f} s, and hangs")
 
     def leave(self) -> None:
         """Ends the piece that is being done, and begins no other: the process ends."""
