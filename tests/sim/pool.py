@@ -144,6 +144,9 @@ class PlayedGroup:
     def write(self, name: str, text: str) -> None:
         self._call(lambda: self.store.put(name, text))
 
+    def forget(self, name: str) -> None:
+        self._call(lambda: self.store.values.pop(name, None))
+
     def read(self, name: str) -> str | None:
         value = self._call(lambda: self.store.values.get(name))
         return json.loads(value)[0] if value else None
