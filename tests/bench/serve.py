@@ -35,6 +35,10 @@ ALONE = {"fast": 5, "middle": 2, "slow": 1}
 SETTLE_S, TURN_S, TURNS, MOST = 30.0, 40.0, 3, 32
 
 
+class Over(Exception):
+    """Enough is measured."""
+
+
 class Clients:
     """Some who ask one endpoint again and again, and how many parts of answers they get."""
 
@@ -48,13 +52,13 @@ class Clients:
         question, number = {"role": "user", "content": "Tell me a long story of a machine."}, client
         while not self.over.is_set():
             number += 100
-            with contextlib.suppress(StopIteration):
+            with contextlib.suppress(Over):
                 stream(self.port, {"messages": [question], "max_tokens": MOST, "seed": number}, self._count)
 
     def _count(self, _: int) -> None:
         self.parts += 1
         if self.over.is_set():
-            raise StopIteration
+            raise Over
 
     def stop(self) -> None:
         self.over.set()
