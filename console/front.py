@@ -29,7 +29,7 @@ HEADS = {
     "./motley": "./motley COMMAND --help: its options, with an example.",
     "make": "make COMMAND NAME=value is ./motley COMMAND --name value; --help explains it.",
 }
-EXAMPLES = ("plan", "launch")
+EXAMPLES = ("launch",)
 INSTEAD = {
     "update": "fix: git pull, then ./motley bootstrap   (docs/machines.md#a-newer-motley)",
     "models": "they are listed in docs/training.md#models",
@@ -38,9 +38,12 @@ INSTEAD = {
 
 def screen(form: str = "./motley") -> list[str]:
     """Every command on one screen: 40 lines of 80 characters at most."""
-    lines = ["Motley fine-tunes a language model on all your PCs at once.", HEADS[form], ""]
+    lines = ["Motley fine-tunes a language model on all your PCs at once.", HEADS[form]]
     for group, title in GROUPS.items():
         verbs = [(name, verb) for name, verb in VERBS.items() if verb.group == group]
+        if group == "more":
+            lines.append(f"{title:<9}{' · '.join(name for name, _ in verbs)}")
+            continue
         lines += [f"{title if not n else '':<9}{name:<16}{verb.help}" for n, (name, verb) in enumerate(verbs)]
     shown = [f"./motley {name} {VERBS[name].example}" for name in EXAMPLES]
     lines += [f"{'Example':<9}{line}" for line in shown]

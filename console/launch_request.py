@@ -96,7 +96,7 @@ def read(
     report_to = str(own.get("report_to") or "")
     findings += wrong_tracker(report_to)
     findings += [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
-    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset"
+    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
     wanted = None
     try:
         wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")

@@ -82,6 +82,7 @@ STANDS_FOR = {
     "MODEL": "model",
     "REWARDS": "rewards",
     "DATASET": "dataset",
+    "PROMPTS": "prompts",
 }
 """What a word without a name is for the verb's function."""
 SEVERAL = ("NODE", "QUESTION")

@@ -23,17 +23,10 @@ BESIDE = "vLLM beside each process, with the base once more; the first step wait
 
 def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
     """`data`: what the launch has seen of the file to train on."""
-    settings = plan.settings
-    known = plan.fit.facts is not None
-    weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
-    config = plan.request.config
-    epochs = settings["epochs"] or config.usual_epochs
-    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
-    if not config.length_is_set:
-        passes += f", {LEAST_STEPS} steps at least"
-    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
-    head = f"plan  {plan.run} · {plan.model.name} · {config.about} {weights} · {config.row_words} a step · {steps}"
-    table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
+    config, known = plan.request.config, plan.fit.facts is not None
+    head = head_of_pieces(plan) if config.IN_PIECES else head_of_training(plan)
+    does = "takes" if config.IN_PIECES else "rows a step"
+    table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", does)]
     entries = {entry.device.name: entry for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
@@ -50,7 +43,7 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
                 shares[node.name],
             )
         )
-    sent = cost_of_exchange(plan.fit, plan.wire, plan.prediction, config)
+    sent = "" if config.IN_PIECES else cost_of_exchange(plan.fit, plan.wire, plan.prediction, config)
     lines_ = [head, *drawn(table)]
     lines_ += [
         f"  {word:<9} {text}" for word, text in [*summary(plan, data or {}), ("exchange", sent), ("cost", cost)] if text
@@ -60,6 +53,22 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
         lines_ += [f"  {line}" for line in advice]
     lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "--set ")]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
+
+
+def head_of_training(plan: Plan) -> str:
+    settings, config = plan.settings, plan.request.config
+    known = plan.fit.facts is not None
+    weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
+    epochs = settings["epochs"] or config.usual_epochs
+    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
+    if not config.length_is_set:
+        passes += f", {LEAST_STEPS} steps at least"
+    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
+    return f"plan  {plan.run} · {plan.model.name} · {config.about} {weights} · {config.row_words} a step · {steps}"
+
+
+def head_of_pieces(plan: Plan) -> str:
+    return f"plan  {plan.run} · {plan.model.name} · {plan.request.config.about} · in {plan.request.config.row_words}"
 
 
 def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> str:
@@ -86,6 +95,8 @@ def rows_of_others(fit: Fit) -> dict[str, str]:
 
 
 def alone_or_even(plan: Plan) -> dict[str, str]:
+    if plan.request.config.IN_PIECES:
+        return {node.name: "as many as it can" for node in plan.nodes}
     if plan.settings["balance"] == "even":
         return {node.name: "even" for node in plan.nodes}
     if not plan.prediction:
@@ -99,7 +110,7 @@ def alone_or_even(plan: Plan) -> dict[str, str]:
 def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     sent, count = plan.fit.traffic, len(plan.nodes)
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
-    if count > 1 and plan.fit.facts:
+    if count > 1 and plan.fit.facts and not plan.request.config.IN_PIECES:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
     usual = plan.request.config.usual_epochs
     times = "once" if usual == 1 else f"{usual:g} times"
@@ -124,7 +135,7 @@ def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("data", plan.request.dataset.reason),
         ("", data.get("words", "")),
         ("answers", BESIDE if plan.request.config.has_server else ""),
-        ("steps", "" if plan.request.config.length_is_set else length),
+        ("steps", "" if plan.request.config.length_is_set or plan.request.config.IN_PIECES else length),
         ("decided", "; ".join(f"{what}: {why}" for what, why in list(plan.fit.decisions.whys.items())[:3] if why)),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),
         ("network", network if count > 1 else ""),

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import follow_view, interrupt, notice_address
+from console import follow_view, interrupt, notice_address, queue
 from console.follow import Follower
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
@@ -76,11 +76,12 @@ def _show(name: str, lock: threading.Lock, line: bytes) -> None:
             say(f"{name}  {line.decode(errors='replace').rstrip()}")
 
 
-def stop(inventory: Inventory) -> int:
+def stop(inventory: Inventory, *, whole_queue: bool = False) -> int:
     nodes = from_inventory(inventory)
+    after = queue.stopped(inventory, nodes, all_of_it=whole_queue)
     with interrupt.changing():
-        answers, silent = ask_all(nodes, lambda node: node.stop())
-    for line in stop_lines([node.name for node in nodes], answers, silent):
+        answers, silent = ask_all(nodes, after.stop)
+    for line in [*stop_lines([node.name for node in nodes], answers, silent), *after.words]:
         say(line)
     return 1 if silent or any(answer["left"] or answer["ports"] for answer in answers.values()) else 0
 

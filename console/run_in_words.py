@@ -13,6 +13,7 @@ from console.words import clock, first, progress_bar
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
+from train.runlog.trials import progress
 
 UNHEARD_S = 8.0
 SETTLING = 8
@@ -21,6 +22,8 @@ WIDE = 100
 NO_BREAK = "\u00a0"
 
 NEXT = "ask it: ./motley ask   result and event logs: ./motley fetch   on one page: ./motley report"
+
+NEXT_OF_PIECES = "what came of it: ./motley fetch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ class RunView:
     """Node → the newest time by its own clock."""
     unreachable: set[str] = field(default_factory=set)
     pace_s: float = 0.0
+    piece_s: float = 0.0
+    """Seconds from one piece to the next, of a run whose work comes in pieces."""
+    piece_at: float = 0.0
     ended: Ended | None = None
 
     def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
@@ -87,12 +93,15 @@ class RunView:
         changes = self.state.apply(facts)
         return [line for change in changes for line in self._lines(change)] if new else []
 
-    def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
+    def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911, PLR0912 - one return for each kind
         event, gap = change.event, self.state.gap
         names, reason, step = ", ".join(event.get("nodes") or []), str(event.get("reason", "")), event.get("step")
         match change.kind:
             case "step":
                 return self._step(event, change.gap)
+            case "piece":
+                self._piece(event)
+                return [f"{event['node']}: {event['words']}"] if self.state.trials else []
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
@@ -125,6 +134,11 @@ class RunView:
         self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
 
+    def _piece(self, event: Event) -> None:
+        passed_s = max(0.0, event["time"] - self.piece_at) if self.piece_at else event["step_s"]
+        self.piece_s = 0.9 * self.piece_s + 0.1 * passed_s if self.piece_s else passed_s
+        self.piece_at = float(event["time"])
+
     def _training_again(self, event: Event, gap: Gap) -> str:
         repeated = max(0, gap.step - int(event["step"]) + 1)
         steps = f"{repeated or 'no'} step{'' if repeated == 1 else 's'} repeated"
@@ -139,6 +153,8 @@ class RunView:
     def _end(self) -> Ended:
         if self.state.verdict != "done":
             return Ended(False, tuple(self.cause(self.state.why_ended)))
+        if self.state.last.get("event") == "piece":
+            return Ended(True, (f"done · {self.state.step} pieces",), NEXT_OF_PIECES)
         loss = f" · {step_words(self.state.last)}" if self.state.last else ""
         return Ended(True, (f"done · {self.state.step} steps{loss}",), NEXT)
 
@@ -194,7 +210,7 @@ class RunView:
 
     def line(self, *, bar: bool = False, waited_s: float = 0.0) -> str:
         if not self.state.last:
-            return self._doing() or f"{self._now_words()} · {waited_s:.0f} s"
+            return self._doing() or progress(self.state.trials) or f"{self._now_words()} · {waited_s:.0f} s"
         return "  ".join([*self._progress(bar=bar), "  ".join(self._machines()), *self._unusual()])
 
     def live(self, width: int, waited_s: float = 0.0) -> list[str]:
@@ -219,11 +235,13 @@ class RunView:
 
     def _unusual(self) -> list[str]:
         """The state, where the run does not simply train."""
-        return [] if self.state.state == "training" else [f"({self._doing() or self._now_words()})"]
+        return [] if self.state.state in ("training", "working") else [f"({self._doing() or self._now_words()})"]
 
     def _progress(self, *, bar: bool = False) -> list[str]:
         state = self.state
         assert state.last
+        if state.last["event"] == "piece":
+            return pieces(state, self.piece_s, bar=bar)
         done = [progress_bar(state.step / max(1, state.total))] if bar else []
         eta = f"eta {clock((state.total - state.step) * self.pace_s)}"
         return [f"step {state.step}/{state.total}", *done, *rates(state.last), eta]
@@ -260,7 +278,20 @@ def lost_lines(event: Event) -> list[str]:
     ]
 
 
+def pieces(state: RunState, piece_s: float, *, bar: bool) -> list[str]:
+    """How far a run is whose work comes in pieces, and what came of the last one."""
+    done, total = state.step, state.total
+    if not total:
+        return [f"{done} pieces", state.last["words"]]
+    shown = [progress_bar(done / total)] if bar else []
+    if trials := state.trials:
+        return [f"trial {done}/{total}", *shown, progress(trials), f"eta {clock((total - done) * piece_s)}"]
+    return [f"piece {done}/{total}", *shown, state.last["words"], f"eta {clock((total - done) * piece_s)}"]
+
+
 def rates(step: Event) -> list[str]:
+    if step.get("event") == "piece":
+        return [step["words"]]
     step_s = max(1e-6, float(step["step_s"]))
     rows = sum(rows_of(step).values())
     tokens = [f"{step['tokens'] / step_s:.0f} tok/s"] if step["tokens"] != rows else []  # a picture counts as one

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -70,7 +71,14 @@ def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, s
         lines[:0] = [f"no run is running{last_run(answers)}"]
     elif happened := last_happened(running):
         lines.append(f"  last: {happened}")
-    return lines
+    return lines + waiting_line(answers.values())
+
+
+def waiting_line(answers: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the queue holds beside the run whose turn it is."""
+    known = [list(answer.get("waiting") or []) for answer in answers]
+    waiting = max(known, key=len, default=[])[1:]
+    return [f"  then, by itself: {', '.join(waiting)}   ./motley queue"] if waiting else []
 
 
 def runs_of(running: dict[str, Look]) -> list[str]:
@@ -223,15 +231,22 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known = found.setdefault(name, {"nodes": [], "bytes": 0, "done": False, "on": False, "step": -1})
             known["script"] = known.get("script") or facts.get("script", "")
             known["swept"] = facts.get("swept", {})
+            known["recipe"] = launched_as(facts).get("recipe", "") or known.get("recipe", "")
             known["nodes"].append(node)
             known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
-            known["waits"] = bool(facts.get("waits"))
+            known["waits"] = bool(facts.get("waits")) or name in (answer.get("waiting") or [])[1:]
             known["done"] = known["done"] or facts["done"]
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:
                 known |= {key: facts[key] for key in ("step", "steps", "loss", "time", "model")}
                 known["reward"] = facts.get("reward")
     return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
+
+
+def launched_as(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a run was asked for, by a person and by defaults of then, as far as its node knows."""
+    launched = facts.get("launched") or {}
+    return {**launched.get("given", {}), **launched.get("asked", {})}
 
 
 def run_state(facts: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
@@ -28,10 +29,13 @@ from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
 from train.errors import BadInput
+from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES
 from train.safe_stdio import plain
 
 GGUF = "gguf"
+IN_PIECES = {name for name, kind in RECIPES.items() if kind.IN_PIECES}
+"""Recipes whose runs make no model."""
 TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
 
 
@@ -144,17 +148,47 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
 
 
 def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
-    """A run, where it was stopped, and the first node that has most of it and does nothing else. Where no run is named
-    it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
+    """A run, where it was stopped, and the first node that has most of it and does nothing else."""
+    found = find(nodes, run)
+    idle = [node for node in found.have if not found.answers[node.name]["on"]]
+    if not idle:
+        on = found.answers[found.have[0].name]["on"]
+        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
+    return found.run, found.stopped, idle[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run that can be used."""
+
+    run: str
+    stopped: str
+    """Where it was stopped; empty where it is done."""
+    have: list[Node]
+    """The nodes that have most of it."""
+    answers: dict[str, Facts]
+    silent: dict[str, str]
+
+
+def find(nodes: list[Node], run: str) -> Found:
+    """Where no run is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
     most = {name: max(made(answer, name) for answer in answers.values()) for name in found}
     stopped = [name for name, facts in found.items() if most[name] and facts["steps"] and not facts["on"]]
-    usable = [name for name, facts in found.items() if (facts["done"] or name in stopped) and not facts["script"]]
+    usable = [
+        name
+        for name, facts in found.items()
+        if (facts["done"] or name in stopped) and not facts["script"] and facts["recipe"] not in IN_PIECES
+    ]
     if script := found.get(run, {}).get("script"):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
         raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
+    if (recipe := found.get(run, {}).get("recipe", "")) in IN_PIECES:
+        raise NowhereToAsk(
+            f"{run} has trained nothing (recipe={recipe})\nfix: ./motley fetch --run {run} brings what it made"
+        )
     if not run and not usable:
         raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
     run = run or usable[0]
@@ -168,11 +202,7 @@ def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
         what = f"run {run} was stopped before its first checkpoint"
         raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
-    idle = [node for node in have if not answers[node.name]["on"]]
-    if not idle:
-        on = answers[have[0].name]["on"]
-        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
-    return run, "" if found[run]["done"] else f" · stopped {at}", idle[0]
+    return Found(run, "" if found[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
 def made(answer: Facts, run: str) -> float:

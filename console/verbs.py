@@ -87,6 +87,7 @@ ASKED = (
     INVENTORY,
     JSON,
 )  # fmt: skip
+NOT_OF_A_SWEEP = ("then", "profile", "vault", "verbose", "json")
 ON_SLURM = (SLURM_OPTIONS, Option("sweep", "on Slurm: one run for each combination", "'learning_rate=1e-4,2e-4 …'"))
 CARDS = Option("cards", "without an inventory: GB of each machine's cards, or of a CPU's memory: 24,8+8,cpu:16", "24,6")
 PHASE = Option("phase", "only this phase", "NAME", PHASES, other=True, usual="all")
@@ -151,6 +152,20 @@ VERBS = {
         example="--model qwen3-8b --cards 24,8",
         page="docs/training.md",
     ),
+    "sweep": Verb(
+        "train",
+        "find the best settings: many trials, each on one machine",
+        (
+            *(option for option in ASKED if option.name not in NOT_OF_A_SWEEP),
+            Option("trials", "how many", "N", usual="20"),
+            Option("grid", "every combination of what is listed, instead of --trials"),
+            Option("prune", "what ends a trial that falls behind", "NAME", ("asha", "hyperband", "off"), usual="asha"),
+            Option("then", "train the best one over all machines, if you watch to the end", "train", ("train",)),
+            RESULTS,
+        ),
+        example="--model qwen3-0.6b --dataset ./notes.jsonl --set learning_rate=1e-5..1e-3:log --set lora_r=8,16,32",
+        page="docs/training.md#the-best-settings-a-sweep",
+    ),
     "check-model": Verb(
         "train",
         "show in seconds whether a model trains exactly",
@@ -178,6 +193,7 @@ VERBS = {
         (
             *ASKED,
             YES,
+            Option("queue", "begin by itself when the runs before it have ended", "TRUE|FALSE", variable="queue"),
             Option("detach", "do not stay to watch", also=("d",), gives="false", variable="follow"),
             Option("dashboard", "also show the run as a web page while you watch", goes_as="page"),
             Option("wake", "switch on machines that are off first", goes_as="wake_up"),
@@ -213,7 +229,25 @@ VERBS = {
         example="gpu-worker-1",
         page="docs/training.md",
     ),
-    "stop": Verb("train", "save the run and stop it on every machine", (INVENTORY,), page="docs/training.md"),
+    "stop": Verb(
+        "train",
+        "save the run and stop it on every machine",
+        (INVENTORY, Option("all", "also take all other runs out of the queue", goes_as="whole_queue")),
+        page="docs/training.md",
+    ),
+    "queue": Verb(
+        "train",
+        "show the runs that wait, or change their order",
+        (
+            INVENTORY,
+            Option("move", "give this run another place", "RUN", usual=""),
+            Option("to", "with --move: its place, counted from 1", "N", default=0, usual=""),
+            Option("remove", "take this run out", "RUN", usual=""),
+            JSON,
+        ),
+        example="--move notes --to 1",
+        page="docs/training.md#several-runs-one-after-another",
+    ),
     "pause": Verb(
         "train",
         "free a machine for yourself; the others continue",
@@ -252,11 +286,70 @@ VERBS = {
         example='"When does the library close?"',
         page="docs/results.md",
     ),
+    "generate": Verb(
+        "results",
+        "answer many prompts with all machines, into one file",
+        (
+            INVENTORY,
+            Option(
+                "prompts", "what is to be answered: a file, a folder, a hub id or a name from the catalogue", "FILE"
+            ),
+            replace(RUN, help="whose model answers: a run that has made an adapter"),
+            Option("model", "a model as it is, instead of a run's", "NAME"),
+            Option("name", "what to call it", "NAME", usual="RUN-answers"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            Option("max-new-tokens", "the longest answer", "N", usual="256", goes_as="max_new_tokens"),
+            Option("temperature", "how boldly it is drawn; 0: the likeliest answer", "X", usual="0"),
+            Option("answers", "answers to each prompt", "N", usual="1"),
+            Option("out", "also write them to this file", "FILE"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
+        rest="PROMPTS",
+        example="--prompts ./questions.jsonl --run notes",
+        page="docs/results.md",
+    ),
+    "chat": Verb(
+        "results",
+        "talk with the model in this terminal",
+        (
+            INVENTORY,
+            RUN,
+            Option("temperature", "0: always the likeliest word; above 1: bolder", "X", usual="0.7"),
+            Option("tokens", "the longest answer", "N", usual="as the model ends it"),
+            Option("system", "a system message that opens the conversation", "TEXT"),
+            replace(PORT, help="the port of ./motley serve, if it is running", default=7070),
+        ),
+        rest="RUN",
+        example="notes",
+        page="docs/results.md#talk-with-it",
+    ),
+    "serve": Verb(
+        "results",
+        "offer the model to programs, as OpenAI's API",
+        (INVENTORY, RUN, replace(PORT, default=7070), Option("lan", "also for others in your network, by a token")),
+        rest="RUN",
+        example="notes",
+        page="docs/results.md#for-other-programs",
+    ),
     "eval": Verb(
         "results",
-        "compare answers and loss before and after training",
-        (INVENTORY, RUN),
+        "compare before and after: answers and loss, or tasks",
+        (
+            INVENTORY,
+            RUN,
+            Option("tasks", "ask these by all machines: lm-evaluation-harness's, or files", "arc_easy,./mine.yaml"),
+            Option("documents", "questions of each task, at most", "N", usual="all"),
+            Option("shots", "examples before each question", "N", usual="as the task has it"),
+            Option("name", "what to call it", "NAME", usual="RUN-tasks"),
+            Option("resume", "go on with one that was stopped", "NAME"),
+            replace(NODES, goes_as="nodes"),
+            SET,
+            RESULTS,
+        ),
         rest="RUN",
+        example="notes --tasks arc_easy,./mine.yaml",
         page="docs/results.md",
     ),
     "fetch": Verb(

@@ -168,7 +168,7 @@ class Folders:
         deadline = time.monotonic() + 10
         while found := run_processes.processes(self.home(LOST)):
             for pid in found:
-                start_stop_status.end(pid, 9)
+                run_processes.end(pid, 9)
             if time.monotonic() > deadline:
                 raise LabError(f"{LOST} could not be killed: {found}")
             time.sleep(0.05)

@@ -139,6 +139,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.command in ("POST", "PUT"):
             self._take(parts)
             return
+        if parts[4:5] == ["tree"]:
+            self._list("/".join(parts[2:4]), "/".join(parts[6:]))
+            return
         if parts[:1] == ["api"] and len(parts) >= 4:
             self._describe("/".join(parts[2:4]))
             return
@@ -188,7 +191,7 @@ class Handler(BaseHTTPRequestHandler):
             elif entry == "lfsFile":
                 (folder / about["path"]).write_bytes(self.state.large[about["oid"]])
 
-    def _say(self, answer: dict[str, Any]) -> None:
+    def _say(self, answer: Any) -> None:
         body = json.dumps(answer).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self._send([body])
@@ -210,6 +213,17 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps(facts).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self._send([body])
+
+    def _list(self, name: str, below: str) -> None:
+        """The files below a folder, as the library `datasets` asks for them."""
+        folder = self._repository(name)
+        if not (folder / below).is_dir():
+            raise HttpError(404, "EntryNotFound")
+        found = []
+        for path in sorted(path for path in (folder / below).rglob("*") if path.is_file()):
+            facts = about(path, str(path.relative_to(folder)))
+            found.append({"type": "file", "path": facts["rfilename"], "size": facts["size"], "oid": facts["blobId"]})
+        self._say(found)
 
     def _give(self, repository: str, name: str) -> None:
         behaviour = self.state.behaviour

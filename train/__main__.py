@@ -39,6 +39,7 @@ COMMANDS = {
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
     "trace": ("train.runlog.merge_traces", "the recorded steps of all processes as one picture"),
     "ask": ("train.results.ask", "your questions to what a run has made, before and after"),
+    "serve": ("train.serve.command", "answer requests that come as lines, with what a run has made"),
     "eval": ("train.results.evaluate", "loss and answers of base and adapter side by side"),
     "export": ("train.results.export", "adapter, merged model, or GGUF for Ollama"),
 }

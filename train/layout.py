@@ -13,7 +13,11 @@ TOKENIZER_FILES = (
     "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
 )  # fmt: skip
 """The files of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
+EXTRA_PACKAGES = "extra"
+"""Environments that some recipes need beside the nodes' own, one a locked set."""
 HEARTBEAT_PORT = 29400
+QUEUE_PORT = 29405
+"""Where the nodes tell each other what they know of the queue, whatever runs there."""
 GROUP_PORTS = (29410, 29489)
 """The ports of groups of processes: another one for each generation."""
 PORTS = (29400, 29899)

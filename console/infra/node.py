@@ -31,9 +31,10 @@ MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "pause", "runlog.paths", "runlog.tail")),
+    *(f"{TRAIN}.runlog.{name}" for name in ("run_queue", "queue_files")),
     *(
         f"{MOTLEY}.{name}"
-        for name in ("files", "nvidia_smi", "run_files", "run_processes", "run_unit", "pausing", "waking")
+        for name in ("files", "nvidia_smi", "run_files", "run_processes", "run_unit", "pausing", "waking", "queueing")
     ),
 )
 ANSWER_S = 12.0
@@ -41,6 +42,7 @@ ANSWER_S = 12.0
 NOTIFY_S = 45.0
 """Three tries of a message, and the way there."""
 STOP_S = 300.0
+ENQUEUE_S = 60.0
 HASHES_S = 300.0
 """30 GB on an old disk. A machine that dies meanwhile is noticed by its connection."""
 
@@ -142,6 +144,18 @@ class Node(ABC):
     def stop(self, timeout_s: float = STOP_S) -> Facts:
         """Save, stop, and report what is left."""
         return self._ask("stop", timeout_s)
+
+    def queue(self, change: str = "") -> Facts:
+        """What it knows of the queue; `change`: what a person changed, as train/runlog/run_queue.py writes it."""
+        return self._ask("queue", change=change)
+
+    def enqueue(self, change: str, launch: str, *, managed: bool) -> Facts:
+        """It takes in a run that was added, and begins where nothing is on there."""
+        return self._ask("enqueue", ENQUEUE_S, change=change, node=self.name, launch=launch, managed=managed)
+
+    def leave(self, change: str, launch: str) -> Facts:
+        """It saves the run of this launch and leaves it for the next of the queue; reports as stop() does."""
+        return self._ask("leave", STOP_S, change=change, launch=launch)
 
     def unload(self) -> Facts:
         """No run comes for which it has begun to load."""

@@ -10,6 +10,7 @@ from console import commands_as_typed, report_to
 from console.fetch import RECEIPT, no_name
 from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page
+from console.tasks import write_in_card
 from train.errors import BadInput
 from train.plan.run_name import is_name
 
@@ -23,6 +24,7 @@ def report(*, run: str, results: Path, to: str = "") -> int:
             report_to.send(to, folder)
             return 0
         commands_as_typed.remember(typed_at_fetch(folder))
+        write_in_card(results, folder.name)
         print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:
         raise BadInput(str(nothing)) from None

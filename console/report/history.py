@@ -13,9 +13,11 @@ from typing import Any
 
 from console.report.news import happened
 from train.plan.settings.config import RunConfig, kind_of
+from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
+from train.runlog.trials import Trial
 
 
 @dataclass(kw_only=True)
@@ -34,6 +36,10 @@ class History:
     news: list[Event]
     """What happened to whom, in order of time: news.py."""
     ending: Event | None
+    pieces: list[Event] = field(default_factory=list)
+    """What was done, each piece once, of a run whose work comes in pieces."""
+    trials: list[Trial] = field(default_factory=list)
+    """Of a sweep."""
     verdict: str = ""
     """The agents' word at the end: done or failed."""
     why_ended: str = ""
@@ -52,6 +58,8 @@ class History:
     plan: dict[str, Any] = field(default_factory=dict)
     """What was predicted: step_s and shares; empty where no speeds were known."""
     answers: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+    """Of the tasks that it was asked last; empty where it was asked none."""
 
     @property
     def began(self) -> float:
@@ -105,6 +113,7 @@ def read_history(folder: Path) -> History:
         trace=TRACE if (folder / TRACE).exists() else "",
         plan=next(filter(None, (launch.get("predicted") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
+        scores=scores.of_run(folder.resolve().parent, folder.resolve().name) or {},
         gpus={view["node"]: view.get("gpus") or [] for view in map(_json, folder.rglob(AGENT)) if "node" in view},
     )
 
@@ -131,6 +140,8 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
         samples=[wrote[step] for step in sorted(wrote)],
         news=happened(changes),
         ending=state.ending,
+        pieces=[change.event for change in changes if change.kind == "piece"],
+        trials=state.trials,
         verdict=state.verdict,
         why_ended=state.why_ended,
         cards={node: readings for node, readings in cards.items() if node in computed},

@@ -54,7 +54,6 @@ class CallbackModule(Default):
         super().__init__()
         self.calm = False
         self.failures: dict[str, list[str]] = {}
-        self.waiting_for = ""
         self.before_looking: Any = None
 
     def _say(self, words: str, **how: Any) -> None:
@@ -141,13 +140,8 @@ class CallbackModule(Default):
             super().v2_runner_item_on_failed(result)
 
     def v2_runner_retry(self, result: Any) -> None:
-        """The one thing that is waited for is the end of another run (queue=true)."""
         if not self.calm:
             super().v2_runner_retry(result)
-        elif (run := str((result.result.get("look") or {}).get("run_on") or "")) not in ("", self.waiting_for):
-            self.waiting_for = run
-            line = f"… '{run}' is running: waiting for its end   give up: Ctrl-C   watch it: ./motley follow"
-            self._say(line)
 
     def _give_up(self, *_: Any) -> None:
         self._leave("\nstopped: nothing was started or changed", 130)

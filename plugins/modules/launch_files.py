@@ -35,6 +35,10 @@ options:
     type: str
     default: ""
     description: What the machine does at the end, suspend or poweroff; empty, nothing.
+  queue:
+    type: bool
+    default: false
+    description: Whether it waits in the queue; then its files lie in config/queue/RUN until its turn has come.
   start:
     type: bool
     default: true
@@ -51,5 +55,6 @@ EXAMPLES = """
 """
 
 RETURN = """
+launch: {type: str, returned: on machines, description: The name of this launch in the queue}
 changed: {type: bool, returned: always, description: Whether something was written}
 """

@@ -19,6 +19,7 @@ from ansible.module_utils.motley import nvidia_smi, preloading, run_files
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
+from ansible.module_utils.motley.queueing import waiting
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
 from ansible.module_utils.motley.run_processes import run_on
 from ansible.module_utils.motley.versions import collect
@@ -82,6 +83,8 @@ def main() -> None:
         fits = params["preload"] and params["preload"] == versions["train"] and not on
         loads = bool(fits) and not module.check_mode and preloading.begin(home)
         look = look_at(home, params) | {"run_on": on, "loads": loads, "missed": missed.result()}
+        look["waiting"] = waiting(home)
+        look["port_taken"] = 0 if on else look["port_taken"]  # by the agent of the run
         look["proof"] = proof.result()
     module.exit_json(changed=False, look=look, versions=versions)
 

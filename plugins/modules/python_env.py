@@ -52,7 +52,8 @@ options: {
   "index": {"type": "list", "elements": "str", "default": [], "description": "uv's options that say which index"},
   "keep_wheels": {"type": "bool", "default": false, "description": "Whether the wheels stay after the build"},
   "imports": {"type": "list", "elements": "str", "default": [],
-    "description": "Modules that must load before the switch"}
+    "description": "Modules that must load before the switch"},
+  "over": {"type": "path", "description": "An environment whose packages its modules load beside its own (build)"}
 }
 """
 EXAMPLES = """
@@ -172,7 +173,7 @@ def build(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any
             run([sys.executable, "-m", "venv", "--without-pip", str(env)], "the environment could not be made")
             bring(home, env, params)
             with being_written(env):
-                prove(env, params["imports"])
+                prove(env, params["imports"], params.get("over"))
             write_record(env, lock)
         difference_made = lead_to(home, env.name)
         switch(home, env.name)
@@ -224,7 +225,7 @@ def install_again(home: Path, params: dict[str, Any], packages: list[str], *, pr
     with alone(home):
         with set_aside(env_files.site_of(env), packages, env.parent / ".wheels/aside"):
             bring(home, env, params, [package.lower() for package in packages])
-        prove(env, params["imports"])
+        prove(env, params["imports"], params.get("over"))
         write_record(env, params["lock"])
         if not params["keep_wheels"]:
             shutil.rmtree(home / ".wheels", ignore_errors=True)
@@ -284,8 +285,10 @@ def unpack_uv(wheels: Path, files: dict[str, Any], folder: Path) -> Path:
     return uv
 
 
-def run(command: list[str], what: str, fix: str = UNFIT, words: str = "") -> None:
+def run(command: list[str], what: str, fix: str = UNFIT, words: str = "", **more: str) -> None:
+    """`more`: of its environment."""
     environment = {name: os.environ.get(name, default) for name, default in (("PATH", "/usr/bin:/bin"), ("HOME", "/"))}
+    environment |= more
     done = subprocess.run(command, capture_output=True, text=True, check=False, input=words, env=environment)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
@@ -295,11 +298,14 @@ def run(command: list[str], what: str, fix: str = UNFIT, words: str = "") -> Non
         raise ModuleError(why, fix)
 
 
-def prove(env: Path, imports: list[str]) -> None:
+def prove(env: Path, imports: list[str], over: str | None = None) -> None:
+    """`over`: an environment of which it holds only what that one lacks."""
     here = {name.split("-")[0].lower() for name in env_files.installed(env)}
     modules = [name for name in imports if name.lower() in here]
     if modules:
-        run([f"{env}/bin/python", "-c", f"import {', '.join(modules)}"], "the new environment does not load")
+        below = {"PYTHONPATH": str(env_files.site_of(Path(over)))} if over else {}
+        load = [f"{env}/bin/python", "-c", f"import {', '.join(modules)}"]
+        run(load, "the new environment does not load", **below)
 
 
 def write_record(env: Path, lock: str) -> None:

@@ -64,7 +64,7 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
 
 
 def precision_of(place: Place) -> str:
-    from train.engine.device import precision_of as of
+    from train.models.device import precision_of as of
 
     return of(place.device)
 

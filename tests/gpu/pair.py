@@ -27,7 +27,7 @@ from tests.gpu.pair_logs import (
     judge_loss,
     judge_nccl,
 )
-from train.engine.device import ALIKE
+from train.models.device import ALIKE
 from train.runlog.tail import read
 
 NEEDS = ("PAIR=NODE,NODE", "the controller's environment (make env)")

@@ -25,12 +25,14 @@ from train.cluster.agent import FAILED_ITSELF, Agent
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
+from train.cluster.queue_keeper import QueueKeeper
 from train.cluster.step_aside import Aside
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import load_config
 from train.runlog import paths
+from train.runlog.run_queue import launch_of
 
 SETTINGS = load_config({"run": "r", "home": "/played"})
 
@@ -73,17 +75,21 @@ class Cluster:
         dice = self.play.dice
         for i, name in enumerate(self.order):
             machine = self.play.machines[name] = Machine(self.play, name, f"10.0.0.{i + 1}")
-            self.training.nodes[name] = Trained(
-                machine,
-                loads_s=0.5 + 2 * dice.random(),
-                step_s=0.3 + 0.3 * dice.random(),
-                saves_s=2.5 * dice.random() ** 2,
-                keeps_s=0.5 * dice.random(),
-                stays=Random(f"stays {self.seed} {name}").random() < 0.7,
-            )
+            self.training.nodes[name] = self.trained(machine, dice, "r")
             if self.has_address:
                 machine.files[SETTINGS.home_folder.joinpath(name, paths.NOTIFY)] = b"somebody"
             self.play.after(2 * dice.random(), self.start_agent, name)
+
+    def trained(self, machine: Machine, dice: Random, run: str) -> Trained:
+        return Trained(
+            machine,
+            loads_s=0.5 + 2 * dice.random(),
+            step_s=0.3 + 0.3 * dice.random(),
+            saves_s=2.5 * dice.random() ** 2,
+            keeps_s=0.5 * dice.random(),
+            run=run,
+            stays=Random(f"stays {self.seed} {machine.name}").random() < 0.7,
+        )
 
     @property
     def machines(self) -> dict[str, Machine]:
@@ -105,30 +111,38 @@ class Cluster:
         Task(life, self._live, (life,))
 
     def _live(self, life: Life) -> None:
-        name, node = life.machine.name, self.training.nodes[life.machine.name]
-        cluster = ClusterConfig(
-            run="r",
-            node=name,
-            token="secret",
-            nodes=tuple(Member(name=one.name, address=one.address) for one in self.machines.values()),
-            pipe=self.truth.room,
-        )
-        settings = dataclasses.replace(SETTINGS, home=str(SETTINGS.home_folder / name))
+        keeper = self.keeper(life, "secret")
+        agent = self.agent(life, keeper, self.training, "r", "secret")
+        self._has_ended(life, agent.run())
+
+    def keeper(self, life: Life, token: str) -> QueueKeeper:
+        name = life.machine.name
         world = World(
             clock=PlayedClock(life),
             network=PlayedNetwork(life),
             disk=PlayedDisk(life.machine),
-            processes=PlayedProcesses(self.training, node, life),
             signals=PlayedSignals(life),
             say=self.play.note,
         )
+        return QueueKeeper(SETTINGS.home_folder / name, name, launch_of(token), world)
+
+    def agent(self, life: Life, keeper: QueueKeeper, training: Training, run: str, token: str) -> Agent:
+        name, truth, node = life.machine.name, training.truth, training.nodes[life.machine.name]
+        cluster = ClusterConfig(
+            run=run,
+            node=name,
+            token=token,
+            nodes=tuple(Member(name=one, address=self.machines[one].address) for one in truth.order),
+            pipe=truth.room,
+        )
+        settings = dataclasses.replace(SETTINGS, home=str(SETTINGS.home_folder / name), run=run)
+        world = dataclasses.replace(keeper.world, processes=PlayedProcesses(training, node, life))
         workers = LocalWorkers(cluster, settings, [], world, PlayedStage(node))  # type: ignore[arg-type]
         send = self._sends(life)
-        agent = Watched(cluster, settings, workers, world, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
-        agent.truth, life.agent = self.truth, agent
+        agent = Watched(cluster, settings, workers, world, keeper, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
+        agent.truth, life.agent = truth, agent
         agent.stepping.sources = [lambda *_: Aside("paused", "paused") if life.machine.paused else None]
-        status = agent.run()
-        self._has_ended(life, status)
+        return agent
 
     def _sends(self, life: Life) -> Callable[[str, Any], str]:
         def send(_: str, notice: Any) -> str:

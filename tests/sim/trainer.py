@@ -37,6 +37,7 @@ class Trained:
     """Into main memory, when asked to leave."""
     keeps_s: float
     """From there to the disk."""
+    run: str = "r"
     kept: int = 0
     """The step of its newest checkpoint."""
     before: int = 0
@@ -53,11 +54,11 @@ class Trained:
 
     @property
     def log(self) -> Path:
-        return Path(f"/played/{self.machine.name}/logs/runs/r/events.jsonl")
+        return Path(f"/played/{self.machine.name}/logs/runs/{self.run}/events.jsonl")
 
     def has_decided(self) -> None:
         """What a worker needs that loads before it is in a group."""
-        decided = Path(f"/played/{self.machine.name}/models/checkpoints/r") / paths.DECIDED
+        decided = Path(f"/played/{self.machine.name}/models/checkpoints/{self.run}") / paths.DECIDED
         self.machine.changed[decided] = 1
 
     def tell(self, **event: object) -> None:
@@ -298,6 +299,9 @@ class Training:
         self.last_step = 1 << 30
         self.pids = 100
 
+    def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Worker:
+        return Worker(self, node, life, env)
+
     def next_pid(self) -> int:
         self.pids += 1
         return self.pids
@@ -328,7 +332,7 @@ class PlayedProcesses(Processes):
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> Worker:  # type: ignore[override]
         self.training.truth.starts(self.node)
-        worker = Worker(self.training, self.node, self.life, env)
+        worker = self.training.worker(self.node, self.life, env)
         self.node.workers = [one for one in self.node.workers if one.code is None] + [worker]
         return worker
 

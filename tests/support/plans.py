@@ -16,7 +16,7 @@ USUAL: dict[str, Any] = {
     **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "sizes": []},
     **{"link_mbit": 1000.0, "speeds": {}, "warnings": [], "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
     "adapter": None,
-    "server": [],
+    "extra_environments": [],
     "template": None,
     "raw_parts": [],
     "electricity": RunElectricity(idle_watts={}, gpu_watts={}),

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from train.engine.device import cards_alike
 from train.engine.micro_batch_search import whole_step
 from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
+from train.models.device import cards_alike
 from train.models.weights import optimizer_state, set_optimizer_state
 from train.plan.machines.nodes import Device
 from train.plan.placement.search import choose_on_devices

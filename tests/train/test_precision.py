@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from train.engine.device import precision_of
+from train.models.device import precision_of
 
 
 @pytest.mark.parametrize(("capability", "wanted"), [((7, 5), "fp16"), ((8, 0), "bf16"), ((12, 0), "bf16")])

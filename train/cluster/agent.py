@@ -20,32 +20,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from train.cluster import preload
+from train.cluster import membership, preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Newcomers
+from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.health import Health
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.ledger import Lost
 from train.cluster.local_workers import LocalWorkers
-from train.cluster.membership import (
-    Action,
-    End,
-    Follow,
-    Idle,
-    Leave,
-    NodeView,
-    Prepare,
-    Propose,
-    decide,
-    lost_words,
-    stepped_aside,
-)  # fmt: skip
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
+from train.cluster.queue_keeper import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
+from train.cluster.turns import TurnSignals, agent_in_turn
 from train.cluster.what_agent_sees import Observed
 from train.cluster.world import World
 from train.engine.staging import Stage
@@ -67,18 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     may_get_lost()
-    forkserver = preload.begun_early(Path(os.environ.get("MOTLEY_HOME", ".")))
+    home = Path(os.environ.get("MOTLEY_HOME", "."))
+    forkserver = preload.begun_early(home)
+    return agent_in_turn(home, args.cluster, lambda keeper: agent(args, keeper, forkserver).run())
+
+
+def agent(args: argparse.Namespace, keeper: QueueKeeper, forkserver: ForkServer | None) -> Agent:
     cluster = read_cluster(args.cluster)
     if args.config is None:
         raise BadInput("the settings of the run are missing", fix="add: --config config/training_config.yaml")
-    values = read_yaml(args.config, "config file")
-    settings = load_config(values | {"run": cluster.run})
-    world = World(processes=Processes(forkserver))
+    settings = load_config(read_yaml(args.config, "config file") | {"run": cluster.run})
+    world = World(processes=Processes(forkserver), signals=TurnSignals(keeper))
     program = [*args.program.split(), "run", "--config", str(args.config)]
-    stage = Stage(settings.checkpoint_folder(), cluster.node)
-    workers = LocalWorkers(cluster, settings, program, world, stage)
+    workers = LocalWorkers(cluster, settings, program, world, Stage(settings.checkpoint_folder(), cluster.node))
     gpus = GpuReadings(settings.log_folder / paths.GPU, cluster.node)
-    return Agent(cluster, settings, workers, world, gpus=gpus, wait_s=args.wait_s).run()
+    return Agent(cluster, settings, workers, world, keeper, gpus=gpus, wait_s=args.wait_s)
 
 
 class Gpus(Protocol):
@@ -93,12 +86,13 @@ class Agent:
         settings: RunConfig,
         workers: LocalWorkers,
         world: World,
+        keeper: QueueKeeper,
         *,
         gpus: Gpus,
         wait_s: float,
         send: Callable[[str, Notice], str] = send,
     ) -> None:
-        self.cluster, self.settings, self.workers, self.world = cluster, settings, workers, world
+        self.cluster, self.settings, self.workers, self.world, self.keeper = cluster, settings, workers, world, keeper
         self.gpus, self.wait_s, self.now = gpus, wait_s, world.clock.now
         folder = settings.log_folder
         world.disk.make_folder(folder)
@@ -112,7 +106,7 @@ class Agent:
         self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
-        self.reason, self.idle = "starting", Idle("")
+        self.reason, self.idle = "starting", membership.Idle("")
         self.status = NodeStatus(name=cluster.node, number=self.memory.number, begun=self.memory.begun)
         self.heartbeat = Heartbeat(cluster, lambda: self.status, world)
         self.stop_signal = 0
@@ -141,10 +135,10 @@ class Agent:
                 return self._leave(f"stopped by {signal.Signals(self.stop_signal).name}")
             view = self._view(seen)
             self._publish(view.me)
-            action = decide(view)
-            if isinstance(action, End):
+            action = membership.decide(view)
+            if isinstance(action, membership.End):
                 return self._end(action.verdict)
-            if isinstance(action, Leave):
+            if isinstance(action, membership.Leave):
                 self.stop_signal = signal.SIGTERM  # not wanted any more, as after a stop
                 return self._leave(action.reason)
             self._act(action)
@@ -199,9 +193,9 @@ class Agent:
             **self.notifier.status,
         )
 
-    def _view(self, seen: Observed) -> NodeView:
+    def _view(self, seen: Observed) -> membership.NodeView:
         progress, failures = self.workers.progress, self.health.failures
-        return NodeView(
+        return membership.NodeView(
             order=self.cluster.order,
             me=self._status(seen),
             peers=seen.statuses,
@@ -228,6 +222,8 @@ class Agent:
         self.reason = self.health.note(seen, self.status.condition, self.generation) or self.reason
         if workers.state == "done" and self.memory.verdict is None:
             self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
+        if self.memory.verdict is None and (verdict := self.keeper.verdict()):
+            self._remember(verdict)
         if workers.loading or any(peer.loading for peer in seen.statuses.values()):
             progress.note_loading(seen.at)
 
@@ -240,11 +236,11 @@ class Agent:
 
     # -- acting --------------------------------------------------------------------------------------------------
 
-    def _act(self, action: Action) -> None:
-        if isinstance(action, Idle):
+    def _act(self, action: membership.Action) -> None:
+        if isinstance(action, membership.Idle):
             if self.status.condition == "fit":
                 self.generation = None
-                (self.workers.prepare if isinstance(action, Prepare) else self.workers.hold)()
+                (self.workers.prepare if isinstance(action, membership.Prepare) else self.workers.hold)()
             else:
                 self._drop_generation()
             self.reason = action.reason
@@ -253,13 +249,13 @@ class Agent:
                 known = (*self.status.reachable, self.cluster.node)
                 silent = [name for name in self.cluster.order if name not in known]
                 self._record("waiting", action.reason, silent, too_few=action.too_few)
-        elif isinstance(action, Follow):
+        elif isinstance(action, membership.Follow):
             new = action.generation
             self._adopt(new, f"{', '.join(new.members)} by {new.host}")
-        elif isinstance(action, Propose):
+        elif isinstance(action, membership.Propose):
             self._propose(action)
 
-    def _propose(self, action: Propose) -> None:
+    def _propose(self, action: membership.Propose) -> None:
         if action.kind in ("failed", "stalled"):
             self.health.failures.next_generation(self.workers.progress.best_step)
             self._record(action.kind, action.reason, action.nodes)
@@ -267,7 +263,7 @@ class Agent:
         new = Generation(number=action.number, host=self.cluster.node, members=action.members, port=port)
         self._adopt(new, f"{', '.join(new.members)}: {action.reason}", action)
 
-    def _adopt(self, new: Generation, reason: str, ours: Propose | None = None) -> None:
+    def _adopt(self, new: Generation, reason: str, ours: membership.Propose | None = None) -> None:
         if old := self.last_generation:
             if gone := [name for name in old.members if name not in new.members]:
                 self._note_lost(gone, new.host, ours.lost if ours else {})
@@ -276,7 +272,7 @@ class Agent:
                 self._record("joined", why, come)
         self.generation = self.last_generation = new
         self.newcomers.note(new.members, self.now())
-        self.reason, self.idle = reason, Idle("")
+        self.reason, self.idle = reason, membership.Idle("")
         self.health.failures.since = 0.0
         self.memory.number, self.memory.begun = new.number, True
         self.memory.save()
@@ -284,9 +280,9 @@ class Agent:
 
     def _note_lost(self, gone: Sequence[str], host: str, lost: Mapping[str, Lost]) -> None:
         """Records who is lost. The host knows why; another node knows it only of those that say they step aside."""
-        lost = lost or stepped_aside({name: peer.status for name, peer in self.heartbeat.snapshot().items()})
+        lost = lost or membership.stepped_aside({name: peer.status for name, peer in self.heartbeat.snapshot().items()})
         lost = {name: lost[name] for name in gone if name in lost}
-        words = lost_words(lost) if len(lost) == len(gone) else f"{', '.join(gone)} dropped by {host}"
+        words = membership.lost_words(lost) if len(lost) == len(gone) else f"{', '.join(gone)} dropped by {host}"
         how, why = {name: one.how for name, one in lost.items()}, {name: one.why for name, one in lost.items()}
         self._record("lost", words, gone, how=how, why=why)
 
@@ -304,6 +300,7 @@ class Agent:
     def _remember(self, verdict: Verdict) -> None:
         self.memory.verdict = verdict
         self.memory.save()
+        self.keeper.ended(verdict)
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -351,7 +348,7 @@ class Agent:
         self.notifier.end(verdict, progress)
         self._farewell()
         meant = self.stop_signal == 0 and (verdict.done or progress.step > 0)
-        if meant and (word := self.stepping.after_the_run()):
+        if meant and self.keeper.is_last() and (word := self.stepping.after_the_run()):
             self.reason = f"{self.reason}; {word} in a minute"
         self._show(force=True)
         return 0 if verdict.done else 1

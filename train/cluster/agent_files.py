@@ -19,6 +19,8 @@ from train.runlog import paths
 
 ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
+STEPS = ("step", "piece")
+"""What a trainer writes when it has come further."""
 KINDS = (
     "up",
     "plan",
@@ -180,7 +182,7 @@ class TrainerProgress:
 
     def _take(self, event: dict[str, Any], at: float) -> None:
         kind = event.get("event")
-        if kind == "step" and not self.old:
+        if kind in STEPS and not self.old:
             if not self.stepped:
                 self.setup_s = max(self.setup_s, at - self.started)
             self.stepped = True
@@ -196,7 +198,7 @@ class TrainerProgress:
             self.early = f"ended early at step {event['step']} ({event['reason']}); the best is step {event['best']}"
         self.step = int(event.get("step", self.step))
         self.loss = float(event.get("loss", self.loss)) if kind == "step" else self.loss
-        if kind == "step" and not self.old:
+        if kind in STEPS and not self.old:
             self.best_step = max(self.best_step, self.step)
 
     def note_loading(self, at: float) -> None:

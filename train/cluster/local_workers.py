@@ -327,6 +327,7 @@ class LocalWorkers:
             "MASTER_ADDR": self.cluster.of(generation.host).address,
             "MASTER_PORT": str(generation.port),
             "MOTLEY_NODE": own,
+            "MOTLEY_GENERATION": str(generation.number),
             "MOTLEY_STORE_KEY": hmac.digest(self.cluster.token.encode(), who.encode(), "sha256").hex(),
         }
         if self.cluster.pipe:

@@ -79,6 +79,10 @@ class Timing:
     use_begins_s: float = 20.0
     use_ends_s: float = 300.0
 
+    # the queue: how often the nodes tell each other what they know of it, and a node looks whether its turn has come
+    queue_ask_s: float = 2.0
+    queue_look_s: float = 0.5
+
     # an early agent, that waits for its run
     preload_s: float = 60.0
     preload_look_s: float = 0.05

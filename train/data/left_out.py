@@ -12,7 +12,7 @@ from train.errors import BadInput
 from train.files import write_atomic
 from train.plan.settings.config import RunConfig
 
-PASSED_OVER = "passed_over"
+PASSED_OVER, TRAINED_ON = "passed_over", "trained_on"
 
 
 def words_at(rows: Path) -> list[str]:
@@ -38,7 +38,7 @@ def words(index: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
         )
-    if not index["splits"]["eval"]["rows"]:
+    if not index["splits"]["eval"]["rows"] and index.get(TRAINED_ON, True):
         found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
     return [f"data: {what}" for what in found]
 

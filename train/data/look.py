@@ -7,7 +7,7 @@ many share a row, shows only on the head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,14 @@ from train.data.split import split_of
 from train.data.text_files import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
-from train.plan.settings.config import GrpoConfig, PreferenceConfig, PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.config import (
+    GenerateConfig,
+    GrpoConfig,
+    PreferenceConfig,
+    PretrainConfig,
+    RunConfig,
+    SftConfig,
+)
 from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
 from train.plan.settings.rewards import parse, require_columns
@@ -41,6 +48,8 @@ class Look:
     whole: bool
     """Whether all of the file was read."""
     first_bad: str = ""
+    asks: bool = False
+    """Whether its prompts are answered, and nothing is trained."""
 
     @property
     def words(self) -> str:
@@ -52,6 +61,8 @@ class Look:
         if not self.whole:
             count += f" in the first {LOOK_BYTES >> 20} MB"
         skipped = f"{self.skipped} skipped ({self.first_bad}), " if self.skipped else ""
+        if self.asks:
+            return count.replace("examples", "prompts") + (f": {skipped.rstrip(', ')}" if skipped else "")
         trained = self.examples - self.held_out
         return f"{count}: {skipped}{self.held_out} held out, {trained} trained on"
 
@@ -93,12 +104,12 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         return None
     try:
         small = sum(file.stat().st_size for file in files) <= LOOK_BYTES
-        if files and isinstance(config, GrpoConfig):
+        if files and isinstance(config, GrpoConfig | GenerateConfig):
             return of_prompts(config, files, data.taken)
         if files and isinstance(config, PreferenceConfig):
             sides = partial(pair_records.sides, config.paired, config.format)
             return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
-        if files and isinstance(config, SftConfig):
+        if files and isinstance(config, SftConfig) and config.recipe != "evaluate":
             return of_examples(config, files, name=config.format, taken=data.taken)
         if files and isinstance(config, PretrainConfig) and small:
             return of_texts(config, files)
@@ -134,9 +145,11 @@ def of_examples(
     )
 
 
-def of_prompts(config: GrpoConfig, files: list[Path], taken: Taken) -> Look:
+def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Taken) -> Look:
     sides = partial(prompt_records.sides, config.format)
     found = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
+    if isinstance(config, GenerateConfig):
+        return replace(found, asks=True)
     if config.rewards:
         columns = prompt_records.columns_of(files[0], taken, config.format)
         require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")
@@ -168,6 +181,8 @@ def of_texts(config: PretrainConfig, files: list[Path]) -> Look:
 
 def steps(config: RunConfig, trained: int, *, known: bool) -> str:
     """A conversation is one row at most, and short ones share one: so many steps can it be."""
+    if isinstance(config, GenerateConfig):
+        return f"{-(-trained * config.answers // config.piece)} pieces"
     if config.max_steps:
         return f"{config.max_steps} steps"
     most = config.steps_over(trained)

@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(
         parser, (*names, "chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens")
     )
+    add_settings(parser, ("tasks", "documents", "shots", "seed"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
@@ -76,9 +77,9 @@ def main(args: argparse.Namespace) -> int:
     config = config_of(args)
     if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
-    if not hasattr(args, "dataset") and not own_recipe.is_file(config.recipe):
+    if not hasattr(args, "dataset") and config.recipe != "evaluate" and not own_recipe.is_file(config.recipe):
         raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
-    if isinstance(config, SftConfig):
+    if isinstance(config, SftConfig) and config.recipe != "evaluate":  # lm-eval loads torch
         _without_torch(config.model)
     began, make = time.time(), importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
@@ -90,7 +91,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"careful   {text}", file=out)
     left_out.require_held_out(config, index["splits"]["eval"]["rows"])
     if args.json:
-        new = (folder / "train").stat().st_mtime >= began
+        new = (folder / "index.json").stat().st_mtime >= began
         print(json.dumps({"ok": True, "folder": str(folder), "new": new, "left_out": lost, **index}))
     return 0
 

@@ -40,6 +40,11 @@ def main(args: argparse.Namespace) -> int:
     leaver = Leaver()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows that are still to be prepared go there too
+    if config.IN_PIECES:
+        from train.engine.pool_run import run_pool
+
+        run_pool(config, leaver, as_json=bool(args.json))
+        return 0
     train_run(config, leaver, as_json=bool(args.json))
     return 0
 

@@ -16,13 +16,13 @@ from train import recipes
 from train.data import left_out, parts
 from train.data.rows import Rows
 from train.engine import consistency, early_stop, micro_batch_search, pipe_members, resume
-from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter, doing
 from train.errors import BadInput, PeerFailed
 from train.models import backends, dropout
 from train.models.backends import LossModule
+from train.models.device import look
 from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
 from train.parallel import sync

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, cast
 
@@ -38,6 +39,8 @@ class Leaver:
         self.telling = threading.Lock()
         self.run: Run | None = None
         self.words: Words | None = None
+        self.before_end: Callable[[str], None] | None = None
+        """What a process that trains nothing does before it ends."""
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
@@ -85,6 +88,8 @@ class Leaver:
                 self.words.hear()
         if self.run is not None:
             leave(self.run, signal.Signals(number).name)
+        if self.before_end:
+            self.before_end(signal.Signals(number).name)
         sys.stdout.flush()
         if self.interrupts and number == signal.SIGINT:
             self._interrupt()

@@ -148,8 +148,8 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     import torch
 
     from train import recipes
-    from train.engine.device import look
     from train.engine.setup import choose_micro_batch, make_trained
+    from train.models.device import look
     from train.plan.placement.fit import placed
     from train.plan.placement.search import choose_on_devices
 

@@ -147,8 +147,8 @@ def allreduce_text(measured: list[dict[str, float]], link_mbit: float) -> list[s
 
 
 def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
-    from train.engine.device import precision_of
     from train.models import backends
+    from train.models.device import precision_of
     from train.models.model_files import model_folder
     from train.models.weights import trained_weights
     from train.parallel import sync

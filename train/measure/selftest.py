@@ -70,7 +70,7 @@ def versions() -> str:
 
 
 def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
-    from train.engine.device import look
+    from train.models.device import look
     from train.models.model_files import model_folder, shape_of
     from train.plan.placement.search import choose_on_devices
 

@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from train.child_process import ending_with_this
 from train.errors import BadInput, CheckFailed
 from train.models.counter import key
 from train.models.drawing import Answer, Draw
@@ -35,8 +35,6 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 START_S = 900.0
 """From a slow disk, with kernels that are compiled the first time."""
-ENDS_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
-"""By SIGTERM: killed, the server would leave its engine behind, with the card's memory."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - for adapters that are read once
 INSTEAD = "engine=transformers makes the answers in the training process"
 
@@ -98,7 +96,7 @@ class Serving:
         words += ["--enable-lora", "--disable-uvicorn-access-log", "--disable-log-stats"]
         words += ["--enforce-eager"] if self.device == "cpu" else []
         serve = [str(self.python), "-m", "vllm.entrypoints.cli.main", "serve", self.base, *words]
-        return [sys.executable, "-c", ENDS_WITH_PARENT, *serve]
+        return ending_with_this(serve)  # killed, it would leave its engine behind, with the card's memory
 
     def environment(self, folder: Path) -> dict[str, str]:
         """`folder`: for what only this server needs."""

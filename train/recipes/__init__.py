@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from train.plan.model.catalogue import AnyFacts
     from train.plan.placement.decisions import Decisions
     from train.plan.settings.config import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
+    from train.pool import PoolRecipe
 
 Say = Callable[[str], None]
 
@@ -90,6 +91,12 @@ class Making(Protocol):
     def answer_s(self, config: RunConfig, module: LossModule) -> float: ...
     def held_out(self, run: Run) -> tuple[float, int, dict[str, float]] | None: ...
     def close(self) -> None: ...
+
+
+def in_pieces(config: RunConfig) -> PoolRecipe:
+    """The recipe of a run whose work comes in pieces."""
+    found: PoolRecipe = importlib.import_module(f"train.recipes.{config.recipe}.recipe").made(config)
+    return found
 
 
 def making(recipe: Recipe) -> Making | None:

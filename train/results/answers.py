@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from transformers import TextStreamer
 
 from train.data.chat import Chat, load_chat
 from train.data.rows import date_of, template_of
-from train.engine.device import precision_of
 from train.models import backends
+from train.models.device import precision_of
 from train.models.model_files import model_folder
 from train.models.wrapper import text_of
 from train.plan.model.catalogue import Model, resolve_model
@@ -77,15 +78,42 @@ def chat_of(run: FinishedRun) -> Chat:
     return load_chat(Model(name=run.run, source="folder", reason="made by the run", folder=run.tokenizer))
 
 
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a run has made, not built yet."""
+
+    chat: Chat
+    shape: str
+    """A folder whose config.json says how large it is."""
+    spec: backends.ModelSpec
+    options: dict[str, Any]
+    """How its base is built as well."""
+
+    @classmethod
+    def of(cls, run: FinishedRun) -> Trained:
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        options: dict[str, Any] = {"device": device, "precision": precision_of(device)}
+        if not run.base:
+            spec = backends.ModelSpec(folder=str(run.folder), method="base", **options)
+            return cls(chat_of(run), str(run.folder), spec, options)
+        options |= {"max_seq_length": run.max_seq_length, "load_in": run.load_in}
+        base, rows = model_folder(run.base), Path(run.dataset)
+        if run.is_adapter:
+            spec = backends.ModelSpec(folder=base, adapter=run.folder, **options)
+        else:
+            spec = backends.ModelSpec(folder=str(run.folder), method="base", **options)
+        return cls(load_chat(resolve_model(base), date_of(rows), template_of(rows)), base, spec, options)
+
+
 class OneModel:
     """What a run has made from nothing: there is no model before it."""
 
     names = ("model",)
 
     def __init__(self, run: FinishedRun, answer_tokens: int) -> None:
-        device = "cuda:0" if torch.cuda.is_available() else "cpu"
-        spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision_of(device))
-        self.model = Questioner(backends.get("hf").build(spec), chat_of(run), answer_tokens, device, drawn=True)
+        made = Trained.of(run)
+        model = backends.get("hf").build(made.spec)
+        self.model = Questioner(model, made.chat, answer_tokens, made.spec.device, drawn=True)
 
 
 class BeforeAndAfter:
@@ -94,27 +122,16 @@ class BeforeAndAfter:
     names = ("before", "after")
 
     def __init__(self, run: FinishedRun, answer_tokens: int) -> None:
-        self.device = "cuda:0" if torch.cuda.is_available() else "cpu"
-        base_folder = model_folder(run.base)
-        options: dict[str, Any] = {
-            "device": self.device,
-            "precision": precision_of(self.device),
-            "max_seq_length": run.max_seq_length,
-            "load_in": run.load_in,
-        }
-        build = backends.get("hf").build
+        made, build = Trained.of(run), backends.get("hf").build
         self.without: Callable[[], AbstractContextManager[Any]] = nullcontext
-        rows = Path(run.dataset)
-        chat = load_chat(resolve_model(base_folder), date_of(rows), template_of(rows))
+        after: Any = build(made.spec)
         if run.is_adapter:
-            after: Any = build(backends.ModelSpec(folder=base_folder, adapter=run.folder, **options))
             before, self.without = after, after.disable_adapter
         else:
-            before, after = (
-                build(backends.ModelSpec(folder=str(folder), method="base", **options))
-                for folder in (base_folder, run.folder)
-            )
-        self._before, self._after = (Questioner(model, chat, answer_tokens, self.device) for model in (before, after))
+            before = build(backends.ModelSpec(folder=made.shape, method="base", **made.options))
+        self._before, self._after = (
+            Questioner(model, made.chat, answer_tokens, made.spec.device) for model in (before, after)
+        )
 
     def before(self, question: Messages, **how: Any) -> str:
         with self.without():

@@ -129,8 +129,8 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     import torch
 
     from train.data.rows import open_rows
-    from train.engine.device import precision_of
     from train.models import backends
+    from train.models.device import precision_of
     from train.results.answers import Questioner, chat_of
 
     folder = Path(run.dataset)
@@ -188,8 +188,8 @@ def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[L
     """The base with its adapter, and the device that it is on."""
     import torch
 
-    from train.engine.device import precision_of
     from train.models import backends
+    from train.models.device import precision_of
 
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     precision, backend = precision_of(device), backends.get("hf")

@@ -31,7 +31,7 @@ def classes_of_run(run: FinishedRun) -> list[str]:
 def load(run: FinishedRun) -> tuple[LossModule, str]:
     import torch
 
-    from train.engine.device import precision_of
+    from train.models.device import precision_of
     from train.recipes.images import models as pictures
 
     device = "cuda:0" if torch.cuda.is_available() else "cpu"

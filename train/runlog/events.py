@@ -36,6 +36,8 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "checkpoint": ("step", "folder", "seconds", "staged"),
     "profile": ("step", "first", "bytes", "seconds"),
     "warning": ("step", "message"),
+    "piece": ("step", "piece", "node", "step_s", "words", "nodes"),
+    "note": ("piece", "node", "fact"),
     "stopped": ("step", "reason"),
     "failed": ("step", "node", "message", "trace"),
     "done": ("step", "loss", "seconds"),

@@ -12,6 +12,7 @@ TRACE = "trace.json.gz"  # of all nodes, where a run was fetched to
 AGENT = "agent.json"  # the agent's view of this moment
 MEMORY = "epoch.json"  # what the agent must know after a restart; for nobody else
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
+PIECES = "pieces.jsonl"  # beside it, of a run whose work comes in pieces: what is done
 DECIDED = "decided.json"  # beside the checkpoints: what the run decided by itself
 OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)
 ANSWERS = "answers.json"
@@ -21,6 +22,8 @@ WANTED = "config/run-wanted"  # while it is there, motley-run.path starts that u
 PRELOAD = "config/run-preload"  # while it is there, that unit loads already, without a run (train/cluster/preload.py)
 MAY_SLEEP = "config/may-sleep"  # while it is there, motley-asked.service lets the machine sleep during a run
 THEN = "config/then"  # suspend or poweroff, now that the run is over: motley-asked.service does it
+QUEUE = "config/queue"  # the runs that are to follow one another (run_queue.py): a folder for each, and
+QUEUE_LIST, QUEUE_ASKED = f"{QUEUE}/list.json", f"{QUEUE}/asked.json"  # what its agent knows; what people changed
 PAUSE = "pause"  # while it is there, this node steps aside (train/pause.py)
 LIMITS = "config/card-limits"  # watts=N and celsius=N: motley-run.service sets them for the run
 NOTIFY = "config/notify"  # the address of motley_notify, where the nodes send
@@ -35,7 +38,7 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model")
+MADE = ("adapter", "model", "answers", "sweep", "scores")
 """What a run has made, below its results: one of them."""
 
 

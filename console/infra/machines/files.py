@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
+from train.runlog.run_queue import launch_of
 
 
 def files(known: Facts, args: Facts) -> OnNode:
@@ -19,15 +21,24 @@ def files(known: Facts, args: Facts) -> OnNode:
     more = dict(args.get("environment") or {})
     made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
     launch_records.keep(made, Path(args["state_folder"]))
+    waits = bool(args.get("queue")) and bool(args.get("start", True))
     made += (messages := notice_address.file_of(values))
     if limits := render.card_limits(values):
         made.append(render.File(paths.LIMITS, limits, 0o644))
+    made = [in_queue(file, plan.run) for file in made] if waits else made
+    absent = [name for name, is_set in ((paths.NOTIFY, messages), (paths.LIMITS, limits)) if not is_set]
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
         "home": own(plan.nodes, node).home,
         "files": render.as_json(made),
-        "absent": [name for name, is_set in ((paths.NOTIFY, messages), (paths.LIMITS, limits)) if not is_set],
+        "absent": [] if waits else absent,
         "aside": folders if plan.from_start else [],
         "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }
-    return OnNode("node_files", params)
+    return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})
+
+
+def in_queue(file: render.File, run: str) -> render.File:
+    """What a node runs by gets its place when the run's turn comes; what is about all runs, or its own, has it now."""
+    own = Path(file.path).name == paths.LAUNCH or file.path == paths.NOTIFY
+    return file if own else replace(file, path=f"{paths.QUEUE}/{run}/{file.path}")

@@ -15,8 +15,7 @@ from train.plan.settings import request
 def look(known: Facts, args: Facts) -> OnNode:
     is_head = known["inventory_hostname"] == known["ansible_play_hosts"][0]
     asked = known.get("motley_request_checked", {}).get("asked", {}).get("values")  # a script of one's own has none
-    waits = "packages" not in args  # for another run, and looks again and again
-    if waits or not (is_head and asked):
+    if not (is_head and asked):
         return OnNode("launch_info", args)
     hub_asked = hub.Asked(hub.token(known["hostvars"][known["inventory_hostname"]]))
     params = args | {"prove": config_to_prove(asked, hub_asked)}

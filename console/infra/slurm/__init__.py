@@ -8,9 +8,13 @@ INFRA = Infra(
     variables=("slurm_options", "slurm_gpu_gb", "sweep"),
     refused={
         "nodes": "Slurm chooses them\nfix: --slurm-options '--nodes=3', or '--nodelist=NAMES'",
+        "queue": "Slurm has a queue of its own, in which a job waits for its turn\nfix: leave it out",
         "at": "Slurm keeps the time\nfix: --slurm-options '--begin=22:00'",
         "then": "the machines of a Slurm are not ours to switch off\nfix: leave it out",
     },
-    lacks={"torchrun": "a script of your own is a job of your own there: sbatch submits it"},
+    lacks={
+        "queue": "Slurm has a queue of its own: squeue shows it",
+        "torchrun": "a script of your own is a job of your own there: sbatch submits it",
+    },
     wrong="console.infra.slurm.options:wrong",
 )

@@ -14,8 +14,8 @@ from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
-from train.plan.launch.answer_server import refuse_elsewhere
 from train.plan.launch.decide import decide
+from train.plan.launch.extra_packages import refuse_elsewhere
 from train.plan.launch.plan import Plan, launch_plan, prepare_words
 from train.plan.machines import gpu_types
 from train.plan.machines.facts import NodeFacts

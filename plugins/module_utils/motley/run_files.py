@@ -12,7 +12,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, SETTINGS, checkpoints, logs, results
+from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .files import read
 
@@ -52,6 +52,8 @@ def newest_run(home: Path) -> str:
 def newest_checkpoint(home: Path, run: str) -> int:
     if not run:
         return 0
+    if (pieces := checkpoints(home, run) / PIECES).exists():
+        return pieces.read_bytes().count(b"\n")
     names = [path.name for path in checkpoints(home, run).glob("step-*")]
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
 

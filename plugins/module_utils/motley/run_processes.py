@@ -42,6 +42,11 @@ def agents_of(here: dict[int, dict[str, Any]]) -> list[int]:
     return [pid for pid, facts in here.items() if facts["part"] == "agent"]
 
 
+def end(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
 def run_on(home: Path) -> str:
     """The name of the run that is running here, or is between two starts of its unit; empty where none is."""
     return (named_run(home) or "a run without a name") if processes(home) or (home / WANTED).exists() else ""

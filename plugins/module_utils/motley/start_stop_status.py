@@ -41,6 +41,7 @@ from ..train.runlog.paths import logs as logs_of
 from .files import read
 from .nvidia_smi import Silent, table
 from .pausing import pause, paused, unpause
+from .queueing import enqueue, leave, queue, waiting
 from .run_files import (
     end_of,
     kept_files,
@@ -56,7 +57,7 @@ from .run_files import (
     saving_s,
     size_of,
 )
-from .run_processes import agents_of, listening, processes, run_on
+from .run_processes import agents_of, end, listening, processes, run_on
 from .run_unit import leaving, unit_of
 from .waking import wake
 
@@ -102,6 +103,7 @@ def look(home: Path) -> dict[str, Any]:
         "since": ups[-1] if ups else 0,
         "checkpoint": newest_checkpoint(home, run),
         "paused": paused(home),
+        "waiting": waiting(home),
         "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
         "gpus": gpus() if not here else [],
     }
@@ -232,11 +234,6 @@ def keeps(home: Path, run: str) -> bool:
         return False
 
 
-def end(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
 # -- reporting -------------------------------------------------------------------------------------------------------
 
 
@@ -313,7 +310,7 @@ def runs(home: Path) -> dict[str, Any]:
         found[name] = {
             "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
             "steps": start.get("total_steps", 0),
-            "loss": steps[-1]["loss"] if steps else None,
+            "loss": steps[-1].get("loss") if steps else None,
             "reward": steps[-1].get("rollout", {}).get("reward") if steps else None,
             "time": max((e["time"] for e in [*events, *([agent] if script else [])]), default=0)
             or (kept.stat().st_mtime if kept.exists() else 0),
@@ -324,7 +321,7 @@ def runs(home: Path) -> dict[str, Any]:
             "model": (launched.get("model") or {}).get("name", ""),
             "launched": {name: launched[name] for name in ("time", "given", "asked") if name in launched},
         }
-    return {"runs": found, "on": run_on(home)}
+    return {"runs": found, "on": run_on(home), "waiting": waiting(home)}
 
 
 def clean(home: Path, names: list[str]) -> dict[str, Any]:
@@ -353,6 +350,10 @@ def hashes(home: Path, run: str) -> dict[str, Any]:
     return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run, "script": script}
 
 
+def enqueue_here(home: Path, change: str, node: str, launch: str, managed: bool) -> dict[str, Any]:
+    return enqueue(home, change, node, lambda home, run: start(home, run, managed), launch)
+
+
 def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in names}
 
@@ -361,6 +362,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "look": look,
     "start": start,
     "stop": stop,
+    "queue": queue,
+    "enqueue": enqueue_here,
+    "leave": leave,
     "unload": unload,
     "expire": expire,
     "pause": pause,

@@ -37,7 +37,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_first_screen_is_one(form: str) -> None:
     lines = front.screen(form)
     assert len(lines) <= 40 and max(map(len, lines)) <= 80, max(lines, key=len)
-    assert all(any(f" {verb} " in line[8:] for line in lines) for verb in VERBS)
+    assert all(any(f" {verb} " in f"{line[8:]} " for line in lines) for verb in VERBS)
     assert any(f"./motley launch {VERBS['launch'].example}" in line for line in lines)
 
 

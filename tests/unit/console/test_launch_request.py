@@ -17,6 +17,7 @@ from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -121,8 +122,20 @@ BAD = {
     "scale_rewards": ("groups", "did you mean 'group'?"),
     "beta": ("-1", "beta: -1.0 is below 0"),
     "mask_overlong": ("perhaps", "mask_overlong: 'perhaps' is not true or false"),
+    "answers": ("0", "answers: 0 is below 1"),
+    "piece": ("0", "piece: 0 is below 1"),
     "answers_at_once": ("0", "answers_at_once: 0 is below 1"),
+    "tasks": ("./none.yaml", "tasks: there is no file"),
+    "documents": ("-1", "documents: -1 is below 0"),
+    "shots": ("-1", "shots: -1 is below 0"),
+    "requests_at_once": ("0", "requests_at_once: 0 is below 1"),
+    "of_run": ("a/b", "cannot name a run"),
     "engine": ("vlm", "engine: 'vlm' is none of transformers|vllm"),
+    "trains": ("sftt", "did you mean 'sft'?"),
+    "search": ("learning_rate=1e-3..1e-5", "search: learning_rate: 1e-3 is not below 1e-5"),
+    "trials": ("0", "trials: 0 is below 1"),
+    "grid": ("perhaps", "grid: 'perhaps' is not true or false"),
+    "prune": ("ash", "did you mean 'asha'?"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
     "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
@@ -142,6 +155,17 @@ def refusal(**values: object) -> str:
 BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
 
 
+def of_a_pool(values: dict[str, object]) -> dict[str, object]:
+    """What a run whose work comes in pieces needs."""
+    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
+        return {"recipe": "generate", "temperature": 1}
+    of_tasks = (names_of(EvaluateConfig) - names_of(SftConfig)) & values.keys()
+    if of_tasks or values.get("recipe") == "evaluate":
+        return {"recipe": "evaluate", "tasks": "arc_easy", "dataset": ""}
+    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
+    return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
+
+
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
@@ -154,11 +178,11 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     if of_grpo or values.get("recipe") == "grpo":
         again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
         return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    if "recipe" in values:
+    if "recipe" in values and not of_a_pool(values):
         return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE
+    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_a_pool(values)
 
 
 @functools.cache

@@ -223,6 +223,6 @@ def test_help_names_every_target() -> None:
     )
     targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
     assert {*re.findall(r"(?m)^  make ([a-z-]+)", of_others)} == {*targets} - {"known"}
-    assert all(re.search(rf"(?m)^.{{9}}{verb} ", of_verbs) for verb in VERBS)
+    assert all(re.search(rf"(?m)^.{{9}}(.* · )?{verb}( |$)", of_verbs) for verb in VERBS)
     (verbs,) = re.findall(r"(?m)^VERBS := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text())
     assert sorted(verbs.replace("\\", "").split()) == sorted(VERBS)

@@ -27,13 +27,15 @@ from train.plan.settings.request import Request
 from train.plan.speed.prediction import slows_the_run
 
 
-def decide(request: Request, facts: LaunchFacts) -> Plan:
-    """The run that is launched, or BadInput with everything that blocks it."""
-    refuse(obstacles.running(facts.nodes))
+def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan:
+    """The run that is launched, or BadInput with everything that blocks it. `queue`: it may wait for others."""
+    refuse([] if queue else obstacles.running(facts.nodes))
     request = choose_run(request, known_runs(facts.nodes, facts.launched))
     if facts.verdict:
         request = replace(request, config=request.config.proven(facts.verdict))
     nodes = nodes_of(facts, request.config.device)
+    old_code = [name for name, versions in facts.versions.items() if versions["train"] != facts.code]
+    refuse(obstacles.no_place_in_queue(request.config.run, facts.nodes, old_code) if queue else [])
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     refuse(answer_server.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
@@ -63,7 +65,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         model=base.model,
         model_bytes=base.size,
         lacking=base.lacking,
-        old_code=[name for name, versions in facts.versions.items() if versions["train"] != facts.code],
+        old_code=old_code,
         fit=found.fit,
         link_why=link_why,
         speeds=found.speeds,

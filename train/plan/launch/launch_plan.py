@@ -64,6 +64,20 @@ class RecipeFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ExtraEnvironment:
+    """Packages beside those of the nodes' own environment, for what makes the answers or for a recipe."""
+
+    folder: str
+    """Below the cluster's folder."""
+    sets: Sequence[str]
+    """The locked sets that it is made of."""
+    imports: Sequence[str]
+    """Modules that must load in it."""
+    layered: bool
+    """Whether it holds only what the nodes' own environment lacks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Electricity:
     """The power and the price of an hour; None for what is not known or not set (console/electricity.py counts it)."""
 
@@ -115,8 +129,7 @@ class LaunchPlan:
     """How a node measures its speed, likewise."""
     tokenizer: TokenizerSource | None
     recipe: RecipeFile | None
-    server: Sequence[str]
-    """The locked sets of an environment beside the nodes' own, for what makes the answers; empty: none is needed."""
+    extra_environments: Sequence[ExtraEnvironment]
     template: RecipeFile | None
     """A chat template of one's own, for the head."""
     adapter: AdapterSource | None
@@ -143,7 +156,9 @@ class LaunchPlan:
         "pipe": Room,
         "electricity": RunElectricity,
     }
-    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode, "raw_parts": RawData}
+    LISTS: ClassVar[Mapping[str, type[Any]]] = {"sizes": SizeEstimate, "nodes": TrainingNode, "raw_parts": RawData} | {
+        "extra_environments": ExtraEnvironment
+    }
 
     def to_json(self) -> dict[str, Any]:
         return {name: {} if value is None else value for name, value in asdict(self).items()}

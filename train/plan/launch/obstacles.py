@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from train.plan.machines import odd_versions
 from train.plan.machines.facts import NodeFacts
@@ -17,13 +17,28 @@ KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
 
 
-def running(nodes: Mapping[str, NodeFacts], or_wait: str = "wait for its end by itself: --set queue=true") -> list[str]:
+def running(nodes: Mapping[str, NodeFacts], otherwise: str = "let it begin after that one: --queue") -> list[str]:
     where: dict[str, list[str]] = {}
     for name, node in nodes.items():
         if node.run_on:
             where.setdefault(node.run_on, []).append(name)
     runs = "; ".join(f"'{run}' is running on {', '.join(names)}" for run, names in where.items())
-    return [f"{runs}\nfix: ./motley stop, or {or_wait}"] if runs else []
+    if runs:
+        return [f"{runs}\nfix: ./motley stop, or {otherwise}"]
+    waiting = ", ".join(dict.fromkeys(run for node in nodes.values() for run in node.waiting))
+    return [f"the queue has {waiting}\nfix: ./motley stop --all, or {otherwise}"] if waiting else []
+
+
+def no_place_in_queue(run: str, nodes: Mapping[str, NodeFacts], old_code: Sequence[str]) -> list[str]:
+    """Why a run cannot be put into the queue. `old_code`: the nodes whose training package is another one."""
+    is_on = [name for name, node in nodes.items() if run in (node.run_on, *node.waiting)]
+    if is_on:
+        return [f"'{run}' is running or waits already on {', '.join(is_on)}\nfix: another name: --run NAME"]
+    busy = sorted({run for node in nodes.values() for run in (node.run_on, *node.waiting) if run})
+    if not busy or not old_code:
+        return []
+    what = f"{', '.join(old_code)}: the training package there is another one than here, and {', '.join(busy)} needs it"
+    return [f"{what}\nfix: wait until the queue is empty (./motley queue), or ./motley stop --all"]
 
 
 def unequal(versions: Mapping[str, Versions]) -> list[str]:

@@ -10,7 +10,7 @@ from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.launch import answer_server
+from train.plan.launch import extra_packages
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, RunElectricity, TrainingNode
 from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model import adapters
@@ -138,8 +138,8 @@ def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
 
 
 def calibrate_words(plan: Plan) -> list[str]:
-    """Empty where only rows can show a node's speed."""
-    if own_recipe.is_file(plan.settings["recipe"]):
+    """Empty where only rows can show a node's speed, and where each takes as much as it can."""
+    if own_recipe.is_file(plan.settings["recipe"]) or plan.request.config.IN_PIECES:
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
@@ -191,7 +191,7 @@ def launch_plan(plan: Plan, electricity: RunElectricity) -> LaunchPlan:
         calibrate=calibrate_words(plan),
         tokenizer=tokenizer_to_bring(plan),
         recipe=recipe_to_bring(plan),
-        server=answer_server.environment(plan.request.config, plan.nodes),
+        extra_environments=extra_packages.environments(plan.request.config, plan.nodes),
         template=template_to_bring(plan),
         adapter=adapter_to_bring(plan),
         link_mbit=plan.fit.link_mbit,

@@ -75,7 +75,7 @@ class TorchrunPlan:
 def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> TorchrunPlan:
     """What each node runs; BadInput with everything that blocks it."""
     nodes = nodes_of(facts)
-    busy = obstacles.running(facts.nodes, or_wait="wait for its end")
+    busy = obstacles.running(facts.nodes, otherwise="wait for its end")
     findings = busy or obstacles.unequal(facts.versions) + obstacles.blocking(nodes)
     if findings:
         raise BadInput("\n".join(findings))

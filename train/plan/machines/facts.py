@@ -76,6 +76,8 @@ class NodeFacts:
     route: Route
     cards: Sequence[Card] = ()
     run_on: str = ""
+    waiting: Sequence[str] = ()
+    """The runs of its queue that have not ended."""
     port_taken: int = 0
     """The port of agents, where another program has it."""
     missed: Sequence[str] = ()

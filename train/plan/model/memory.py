@@ -67,6 +67,8 @@ class Setup:
     """Whether a server beside the training makes them (models/vllm.py)."""
     lines: int = 1
     """Sequences of row_length tokens that a row is, side by side."""
+    trains: bool = True
+    """Whether anything is trained: else the model only answers."""
     weights: str = "gpu"
     """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
@@ -110,6 +112,16 @@ def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
 def memory(facts: AnyFacts, setup: Setup) -> Memory:
     trained = trained_parameters(facts, setup)
     first = 4 * trained if setup.first else 0
+    if not setup.trains:
+        return Memory(
+            base=base_bytes(facts, setup),
+            adapter=4 * trained,
+            gradients=0,
+            optimizer=0,
+            activations=answering(facts, setup),
+            logits=0,
+            runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
+        )
     return Memory(
         base=base_bytes(facts, setup) + first,
         adapter=4 * trained,

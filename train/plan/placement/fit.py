@@ -178,6 +178,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         answers=config.answers_side_by_side,
         has_server=config.has_server,
         lines=config.lines_of_row,
+        trains=held.trains,
     )
 
 

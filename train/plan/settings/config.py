@@ -11,8 +11,10 @@ from typing import Any
 from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.model import adapters
-from train.plan.settings import own_recipe, own_settings
+from train.plan.settings import own_recipe, own_settings, sweep
+from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import Holding, RunConfig
+from train.plan.settings.generate import GenerateConfig
 from train.plan.settings.grpo import GrpoConfig
 from train.plan.settings.images import ImagesConfig
 from train.plan.settings.own_settings import OwnConfig
@@ -22,9 +24,9 @@ from train.plan.settings.sft import SftConfig
 from train.plan.values import Settings, coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig", "PretrainConfig",
-    "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of", "kind_of",
-    "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig",
+    "PretrainConfig", "RunConfig", "Settings", "SftConfig", "add_own_settings", "add_settings", "coerce", "config_of",
+    "kind_of", "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
 RECIPES: dict[str, type[RunConfig]] = {
@@ -33,6 +35,9 @@ RECIPES: dict[str, type[RunConfig]] = {
     "grpo": GrpoConfig,
     "pretrain": PretrainConfig,
     "images": ImagesConfig,
+    "generate": GenerateConfig,
+    "sweep": sweep.of(SftConfig, "sft"),
+    "evaluate": EvaluateConfig,
 }
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
@@ -54,7 +59,17 @@ def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
     if name not in RECIPES:
         fix = "or a file of your own: ./mine.py"
         raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)
-    return RECIPES[name]
+    return of_sweep(str(values.get("trains") or "sft")) if name == "sweep" else RECIPES[name]
+
+
+def of_sweep(trains: str) -> type[RunConfig]:
+    """The settings of a sweep, which has all those of what each trial is."""
+    if own_recipe.is_file(trains):
+        fix = f"one run for each value: ./motley launch --recipe {trains} …"
+        raise BadInput("trains: a sweep knows the recipes of Motley, and none that is a file", fix=fix)
+    if trains not in sweep.TRAINS:
+        raise BadInput(f"trains: '{trains}' is none of {'|'.join(sweep.TRAINS)}{nearest(trains, sweep.TRAINS)}")
+    return sweep.of(RECIPES[trains], trains)
 
 
 def kind_of(recipe: str) -> type[RunConfig]:

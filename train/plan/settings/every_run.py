@@ -44,6 +44,8 @@ class Holding:
     lora_init: str = "default"
     lora_dropout: float = 0.0
     neftune_alpha: float = 0.0
+    trains: bool = True
+    """Whether anything is trained: else the model only answers."""
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -72,8 +74,9 @@ class RunConfig:
     recipe: str = option(
         "sft",
         "math",
-        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; images",
-        ("sft", "preference", "grpo", "pretrain", "images"),
+        "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
+        "images; generate: answer many prompts; sweep: the best settings of one of them; evaluate: ask tasks",
+        ("sft", "preference", "grpo", "pretrain", "images", "generate", "sweep", "evaluate"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -173,8 +176,12 @@ class RunConfig:
     """Settings that a launch must name."""
     ROW_UNIT: ClassVar[str] = "tokens"
     """What a row is made of."""
+    PACKAGES: ClassVar[str] = ""
+    """The locked set of packages that it needs beside the nodes' own (plan/launch/extra_packages.py)."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
+    IN_PIECES: ClassVar[bool] = False
+    """Whether each machine works by itself, on pieces that it takes from one list (train/pool)."""
     RESULT: ClassVar[str]
     """What a run makes, and the name of its folder: adapter or model."""
 

@@ -87,7 +87,7 @@ def read(
             findings.append(str(wrong))
             return None
 
-    recipe = {"recipe": own["recipe"]} if own.get("recipe") else {}
+    recipe = {name: own[name] for name in ("recipe", "trains") if own.get(name)}
     for name, value in own.items():
         if name not in chosen.TOGETHER:
             attempt(load_config, {**recipe, name: value})

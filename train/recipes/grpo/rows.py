@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord
+from train.data.left_out import TRAINED_ON
 from train.data.opened import hashes_of, open_data, readers_of
 from train.data.parts import Parts, RowsPart, parts_in, together
 from train.data.prepare import rows_folder
@@ -38,9 +39,10 @@ from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, padded_left, rea
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.config import GenerateConfig, GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
+AskingConfig = GrpoConfig | GenerateConfig
 KIND, REWARDS = "prompts", "rewards.py"
 FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")
 
@@ -117,12 +119,13 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
     )
 
 
-def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
+def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
     opened = open_data(config, say, date)
     data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
     file = config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
+    chosen |= {TRAINED_ON: False} if config.IN_PIECES else {}
     key = {
         "format": FORMAT,
         "data": hashes_of(data, files),
@@ -141,6 +144,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
             "files": [path.name for some in files for path in some],
         }
         facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
+        facts |= {TRAINED_ON: False} if config.IN_PIECES else {}
         write(draft, config, data, readers, chat, facts)
         if file:
             shutil.copyfile(file, draft / REWARDS)
@@ -154,7 +158,7 @@ def prepare(config: GrpoConfig, say: Say, *, out: str | None = None, date: str =
 
 
 def write(  # noqa: PLR0917 - what prepare found
-    folder: Path, config: GrpoConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+    folder: Path, config: AskingConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
 ) -> None:
     """The prompts of one data set after another."""
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
@@ -187,7 +191,7 @@ def write(  # noqa: PLR0917 - what prepare found
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
-def write_prompts(config: GrpoConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
+def write_prompts(config: AskingConfig, reader: Reader, chat: Chat, writers: dict[str, Writer]) -> tuple[int, set[str]]:
     """The tokens of the longest, and the columns that some have."""
     longest, columns = 1, set[str]()
     for found, prompt in reader.made(lambda asked: [prompt_of(one, config.format) for one in asked[1]]):

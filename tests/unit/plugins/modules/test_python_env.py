@@ -221,3 +221,14 @@ def test_what_a_killed_repair_has_left_aside_comes_back(
     (tmp_path / "wheels" / NAME).write_bytes(whole)
     assert python_env.build(home, params, pretend=False)["motley_say"] == "shown installed again"
     assert not python_env.look(home, "abc")["why"] and not (home / ".wheels").exists()
+
+
+def test_what_is_layered_over_another_environment_loads_with_what_that_one_has(tmp_path: Path) -> None:
+    env, over = environment(tmp_path / "extra/env"), environment(tmp_path / "env")
+    [site, below] = [next(one.glob("lib/python*/site-packages")) for one in (env, over)]
+    (site / "shown.py").write_text("import below\n")
+    (site / INFO).mkdir()
+    with pytest.raises(python_env.ModuleError, match=r"does not load: .*No module named 'below'"):
+        python_env.prove(env, ["shown"])
+    (below / "below.py").write_text("")
+    python_env.prove(env, ["shown"], str(over))

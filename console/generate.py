@@ -1,0 +1,47 @@
+"""./motley generate: many prompts answered by all machines, into one file here."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from console import pieces
+from console.inventory.read import Inventory
+from console.words import say
+from train.errors import BadInput
+from train.runlog import paths
+
+
+def generate(
+    inventory: Inventory, *, prompts: str, run: str, model: str, name: str, resume: str, out: str, results: Path,
+    settings: list[str], nodes: str, **named: str,
+) -> int:  # fmt: skip
+    target = target_of(out)
+    asked: dict[str, Any] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
+    runs = pieces.known_runs(inventory)
+    if resume:
+        asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
+    else:
+        if not prompts:
+            raise BadInput("what is to be answered?", fix="fix: ./motley generate --prompts FILE")
+        whose, base = ("", {"model": model}) if model else pieces.trained(runs, run)
+        name = name or pieces.free_name(runs, f"{whose or Path(model).name.lower()}-answers")
+        asked |= {"recipe": "generate", "dataset": prompts, **base}
+    if code := pieces.run_it(inventory, name, asked, settings, results):
+        return code
+    made = paths.results(results.parent, name) / "answers/answers.jsonl"
+    if target:
+        shutil.copyfile(made, target)
+    say(f"answers   {target or made}")
+    return 0
+
+
+def target_of(out: str) -> Path | None:
+    """Where a copy goes; BadInput before anything is launched where it cannot."""
+    if not out:
+        return None
+    file = Path(out).expanduser()
+    if file.is_dir() or not file.parent.is_dir():
+        raise BadInput(f"out: {out} is no file in a folder that is there", fix="fix: --out ./answers.jsonl")
+    return file

@@ -1,0 +1,76 @@
+"""Commands that are a run whose work comes in pieces: launched, watched, and what came of it is brought here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from console import launch as launches
+from console import launch_request, while_rented
+from console.fetch import fetch
+from console.infra.choose import from_inventory
+from console.infra.node import Facts, ask_all
+from console.inventory.finding import nearest
+from console.inventory.read import Inventory
+from console.status import gathered, launched_as
+from console.words import say
+from train.errors import BadInput
+
+
+def known_runs(inventory: Inventory) -> dict[str, Facts]:
+    """The runs of the nodes that answer, by name, with how each was launched."""
+    answers, _ = ask_all(from_inventory(inventory), lambda node: node.runs())
+    found = gathered(answers)
+    for name, facts in found.items():
+        launched = (answer["runs"].get(name, {}).get("launched") for answer in answers.values())
+        facts["launched"] = next(filter(None, launched), {})
+    return found
+
+
+def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
+    """A run with an adapter, the newest one where none is named, and the settings by which its model is found again."""
+    usable = [name for name, facts in runs.items() if facts["done"] and "model" in launched_as(facts)]
+    if run and run not in runs:
+        fix = nearest(run, runs, otherwise="./motley runs shows which there are")
+        raise BadInput(f"no node that answers has a run '{run}'", fix=f"fix: {fix}")
+    if run and run not in usable:
+        raise BadInput(f"run {run} is not done, or has no base model", fix="fix: ./motley runs shows which are done")
+    if not usable:
+        raise BadInput("no node that answers has a run that is done", fix="fix: --model NAME asks a model as it is")
+    found = run or next((name for name in usable if has_adapter(launched_as(runs[name]))), usable[0])
+    asked = launched_as(runs[found])
+    if not has_adapter(asked):
+        raise BadInput(
+            f"run {found} has made no adapter that writes",
+            fix="fix: --model FOLDER, where ./motley fetch has brought it",
+        )
+    kept = ("load_in", "precision")
+    return found, {"model": asked["model"], "adapter": found} | {name: asked[name] for name in kept if name in asked}
+
+
+def has_adapter(asked: Mapping[str, Any]) -> bool:
+    """Whether it has made one that writes: a reward model gives scores."""
+    writes = asked.get("method") != "full" and asked.get("loss") != "reward"
+    return writes and asked.get("recipe", "sft") in ("sft", "preference", "grpo")
+
+
+def free_name(runs: Mapping[str, Facts], wanted: str) -> str:
+    names = (f"{wanted}-{number}" if number > 1 else wanted for number in range(1, len(runs) + 2))
+    return next(name for name in names if name not in runs)
+
+
+def run_it(inventory: Inventory, run: str, settings: Mapping[str, Any], more: list[str], results: Path) -> int:
+    """Launches the run, watches it and fetches what it has made; 0 only where that is here. `more`: settings as they
+    were typed."""
+    words = launch_request.as_words([json.dumps({**settings, "run": run}), *more])
+    with while_rented.used(inventory):
+        code = launches.launch(inventory, words)
+    if code:
+        return code
+    facts = known_runs(inventory).get(run, {})
+    if not facts.get("done"):
+        say(f"it goes on; when it is done: ./motley fetch --run {run}" if facts.get("on") else f"{run} is not done")
+        return 1
+    return fetch(inventory, run, results)

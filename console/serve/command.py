@@ -1,0 +1,105 @@
+"""`./motley serve`: finds the machines that have the run, opens the port, and stays until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+
+from console.dashboard.server import Connection, listening, own_addresses
+from console.infra.choose import from_inventory
+from console.inventory.read import Inventory
+from console.serve.app import Endpoint
+from console.serve.guard import FILE, Guard, token_of
+from console.serve.machine import Machine
+from console.serve.router import Router
+from console.use_result import NowhereToAsk, find
+from console.words import say
+
+MOST_CONNECTIONS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is served, and by which machines."""
+
+    run: str
+    machines: list[Machine]
+    left_out: dict[str, str]
+
+
+def serve(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = False) -> int:
+    place = listening(port, lan=lan)
+    try:
+        served = of_run(inventory, run)
+    except NowhereToAsk as reason:
+        place.close()
+        say(str(reason))
+        return 1
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(until_stopped(served, place, inventory, lan=lan))
+    return 0
+
+
+def of_run(inventory: Inventory, run: str) -> Served:
+    nodes = [part for node in from_inventory(inventory) for part in node.parts(run)]
+    found = find(nodes, run)
+    say(f"run {found.run}{found.stopped}")
+    left_out = {
+        node.name: found.silent.get(node.name) or "it has not what this run has made: ./motley launch brings it"
+        for node in nodes
+        if node not in found.have
+    }
+    usable = [node for node in nodes if node in found.have or node.name in found.silent]
+    return Served(found.run, [Machine(node, found.run) for node in usable], left_out)
+
+
+async def until_stopped(served: Served, place: socket.socket, inventory: Inventory, *, lan: bool) -> int:
+    router = Router(say)
+    try:
+        for name, why in served.left_out.items():
+            say(f"✗ {name} is left out: {why}")
+        router.use(served.machines)
+        await router.up.wait()
+        if not any(machine.ready for machine in served.machines):
+            say(f"no machine can serve {served.run} now")
+            return 1
+        hosts, token = announced(served.run, place, inventory, lan=lan, tell=say)
+        app = Guard(Endpoint(router, served.run).app(), hosts=hosts, token=token)
+        await listen(app, place)
+    finally:
+        await router.close()
+    return 0
+
+
+def announced(
+    run: str, place: socket.socket, inventory: Inventory, *, lan: bool, tell: Callable[[str], None]
+) -> tuple[list[str], str]:
+    """The names by which it is asked, and the token: shown when it is made, and never again."""
+    port = place.getsockname()[1]
+    addresses = own_addresses() if lan else []
+    for name in addresses or ["127.0.0.1"]:
+        tell(f"http://{name}:{port}/v1 · model {run}")
+    token = ""
+    if lan:
+        token, is_new = token_of(inventory.state)
+        where = inventory.state / FILE
+        tell(f"token (API key), shown only now: {token}" if is_new else f"token (API key): as it was shown; in {where}")
+        tell("requests and the token cross your network unencrypted: not over Wi-Fi of others")
+    else:
+        tell("for programs of this machine; --lan is for others. Any API key will do")
+    tell("Ctrl-C ends it")
+    return [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *addresses)], token
+
+
+async def listen(app: Guard, place: socket.socket) -> None:
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, lifespan="off", server_header=False,
+        http=Connection, ws="none", timeout_graceful_shutdown=1,
+        limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=1 << 15,
+    )  # fmt: skip
+    await uvicorn.Server(config).serve(sockets=[place])

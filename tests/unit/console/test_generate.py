@@ -1,0 +1,114 @@
+"""./motley generate: whose model, under which name, and what is refused before anything is launched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import generate, pieces
+from console.inventory.read import Inventory
+from train.errors import BadInput
+
+NOTHING: dict[str, Any] = {
+    "prompts": "./q.jsonl", "run": "", "model": "", "name": "", "resume": "", "out": "", "results": Path("results"),
+    "settings": [], "nodes": "",
+}  # fmt: skip
+
+
+def run(*, done: bool = True, **asked: Any) -> dict[str, Any]:
+    return {"done": done, "on": False, "launched": {"given": asked, "asked": {}}}
+
+
+RUNS = {
+    "new": run(model="qwen3-4b", load_in="4bit"),
+    "half": run(done=False, model="qwen3-4b"),
+    "all": run(model="smollm2-135m", method="full"),
+    "photos": run(model="resnet18", recipe="images"),
+    "made": run(model="qwen3-4b", recipe="generate", adapter="new"),
+    "script": run(),
+}
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any], list[str]]]:
+    found: list[tuple[str, dict[str, Any], list[str]]] = []
+
+    def run_it(_: Inventory, name: str, settings: dict[str, Any], more: list[str], __: Path) -> int:
+        found.append((name, settings, more))
+        return 1
+
+    monkeypatch.setattr(pieces, "known_runs", lambda _: RUNS)
+    monkeypatch.setattr(pieces, "run_it", run_it)
+    return found
+
+
+INVENTORY: Any = None
+
+
+def test_a_runs_adapter_answers_with_the_base_that_it_was_trained_on(launched: list[Any]) -> None:
+    assert generate.generate(INVENTORY, **NOTHING | {"run": "new", "settings": ["piece=4"]}, temperature="0.5") == 1
+    asked = {"temperature": "0.5", "recipe": "generate", "dataset": "./q.jsonl", "model": "qwen3-4b", "adapter": "new"}
+    assert launched == [("new-answers", asked | {"load_in": "4bit"}, ["piece=4"])]
+
+
+def test_without_a_name_it_is_the_newest_that_has_an_adapter(launched: list[Any]) -> None:
+    generate.generate(INVENTORY, **NOTHING)
+    assert launched[0][1]["adapter"] == "new"
+
+
+def test_a_model_needs_no_run(launched: list[Any]) -> None:
+    generate.generate(INVENTORY, **NOTHING | {"model": "Qwen/Qwen3-8B", "nodes": "a,b"})
+    asked = {"nodes": "a,b", "recipe": "generate", "dataset": "./q.jsonl", "model": "Qwen/Qwen3-8B"}
+    assert launched == [("qwen3-8b-answers", asked, [])]
+
+
+def test_what_was_stopped_goes_on_under_its_name(launched: list[Any]) -> None:
+    generate.generate(INVENTORY, **NOTHING | {"prompts": "", "resume": "new-answers"})
+    assert launched == [("new-answers", {"resume": "new-answers"}, [])]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"prompts": ""}, "--prompts FILE"),
+        ({"run": "old"}, "no node that answers has a run 'old'"),
+        ({"run": "half"}, "half is not done"),
+        ({"run": "script"}, "has no base model"),
+        ({"run": "all"}, "all has made no adapter"),
+        ({"run": "photos"}, "photos has made no adapter"),
+        ({"run": "made"}, "made has made no adapter"),
+        ({"out": "/no/such/folder/a.jsonl"}, "no file in a folder that is there"),
+        ({"out": "/"}, "no file in a folder that is there"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_launched(
+    launched: list[Any], wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadInput, match=said):
+        generate.generate(INVENTORY, **NOTHING | wrong)
+    assert launched == []
+
+
+def test_a_name_that_is_taken_gets_a_number() -> None:
+    assert pieces.free_name(RUNS, "new") == "new-2" and pieces.free_name({}, "new") == "new"
+    assert pieces.free_name({"new": {}, "new-2": {}}, "new") == "new-3"
+
+
+@pytest.mark.parametrize(("facts", "said"), [
+    ({"done": False, "on": True}, "it goes on; when it is done: ./motley fetch --run a"),
+    ({"done": False, "on": False}, "a is not done"),
+])  # fmt: skip
+def test_what_is_not_done_is_not_fetched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], said: str
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(pieces.launches, "launch", lambda _, words: asked.append(words) or 0)
+    monkeypatch.setattr(pieces, "known_runs", lambda _: {"a": facts})
+    inventory = Inventory(path=Path("inventory/loopback"), nodes={}, findings=[])
+    assert pieces.run_it(inventory, "a", {"recipe": "generate"}, ["piece=4"], Path("results")) == 1
+    assert said in capsys.readouterr().out
+    values = [json.loads(word) for word in asked[0] if word != "-e"]
+    assert {"recipe": "generate", "run": "a"} in values

@@ -1,0 +1,188 @@
+"""A process of a run whose work comes in pieces (train/pool). It trains nothing together with others, so it loses
+nothing where its group changes: the piece that it does goes on, and the next group shares the list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from train.engine.shutdown import Leaver
+from train.errors import CheckFailed
+from train.failures import classify_failure, report_to_agent
+from train.plan.settings.config import RunConfig
+from train.pool import PoolRecipe
+from train.pool.board import Board, Watcher
+from train.pool.hands import Desk, Hands
+from train.pool.pieces import Done, Known, Taken
+from train.pool.record import OwnDisk, Record
+from train.runlog import paths
+from train.runlog.events import EventLog, ProgressLine, person
+
+if TYPE_CHECKING:
+    from train.parallel.process_group import World
+    from train.parallel.worker_orders import Words
+
+LOOK_S = 0.1
+
+
+class PoolRun:
+    def __init__(self, config: RunConfig, recipe: PoolRecipe, leaver: Leaver | None, *, as_json: bool) -> None:
+        from train.parallel.process_group import join
+        from train.parallel.worker_orders import Words
+
+        self.config, self.recipe, self.as_json, self.join = config, recipe, as_json, join
+        self.words: Words | None = Words.of_agent() if leaver else None
+        self.node, self.local_rank = os.environ.get("MOTLEY_NODE", "here"), int(os.environ.get("LOCAL_RANK", "0"))
+        self.log = EventLog(config.log_folder / paths.EVENTS if self.writes else None)
+        self.progress = ProgressLine(None, recipe.total or 0)
+        self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
+        self.board: Board | None = None
+        self.said = "loading"
+        self.seen: dict[int, int] = {}
+        """How many notes of each piece were told to who watches."""
+        self.began = time.perf_counter()
+        device, precision = computes_on(config, self.local_rank)
+        self.desk = Desk(
+            config=config, node=self.node, device=device, precision=precision, known=self.known, doing=self.doing
+        )
+        self.hands = Hands(recipe, self.desk)
+        self.error: Exception | None = None
+        if leaver:
+            leaver.words, leaver.before_end = self.words, self.leave
+
+    @property
+    def writes(self) -> bool:
+        return self.local_rank == 0
+
+    def known(self) -> Known:
+        return self.board.known if self.board else Known(dict(self.record.done), {})
+
+    # -- one group after the other -------------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        while not self.in_a_group():
+            assert self.words
+            self.words.obey()
+        made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
+        return self.finish(made)
+
+    def in_a_group(self) -> bool:
+        """Whether all is done; else its agent has another group for this process, or will have."""
+        generation = int(os.environ.get("MOTLEY_GENERATION", "0"))
+        watcher = Watcher(done=self.tell_done, noted=self.tell_notes)
+        self.board = board = Board(self.recipe, self.record, self.hands, watcher, generation)
+        self.error = None
+        if self.words:
+            self.words.tell_agent(stays=True)
+        thread = threading.Thread(target=self.share, args=(board,), name="list of pieces", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(LOOK_S)
+            if self.hands.error:
+                raise self.hands.error
+            if self.words and self.words.arrived.is_set():
+                board.close()
+                return False
+        if self.error is None:
+            return True
+        board.close()
+        if not self.words or classify_failure(self.error) != "peer":
+            raise self.error
+        report_to_agent(self.error, self.words.taken)
+        return False
+
+    def share(self, board: Board) -> None:
+        """Takes part in the list of one group, in a thread: a store that does not answer holds up nothing else."""
+        world: World | None = None
+        try:
+            world = self.join(self.config.timeout_s, self.words)
+            names = world.gather(world.node)
+            if board.is_closed:
+                return
+            self.begin(world, names)
+            board.run(world)
+        except Exception as error:
+            if not board.is_closed:
+                self.error = error
+        finally:
+            if world and world.size > 1 and self.words:
+                world.abandon()
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def begin(self, world: World, names: list[str]) -> None:
+        self.progress.out = person(self.as_json) if world.speaks else None
+        facts: dict[str, Any] = {"run": self.config.run, "step": len(self.record.done), "weights": 0}
+        facts |= {"total_steps": self.recipe.total or 0, "rows_per_step": 1, "rows": self.recipe.total or 0}
+        self.log.write("start", **facts, nodes={name: {} for name in names}, decisions={}, identity={}, reasons=[])
+        if not self.record.done:
+            self.doing(self.said)
+
+    def doing(self, what: str) -> None:
+        self.said = what
+        self.log.write("doing", node=self.node, what=what)
+
+    def tell_done(self, done: Done) -> None:
+        counts: dict[str, int] = {}
+        for each in self.record.done.values():
+            counts[each.node] = counts.get(each.node, 0) + 1
+        event = {"step": len(self.record.done), "piece": done.piece.number, "node": done.node}
+        event |= {"step_s": done.seconds, "words": self.recipe.words(done)}
+        self.log.write("piece", **event, nodes={name: {"rows": count} for name, count in counts.items()})
+        of = f" of {self.recipe.total}" if self.recipe.total else ""
+        self.progress.say(f"{event['step']}{of} done · {done.node} · {done.seconds:.1f} s · {event['words']}")
+
+    def tell_notes(self, taken: Taken) -> None:
+        number = taken.piece.number
+        for fact in taken.notes[self.seen.get(number, 0) :]:
+            self.log.write("note", piece=number, node=taken.nodes[0], fact=fact)
+        self.seen[number] = len(taken.notes)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, made: Path | None) -> dict[str, Any]:
+        self.recipe.close()
+        seconds = round(time.perf_counter() - self.began, 2)
+        receipt = {"ok": True, "run": self.config.run, "steps": len(self.record.done), self.config.RESULT: str(made)}
+        receipt |= {"events": str(self.config.log_folder / paths.EVENTS), "seconds": seconds}
+        self.log.write("done", step=len(self.record.done), loss=None, seconds=seconds)
+        self.progress.say(f"done · {len(self.record.done)} pieces\n{self.config.RESULT:<9} {made}")
+        if self.as_json and self.progress.out:
+            print(json.dumps(receipt))
+        return receipt
+
+    def leave(self, reason: str) -> None:
+        """Told to end: what is done is on the disk, and the piece that is being done is somebody else's."""
+        self.hands.leave()
+        self.recipe.close()
+        self.log.write("stopped", step=len(self.record.done), reason=reason)
+        self.progress.say(f"stopped by {reason} with {len(self.record.done)} done; the same command goes on from there")
+
+
+def computes_on(config: RunConfig, local_rank: int) -> tuple[str, str]:
+    """The device of this process, and its precision."""
+    import torch
+
+    from train.models.device import precision_of
+
+    device = f"cuda:{local_rank}" if torch.cuda.is_available() and config.device != "cpu" else "cpu"
+    return device, config.precision if config.precision != "auto" else precision_of(device)
+
+
+def run_pool(config: RunConfig, leaver: Leaver | None, *, as_json: bool) -> dict[str, Any]:
+    from train import recipes
+
+    run = PoolRun(config, recipes.in_pieces(config), leaver, as_json=as_json)
+    try:
+        return run.run()
+    except OSError as error:
+        raise CheckFailed(
+            f"{run.node}: {error.strerror} ({error.filename}); make room there, then launch again"
+        ) from error
+    finally:
+        run.recipe.close()

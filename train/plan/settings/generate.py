@@ -1,0 +1,108 @@
+"""The settings of making many answers (recipe=generate): prompts in, answers out. Nothing is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+from train.errors import BadInput
+from train.plan.model.verdict import Verdict
+from train.plan.settings.every_run import Holding, at_least, option
+from train.plan.settings.sft import SftConfig, data_words, require_asking
+
+SHORTEST_PROMPT = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig(SftConfig):
+    IN_PIECES: ClassVar[bool] = True
+    PREPARES: ClassVar[str] = "train.recipes.grpo.rows"
+    RESULT: ClassVar[str] = "answers"
+    TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens", "answers", "temperature"})
+
+    recipe: str = option("generate", "math", "answer many prompts", ("generate",))
+    max_new_tokens: int = option(256, "math", "tokens of an answer, at most")
+    answers: int = option(1, "math", "answers to each prompt; more than one need a temperature")
+    temperature: float = option(0.0, "math", "0: the likeliest token; else what scores are divided by before a draw")
+    top_p: float = option(1.0, "math", "draw from the likeliest tokens that have this probability together")
+    piece: int = option(16, "math", "answers that a machine takes at a time from the list of all")
+    answers_at_once: int = option(16, "node", "answers that a machine makes side by side, at most; memory counts them")
+
+    max_seq_length: int = option(1024, "agree", "tokens of a prompt and its answer together, at most")
+    eval_fraction: float = option(0.0, "agree", "share held out: nothing, all prompts are answered")
+    pack: bool = option(False, "agree", "several samples in a row; never here")
+    backend: str = option("hf", "agree", "transformers + peft", ("hf",))
+    weights: str = option("gpu", "node", "where the base is: on the card", ("gpu",))
+    pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_asking(self)
+        for name in ("max_new_tokens", "answers", "piece", "answers_at_once"):
+            at_least(self, name, 1)
+        at_least(self, "temperature", 0)
+        if not 0 < self.top_p <= 1:
+            raise BadInput(f"top_p: {self.top_p} is not above 0 and at most 1")
+        if self.answers > 1 and not self.temperature:
+            what = f"answers: {self.answers} answers to a prompt would be the same, as each token is the likeliest"
+            raise BadInput(what, fix="temperature=1, or leave answers out")
+        if self.eval_fraction:
+            raise BadInput("eval_fraction: every prompt is answered, and none held out", fix="leave it out")
+        if self.prompt_tokens < SHORTEST_PROMPT:
+            raise BadInput(
+                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
+                f"answer of max_new_tokens={self.max_new_tokens}",
+                fix=f"max_seq_length={self.max_new_tokens + 256}, or fewer max_new_tokens",
+            )
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a prompt, at most."""
+        return self.max_seq_length - self.max_new_tokens
+
+    @property
+    def rewards(self) -> str:
+        """What scores an answer: nothing."""
+        return ""
+
+    @property
+    def rewards_file(self) -> Path | None:
+        return None
+
+    @property
+    def answers_side_by_side(self) -> int:
+        return self.answers_at_once
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(backend=self.backend, load_in=self.load_in, full=False, trains=False)
+
+    @property
+    def subject(self) -> str:
+        return f"{self.model} · answers"
+
+    @property
+    def about(self) -> str:
+        return f"answers of up to {self.max_new_tokens} tokens"
+
+    @property
+    def row_words(self) -> str:
+        return f"pieces of {self.piece} answers"
+
+    @property
+    def step_words(self) -> tuple[int, str]:
+        return self.piece, "answers"
+
+    @property
+    def rate_reason(self) -> str:
+        return ""
+
+    def proven(self, verdict: Verdict) -> Self:
+        """Nothing is trained: what a miniature has shown of training does not matter."""
+        return self
+
+    def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
+        names = ("recipe", "max_seq_length", "max_new_tokens", "max_bad")
+        words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        return [f"--model={model_folder}", *words, *data_words(self)]

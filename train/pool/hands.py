@@ -1,0 +1,117 @@
+"""The thread that does one piece after the other, beside the one that shares the list. It goes on while the group of
+its process changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.plan.settings.config import RunConfig
+from train.pool import PoolRecipe
+from train.pool.pieces import Known, Piece
+
+Ended = tuple[Piece, float, dict[str, Any]]
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """What a recipe may use of the run."""
+
+    config: RunConfig
+    node: str
+    device: str
+    precision: str
+    known: Callable[[], Known]
+    doing: Callable[[str], None]
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """Of the piece that is running."""
+
+    def note(self, fact: dict[str, Any]) -> None:
+        self.notes.append(fact)
+
+
+class Hands:
+    now = staticmethod(time.monotonic)
+
+    def __init__(self, recipe: PoolRecipe, desk: Desk) -> None:
+        self.recipe, self.desk = recipe, desk
+        self.running: Piece | None = None
+        self.error: Exception | None = None
+        self.result: Ended | None = None
+        self.is_loaded = self.has_begun = False
+        self.is_dropped = self.leaves = False
+        self.lock = threading.Lock()
+        self.begins, self.news = threading.Event(), threading.Event()
+        threading.Thread(target=self._work, name="pieces", daemon=True).start()
+
+    @property
+    def is_free(self) -> bool:
+        return self.is_loaded and self.running is None and not self.leaves
+
+    def start(self, piece: Piece) -> None:
+        self.is_dropped = False
+        self.desk.is_stopped.clear()
+        self.desk.notes.clear()
+        self.running = piece
+        self.begins.set()
+
+    def drop(self) -> None:
+        with self.lock:
+            if self.running and not self.result:
+                self.is_dropped = True
+                self.desk.is_stopped.set()
+
+    def leave(self) -> None:
+        """Ends the piece that is being done, and begins no other: the process ends."""
+        self.leaves = True
+        self.drop()
+
+    @property
+    def ended(self) -> Ended | None:
+        return self.result
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        return self.desk.notes
+
+    def brought(self) -> None:
+        self.result = self.running = None
+
+    def wait(self, seconds: float) -> None:
+        self.news.wait(seconds)
+        self.news.clear()
+
+    def _work(self) -> None:
+        try:
+            self.recipe.load(self.desk)
+            self.is_loaded = True
+            while True:
+                self.begins.wait()
+                self.begins.clear()
+                self._do()
+        except Exception as error:
+            self.error = error
+
+    def _do(self) -> None:
+        piece = self.running
+        assert piece
+        if not self.has_begun:
+            self.has_begun = True
+            self.desk.doing("at its first piece")
+        started = self.now()
+        try:
+            result = self.recipe.work(piece, self.desk)
+        except Exception:
+            if not self.is_dropped:  # what it fails with, told to end, is not looked at
+                raise
+            result = {}
+        with self.lock:
+            if self.is_dropped:
+                self.running = None
+            else:
+                self.result = piece, self.now() - started, result
+        self.news.set()

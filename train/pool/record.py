@@ -1,0 +1,67 @@
+"""pieces.jsonl beside a run's checkpoints: what is done, a line each, on every machine. Lines are only added; of two
+for one piece that of the later generation counts, and a line that the power took half of is dropped."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Protocol
+
+from train.pool.pieces import Done
+from train.runlog.events import drop_torn_line
+
+
+class Disk(Protocol):
+    def read(self, file: Path) -> str:
+        """Whole lines; nothing where there is no file."""
+
+    def append(self, file: Path, line: str) -> None:
+        """All of it, so that it survives a power cut; or nothing, with an OSError."""
+
+
+class OwnDisk:
+    def read(self, file: Path) -> str:
+        text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        return text[: text.rfind("\n") + 1]
+
+    def append(self, file: Path, line: str) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        drop_torn_line(file)
+        with file.open("ab", buffering=0) as stream:
+            size, data = stream.tell(), line.encode()
+            try:
+                while data:
+                    data = data[stream.write(data) :]
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+
+
+class Record:
+    def __init__(self, file: Path, disk: Disk, *, writes: bool = True) -> None:
+        """`writes`: one process of a machine does."""
+        self.file, self.disk, self.writes = file, disk, writes
+        self.done: dict[int, Done] = {}
+        for line in disk.read(file).splitlines():
+            self._take(Done.of(json.loads(line)))
+
+    def add(self, done: Done) -> bool:
+        """Whether it is new here."""
+        if not self._take(done):
+            return False
+        if self.writes:
+            self.disk.append(self.file, json.dumps(done.facts(), ensure_ascii=False) + "\n")
+        return True
+
+    def _take(self, done: Done) -> bool:
+        before = self.done.get(done.piece.number)
+        if before and before.generation >= done.generation:
+            return False
+        self.done[done.piece.number] = done
+        return True
+
+    @property
+    def generations(self) -> dict[int, int]:
+        return {number: done.generation for number, done in self.done.items()}

@@ -1,0 +1,172 @@
+"""The trials of a sweep, as the record of its pieces has them: what each tried, how its held-out loss fell, who has it.
+
+The recipe proposes from them, follow, report and live page show them. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+STATES = ("done", "running", "pruned", "failed")
+"""The best first."""
+SWEEP = "sweep.json"
+BEST_RUN = "best.yml"
+"""Below a sweep's results: all trials, and the best one's settings as a file for ./motley launch -f."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    number: int
+    node: str
+    params: Mapping[str, Any]
+    state: str
+    losses: tuple[tuple[int, float], ...] = ()
+    """Held-out losses by step."""
+    total: int = 0
+    """Steps of the whole trial."""
+    seconds: float = 0.0
+    reason: str = ""
+    """Why it failed."""
+
+    @property
+    def loss(self) -> float | None:
+        """The best."""
+        return min((loss for _, loss in self.losses), default=None)
+
+    @property
+    def newest(self) -> float | None:
+        return self.losses[-1][1] if self.losses else None
+
+    @property
+    def steps(self) -> int:
+        return self.losses[-1][0] if self.losses else 0
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in words."""
+        loss = "" if self.loss is None else f"held-out loss {self.loss:.4f}"
+        if self.state == "failed":
+            return f"failed: {self.reason}"
+        if self.state == "pruned":
+            return f"ended early, {loss} after {100 * self.steps // max(1, self.total)} %"
+        return loss or "begins"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "trial": self.number,
+            "params": dict(self.params),
+            "loss": self.loss,
+            "losses": [list(pair) for pair in self.losses],
+            "steps": self.steps,
+            "total": self.total,
+            "node": self.node,
+            "state": self.state,
+            "seconds": self.seconds,
+            "reason": self.reason,
+        }
+
+
+def running(number: int, node: str, what: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> Trial:
+    """From the piece and what its worker has told of it."""
+    told = [note for note in notes if "loss" in note]
+    losses = losses_of([note["step"], note["loss"]] for note in told)
+    total = max([0, *(int(note["total"]) for note in told)])
+    return Trial(number=number, node=node, params=what["params"], state="running", losses=losses, total=total)
+
+
+def ended(number: int, node: str, seconds: float, result: Mapping[str, Any]) -> Trial:
+    return Trial(
+        number=number,
+        node=node,
+        params=result["params"],
+        state=result["state"],
+        losses=losses_of(result["losses"]),
+        total=int(result["total"]),
+        seconds=round(seconds, 1),
+        reason=str(result.get("reason", "")),
+    )
+
+
+def from_events(events: Iterable[Mapping[str, Any]]) -> list[Trial]:
+    """From what was told of the pieces of a run, in order of time; none where they are no trials. A trial that was lost
+    with its machine may begin again with other settings."""
+    known: dict[int, dict[str, Any]] = {}
+    for event in events:
+        one = known.setdefault(int(event["piece"]), dict(NOTHING))
+        one["node"] = str(event["node"])
+        if event["event"] == "piece":
+            one |= {"seconds": float(event["step_s"]), "state": "done" if one["state"] == "running" else one["state"]}
+            continue
+        fact = event["fact"]
+        if "params" in fact and fact["params"] != one["params"]:
+            one |= NOTHING | {"node": one["node"], "params": fact["params"]}
+        if "loss" in fact:
+            one |= {"losses": [*one["losses"], (fact["step"], fact["loss"])], "total": int(fact["total"])}
+        one |= {name: str(fact[name]) for name in ("state", "reason") if name in fact}
+    return [
+        Trial(number=number, **one | {"losses": losses_of(one["losses"])})
+        for number, one in sorted(known.items())
+        if one["params"] and one["state"] in STATES
+    ]
+
+
+NOTHING: dict[str, Any] = {
+    **{"node": "", "params": {}, "state": "running", "losses": [], "total": 0, "seconds": 0.0, "reason": ""}
+}
+
+
+def losses_of(pairs: Iterable[Any]) -> tuple[tuple[int, float], ...]:
+    """Each step once: a trial that began again at a checkpoint tells some of them twice."""
+    by_step = {int(step): float(loss) for step, loss in pairs if loss is not None and math.isfinite(float(loss))}
+    return tuple(sorted(by_step.items()))
+
+
+def ranked(trials: Iterable[Trial]) -> list[Trial]:
+    """The best first: what was trained to its end by its loss, then what runs, then what was ended early."""
+    return sorted(trials, key=lambda one: (STATES.index(one.state), or_inf(one.loss), one.number))
+
+
+def or_inf(loss: float | None) -> float:
+    return math.inf if loss is None else loss
+
+
+def best(trials: Iterable[Trial]) -> Trial | None:
+    """The best that was trained to its end."""
+    return next((one for one in ranked(trials) if one.state == "done" and one.loss is not None), None)
+
+
+def words(params: Mapping[str, Any]) -> str:
+    return "  ".join(f"{name} {shown(value)}" for name, value in params.items())
+
+
+def shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def progress(trials: Iterable[Trial]) -> str:
+    """The best so far, and what runs with its newest loss: for a line that is drawn again and again."""
+    known = list(trials)
+    found = best(known)
+    parts = [f"best {found.loss:.4f} ({words(found.params)})"] if found else []
+    now = [
+        f"{one.node} {'begins' if one.newest is None else f'{one.newest:.4f}'}"
+        for one in known
+        if one.state == "running"
+    ]
+    return " · ".join([*parts, *now])
+
+
+def summary(trials: Iterable[Trial], total: int) -> str:
+    """A sweep in a line: 24 trials · best 0.412 at learning_rate 0.00031  lora_r 16 (gpu-worker-1) · 9 ended early."""
+    known = list(trials)
+    ended_ones = [one for one in known if one.state != "running"]
+    parts = [f"{len(ended_ones)} of {total} trials"]
+    if found := best(known):
+        parts.append(f"best {found.loss:.4f} with {words(found.params)} ({found.node})")
+    for state, what in (("running", "running"), ("pruned", "ended early"), ("failed", "failed")):
+        if number := sum(one.state == state for one in known):
+            parts.append(f"{number} {what}")
+    return " · ".join(parts)

@@ -1,0 +1,154 @@
+"""Between the lines of requests and the engine: prompts become tokens, tokens become text, and answers end."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from train.data.chat import Chat, arrangements, end_ids
+from train.data.formats import BadRecord
+from train.errors import CheckFailed
+from train.serve.asked import Asked, Engine, Made
+from train.serve.written import Written
+
+WARM, TRIAL = 4, 8
+"""Tokens of an answer of its own, before the first request: by the later ones this machine's speed is measured."""
+
+Order = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Answering:
+    asked: Asked
+    written: Written
+    most: int
+    """Tokens of its answer."""
+
+
+class Conversations:
+    def __init__(self, engine: Engine, chat: Chat, context: int, write: Callable[[Order], None]) -> None:
+        self.engine, self.chat, self.context, self.write = engine, chat, context, write
+        self.ends = frozenset(end_ids(chat))
+        self.live: dict[int, Answering] = {}
+
+    def hold(self, orders: queue.Queue[Order | None]) -> None:
+        """Until the input has ended."""
+        while True:
+            while not self.live or not orders.empty():
+                order = orders.get()
+                if order is None:
+                    return
+                self.take(order)
+            self.step()
+
+    def take(self, order: Order) -> None:
+        if "drop" in order:
+            self.live.pop(order["drop"], None)
+            self.engine.drop([order["drop"]])
+            return
+        number = order["ask"]
+        try:
+            prompt = self.prompt_of(order)
+            room = self.context - len(prompt)
+            if room < 1:
+                raise BadRecord(
+                    f"the request has {len(prompt)} tokens, and {self.context} with the answer are what fits here"
+                )
+        except BadRecord as why:
+            self.write({"to": number, "wrong": str(why)})
+            return
+        begun = order.get("begun") or []
+        how = {name: order[name] for name in ("temperature", "top_p", "seed")}
+        asked = Asked(number=number, prompt=tuple(prompt), begun=tuple(begun), **how)
+        written = Written.begun(self.decode, order["stop"], begun, order.get("sent", 0))
+        self.live[number] = Answering(asked, written, min(order.get("most") or room, room))
+        if not self.is_over(self.live[number]):
+            self.engine.begin(asked)
+
+    def prompt_of(self, order: Order) -> list[int]:
+        if "prompt" in order:
+            return list(self.chat.tokenizer(order["prompt"]).input_ids)
+        problem = BadRecord("it has no messages")
+        for messages in arrangements(self.chat.template, tuple(order["messages"])):
+            try:
+                text = self.chat.render(messages, answer_next=True)
+            except BadRecord as why:
+                problem = why
+            else:
+                return list(self.chat.tokenizer(text, add_special_tokens=False).input_ids)
+        raise problem
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self.chat.tokenizer.decode(tokens, skip_special_tokens=True))
+
+    def step(self) -> None:
+        over = []
+        for made in self.engine.step():
+            one = self.live.get(made.number)
+            if one is None:
+                continue
+            if made.failed:
+                self.write({"to": made.number, "failed": made.failed})
+            elif self.goes_on(one, made):
+                continue
+            over.append(made.number)
+            del self.live[made.number]  # a stream may have brought tokens behind its end already
+        self.engine.drop(over)
+
+    def goes_on(self, one: Answering, made: Made) -> bool:
+        """Takes the tokens up to its end and sends what may be sent of them."""
+        taken = []
+        for token in made.tokens:
+            taken.append(token)
+            if token not in self.ends:
+                one.written.add(token)
+            if token in self.ends or one.written.stopped or len(one.written.tokens) >= one.most:
+                ended = "length" if token not in self.ends and not one.written.stopped else "stop"
+                self.send(one, taken, ended)
+                return False
+        self.send(one, taken, "")
+        return True
+
+    def is_over(self, one: Answering) -> bool:
+        """Whether what another machine has made was all of it, but for the news of its end."""
+        tokens = one.asked.begun
+        ended = "stop" if one.written.stopped or (tokens and tokens[-1] in self.ends) else ""
+        ended = ended or ("length" if len(one.written.tokens) >= one.most else "")
+        if ended:
+            self.send(one, [], ended)
+            del self.live[one.asked.number]
+        return bool(ended)
+
+    def send(self, one: Answering, tokens: list[int], ended: str) -> None:
+        number = one.asked.number
+        text = one.written.take(ended=bool(ended))
+        if tokens or text:
+            self.write({"to": number, "tokens": tokens, "text": text})
+        if ended:
+            self.write({"to": number, "end": ended, "asked": len(one.asked.prompt)})
+
+
+def seconds_for_a_token(engine: Engine, chat: Chat) -> float:
+    """Measured on an answer alone."""
+    prompt = tuple(chat.tokenizer("What is it that you can do?", add_special_tokens=False).input_ids)
+    engine.begin(Asked(number=-1, prompt=prompt))
+    made_in(engine, WARM)
+    since = time.perf_counter()
+    made = made_in(engine, TRIAL)
+    seconds = time.perf_counter() - since
+    engine.drop([-1])
+    return seconds / made
+
+
+def made_in(engine: Engine, least: int) -> int:
+    """How many tokens were made, at least so many."""
+    tokens = 0
+    while tokens < least:
+        for one in engine.step():
+            if one.failed:
+                raise CheckFailed(f"the model gives no answer: {one.failed}")
+            tokens += len(one.tokens)
+    return tokens
