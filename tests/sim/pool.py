@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.played import Life, Machine, Play, PlayedEvent, Task, task
@@ -94,6 +93,9 @@ class PlayedGroup:
         answer = act()
         self._wait(host.node.machine, own.node.machine)
         return answer
+
+    def all_are_there(self) -> bool:
+        return bool(self._call(lambda: len(self.store.members) == self.size))
 
     def _takes_s(self) -> float:
         own, host, play = self.worker.node.machine, self.store.host.node.machine, self.worker.play
@@ -244,7 +246,7 @@ class Sharing:
 
 
 class PoolWorker:
-    """A process. What an agent asks of it is in train/cluster/processes.py, what it does in train/engine/pool_run.py."""
+    """A process. What its agent asks of it is in train/cluster/processes.py; it does what train/engine/pool_run.py does."""
 
     def __init__(self, training: Pool, node: Trained, env: Mapping[str, str]) -> None:
         self.training, self.node, self.play = training, node, training.play
@@ -337,7 +339,7 @@ class PoolWorker:
                 group = PlayedGroup(self, store, self.rank, self.size, self.name)
                 store.members[self.rank] = self
                 self.store = store
-            if group and group._call(lambda: len(group.store.members) == self.size):
+            if group and group.all_are_there():
                 return group
             task().wait(AGAIN_S * self.play.dice.random())
         raise RuntimeError("tcpstore: the others did not come")

@@ -64,7 +64,9 @@ class PoolTruth(Truth):
                     and name.startswith("motley/pieces")), None)  # fmt: skip
         had = {*worker.record.done, *map(int, now["taken"]), *(each for each, _ in now["done"])}
         if left := set(range(self.total)) - had:
-            self.breaks(f"{worker.name} begins piece {number}, which {doers[0].name} does, though nobody has {min(left)}")
+            self.breaks(
+                f"{worker.name} begins piece {number}, which {doers[0].name} does, though nobody has {min(left)}"
+            )
         longest_s = max(piece.what["cost"] * one.node.step_s for one in doers)
         takes_s = piece.what["cost"] * worker.node.step_s
         well = not any(one.life.is_held or one.is_hung for one in doers)
