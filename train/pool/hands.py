@@ -72,8 +72,8 @@ class Hands:
                 self.desk.is_stopped.set()
 
     def require_life(self, done: Collection[Done]) -> None:
-        """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody else
-        can take it."""
+        """Its agent changes the group: a piece that hangs is not taken along. Where nobody else can take it, it would
+        hang for ever."""
         piece, silent_s = self.running, self.desk.now() - max(self.begun_at, self.desk.noted_at)
         own = [each.seconds for each in done if each.node == self.desk.node]
         longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=math.inf))

@@ -48,7 +48,7 @@ class Record:
             self._take(Done.of(json.loads(line)))
 
     def add(self, done: Done) -> bool:
-        """Whether it is new here. What the disk has not taken is not there: who tells it again is told of that again."""
+        """Whether it is new here. What the disk has not taken is not: who brings it again hears the error again."""
         if not self._is_new(done):
             return False
         if self.writes:
