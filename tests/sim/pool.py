@@ -126,7 +126,7 @@ class Sharing:
 
 
 class PoolWorker:
-    """A process. What its agent asks of it is in train/cluster/processes.py; it does what train/engine/pool_run.py does."""
+    """A process. Its agent asks of it what train/cluster/processes.py has; it does what engine/pool_run.py does."""
 
     def __init__(self, training: Pool, node: Trained, env: Mapping[str, str]) -> None:
         self.training, self.node, self.play = training, node, training.play
