@@ -11,7 +11,7 @@ from tests.sim.faults import Fault
 from tests.sim.pool_story import MUTANTS, PoolStory, first_broken, play, report
 
 KEPT = [PoolStory.from_json(line) for line in Path(__file__).with_name("pool_kept.jsonl").read_text().splitlines()]
-MANY = 60
+MANY = 40
 
 
 def holds(seeds: range) -> None:
