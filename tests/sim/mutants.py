@@ -1,4 +1,5 @@
-"""The product with one fault built in: mutants.toml, and pool_mutants.toml for a run in pieces. The simulation proves itself by finding them."""
+"""The product with one fault built in: mutants.toml, and for a run in pieces pool_mutants.toml. The simulation proves
+itself by finding them."""
 
 from __future__ import annotations
 

@@ -245,7 +245,8 @@ def many(first: int, last: int) -> int:
     print(
         f"{last - first} stories ({time.monotonic() - began:.0f} s): {pieces} pieces, none lost, none doubled;"
         f" begun {executions} times, done {repeated} times more than once ({100 * repeated / pieces:.2f} %),"
-        f" {doubled} results of a machine that was alone gave way; over after {max(e.ended_s for e in found):.0f} s at most"
+        f" {doubled} results of a machine that was alone gave way;"
+        f" over {max(each.ended_s for each in found):.0f} s after the last fault at most"
     )
     return 0
 

@@ -64,9 +64,7 @@ class PoolTruth(Truth):
                     and name.startswith("motley/pieces")), None)  # fmt: skip
         had = {*worker.record.done, *map(int, now["taken"]), *(each for each, _ in now["done"])}
         if left := set(range(self.total)) - had:
-            self.breaks(
-                f"{worker.name} begins piece {number}, which {doers[0].name} does, though nobody has {min(left)}"
-            )
+            self.breaks(f"{worker.name} begins piece {number} of {doers[0].name}, though nobody has {min(left)}")
         longest_s = max(piece.what["cost"] * one.node.step_s for one in doers)
         takes_s = piece.what["cost"] * worker.node.step_s
         well = not any(one.life.is_held or one.is_hung for one in doers)
@@ -105,9 +103,8 @@ class PoolTruth(Truth):
         self.doubled += bool(before) and before != token
         has[number] = done.generation, token
         holders = [one for one, each in self.on_disk.items() if each.get(number, (0, ""))[1] == token]
-        if self.can_train(holders):
-            if self.settled.setdefault(number, token) != token:
-                self.breaks(f"a majority has {token} of piece {number}, and had {self.settled[number]}")
+        if self.can_train(holders) and self.settled.setdefault(number, token) != token:
+            self.breaks(f"a majority has {token} of piece {number}, and had {self.settled[number]}")
 
     def finishes(self, worker: PoolWorker) -> None:
         """With all pieces in its record, on its disk."""

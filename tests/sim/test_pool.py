@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.sim import mutants
+from tests.sim.faults import Fault
 from tests.sim.pool_story import MUTANTS, PoolStory, first_broken, play, report
 
 KEPT = [PoolStory.from_json(line) for line in Path(__file__).with_name("pool_kept.jsonl").read_text().splitlines()]
-MANY = 60
+MANY = 40
 
 
 def holds(seeds: range) -> None:
@@ -37,6 +38,13 @@ def test_a_story_is_the_same_each_time_and_repeats_little() -> None:
     one, again = play(PoolStory.of(11)), play(PoolStory.of(11))
     assert one.journal == again.journal
     assert one.pieces <= one.pieces + one.repeated <= one.executions
+
+
+def test_the_last_piece_is_taken_from_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = PoolStory(1, 3, (1.0,) * 12, (Fault("worker hangs", 4, 2, 1, 0),))
+    assert play(story).ended_s < 10
+    monkeypatch.setattr("train.pool.pieces.worth_again", lambda *_: -1)
+    assert play(story).ended_s > 60  # its agent alone sees it by its silence
 
 
 @pytest.mark.parametrize("mutant", mutants.known(MUTANTS), ids=lambda mutant: mutant.name)
