@@ -87,7 +87,7 @@ class PlayedHands(Hands):
         self.desk = Desk(config=None, node=worker.name, device="cpu", precision="", known=worker.known,  # type: ignore[arg-type]
                          doing=lambda _: None, is_stopped=stopped, now=lambda: worker.play.time)  # fmt: skip
         self.running = self.error = self.result = None
-        self.is_loaded = self.is_dropped = self.leaves = False
+        self.is_loaded = self.has_begun = self.is_dropped = self.leaves = False
         self.begun_at = 0.0
         self.begins, self.news = PlayedEvent(worker.play), PlayedEvent(worker.play)  # type: ignore[assignment]
         Task(worker.life, self._work, ())
