@@ -34,7 +34,7 @@ NAME = "serve"
 PERCENT = {"fast": 60.0, "middle": 30.0, "slow": 15.0}
 ALONE = {"fast": 5, "middle": 2, "slow": 1}
 """Of the eight requests, as their speeds are."""
-SETTLE_S, TURN_S, TURNS, MOST = 30.0, 25.0, 3, 32
+SETTLE_S, TURN_S, TURNS, MOST = 20.0, 25.0, 3, 32
 
 
 class Over(Exception):
