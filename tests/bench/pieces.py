@@ -3,8 +3,9 @@
     make bench PARTS=pieces
     python -m tests.bench.pieces generate --repeats 1
 
-The machines are processes here, and their speeds are pretended: each token of each answer takes so long, whatever is
-made beside it (tests/train/broken.py). First all three work on one list, then each alone on its own, at the same time.
+The machines are processes here, and their speeds are pretended: each token of each answer, or each request of a task,
+takes so long, whatever is made beside it (tests/train/broken.py). First all three work on one list, then each alone on
+its own, at the same time.
 """
 
 from __future__ import annotations
@@ -24,12 +25,24 @@ from typing import Any
 from tests.bench.page import Figures, bench, row, spread
 from tests.bench.pretrain import PYTHON
 from tests.support.training import REPOSITORY
+from train.runlog import paths
 from train.runlog.tail import read
 
 NAME = "pieces"
 SPEEDS = (4, 2, 1)
 PIECES, OF_EACH = 84, (48, 24, 12)
 ANSWERS, TOKENS = 8, 12
+DOCUMENTS = 16
+"""Of a block (train/recipes/evaluate/requests.py)."""
+TASK = """task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{q}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: answer
+"""
 LAST = 2
 """Until so many pieces are left, nobody should wait."""
 
@@ -39,6 +52,8 @@ class Piece:
     node: str
     begun: float
     done: float
+    size: int
+    """How much of the work it is."""
 
 
 @dataclass
@@ -48,6 +63,7 @@ class Machines:
     home: Path
     speeds: tuple[int, ...]
     settings: dict[str, Any]
+    pretended: str = "pretended_speed"
 
     def __post_init__(self) -> None:
         port, self.processes = 30_000 + secrets.randbelow(2_700), []
@@ -60,7 +76,14 @@ class Machines:
                 "MOTLEY_NODE": f"node-{rank}", "RANK": str(rank), "WORLD_SIZE": str(len(self.speeds)),
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
             }  # fmt: skip
-            command = [str(PYTHON), "tests/train/broken.py", f"pretended_speed={speed}", "run", *words, f"--home={own}"]
+            command = [
+                str(PYTHON),
+                "tests/train/broken.py",
+                f"{self.pretended}={speed}",
+                "run",
+                *words,
+                f"--home={own}",
+            ]
             with (own / "out.txt").open("w") as out:
                 self.processes.append(subprocess.Popen(command, cwd=REPOSITORY, env=env, stdout=out, stderr=out))
 
@@ -70,8 +93,17 @@ class Machines:
             if process.wait():
                 raise SystemExit((self.home / f"node-{rank}/out.txt").read_text()[-3000:])
         events = read(self.home / "node-0/logs/runs/run/events.jsonl")
-        pieces = [event for event in events if event["event"] == "piece"]
-        return [Piece(event["node"], event["time"] - event["step_s"], event["time"]) for event in pieces]
+        record = read(self.home / "node-0/models/checkpoints/run" / paths.PIECES)
+        what = {each["piece"]["number"]: each["piece"]["what"] for each in record}
+        return [
+            Piece(event["node"], event["time"] - event["step_s"], event["time"], size_of(what[event["piece"]]))
+            for event in events
+            if event["event"] == "piece"
+        ]
+
+
+def size_of(what: dict[str, Any]) -> int:
+    return int(what["end"] - what["first"])
 
 
 def prompts(folder: Path, count: int) -> Path:
@@ -91,10 +123,25 @@ def generate(_: None) -> Figures:
         return measured(home, lambda count: settings | {"dataset": prompts(home, count * ANSWERS)})
 
 
-def measured(home: Path, settings_of: Callable[[int], dict[str, Any]]) -> Figures:
-    together = Machines(home / "together", SPEEDS, settings_of(PIECES)).done()
+def questions(folder: Path, count: int) -> dict[str, str]:
+    """A task of so many documents, and where its files are."""
+    line = {"q": "What is 3 plus 4?", "choices": ["7", "8", "nine", "a cat"], "answer": 0}
+    (folder / f"sums{count}.jsonl").write_text(f"{json.dumps(line)}\n" * count)
+    (folder / f"sums{count}.yaml").write_text(TASK.format(name=f"sums{count}"))
+    return {"dataset": str(folder), "tasks": f"sums{count}.yaml"}
+
+
+def evaluate(_: None) -> Figures:
+    """A tiny model is asked a task of as many blocks of documents."""
+    with tempfile.TemporaryDirectory() as made:
+        home, settings = Path(made), {"recipe": "evaluate", "model": "tiny", "run": "run"}
+        return measured(home, lambda count: settings | questions(home, count * DOCUMENTS), "pretended_reading")
+
+
+def measured(home: Path, settings_of: Callable[[int], dict[str, Any]], pretended: str = "pretended_speed") -> Figures:
+    together = Machines(home / "together", SPEEDS, settings_of(PIECES), pretended).done()
     alone = [
-        Machines(home / f"alone-{at}", (speed,), settings_of(count))
+        Machines(home / f"alone-{at}", (speed,), settings_of(count), pretended)
         for at, (speed, count) in enumerate(zip(SPEEDS, OF_EACH, strict=True))
     ]
     rates = [per_s(run.done()) for run in alone]
@@ -102,7 +149,7 @@ def measured(home: Path, settings_of: Callable[[int], dict[str, Any]]) -> Figure
 
 
 def per_s(pieces: list[Piece]) -> float:
-    return len(pieces) / (max(one.done for one in pieces) - min(one.begun for one in pieces))
+    return sum(one.size for one in pieces) / (max(one.done for one in pieces) - min(one.begun for one in pieces))
 
 
 def idle(pieces: list[Piece]) -> float:
@@ -118,8 +165,8 @@ def made_by(pieces: list[Piece]) -> list[int]:
     return [sum(one.node == name for one in pieces) for name in names]
 
 
-PARTS: dict[str, Callable[[None], Figures]] = {"generate": generate}
-TITLES = {"generate": "answers (`generate`)"}
+PARTS: dict[str, Callable[[None], Figures]] = {"generate": generate, "evaluate": evaluate}
+TITLES = {"generate": "answers (`generate`)", "evaluate": "tasks (`eval --tasks`)"}
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:

@@ -2,14 +2,20 @@
 
 import json
 import random
+import subprocess
+import sys
+import threading
 from contextlib import nullcontext
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import lm_eval
 import pytest
+import torch
 
+from lab.hub import Handler, State
 from tests.train import tasks_asked
-from tests.train.cluster import Cluster
+from tests.train.cluster import ROOT, Cluster, environment
 from train.__main__ import main
 from train.plan.settings.config import load_config
 from train.recipes.evaluate import harness, model, prepare, requests, score
@@ -101,6 +107,23 @@ def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_pat
     assert found["results"] == whole["results"]
 
 
+def test_where_memory_ends_fewer_are_asked_side_by_side(prepared, options):
+    asked = model.load(load_config(options), "cpu", "fp32")
+    wanted = requests.build(harness.kept(prepared), limit=0, shots=None, seed=SEED)
+    some, sizes = [one for number in range(16) for one in wanted["sums"][number]], []
+
+    def answer(some, disable_tqdm):
+        sizes.append(asked.batch_size)
+        if asked.batch_size > 2:
+            raise torch.OutOfMemoryError
+        return [(0.0, True)] * len(some)
+
+    assert len(asked.in_blocks(answer, some)) == len(some) and sizes == [8, 4, 2]
+    asked.is_stopped.set()
+    with pytest.raises(model.Stopped):
+        asked.in_blocks(answer, some)
+
+
 def flags(options: dict) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
@@ -166,3 +189,54 @@ def test_a_task_that_the_harness_does_not_have_is_named_with_the_nearest(tmp_pat
     given = {"recipe": "evaluate", "model": "tiny", "tasks": "arc_esay"}
     assert main(["prepare", *flags(given), "--out", str(tmp_path / "out")]) == 2
     assert "no task 'arc_esay', did you mean 'arc_easy'?" in capsys.readouterr().err
+
+
+CARD = """---
+configs:
+- config_name: ARC-Easy
+  data_files:
+  - {split: train, path: ARC-Easy/train.jsonl}
+  - {split: validation, path: ARC-Easy/train.jsonl}
+  - {split: test, path: ARC-Easy/test.jsonl}
+---
+"""
+
+
+def test_a_task_of_the_harness_reads_its_data_from_the_hub_once(tmp_path):
+    """In a process of its own: which hub that is, its libraries read as they are loaded."""
+    folder = tmp_path / "hub/allenai/ai2_arc"
+    (folder / "ARC-Easy").mkdir(parents=True)
+    (folder / "README.md").write_text(CARD)
+    for split, count in (("train", 3), ("test", 5)):
+        lines = [
+            {"id": f"{split}-{n}", "question": f"How many are {n} and {n}?", "answerKey": "B",
+             "choices": {"text": [str(n), str(2 * n), "none"], "label": ["A", "B", "C"]}}
+            for n in range(count)
+        ]  # fmt: skip
+        (folder / f"ARC-Easy/{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "hub/behaviour.json").write_text("{}")
+    Handler.state = State(tmp_path / "hub")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    where = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+    words = [
+        "prepare",
+        "--recipe",
+        "evaluate",
+        "--model",
+        "tiny",
+        "--tasks",
+        "arc_easy",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    try:
+        command = [sys.executable, "-m", "train", *words]
+        subprocess.run(command, cwd=ROOT, env=environment() | where, check=True, capture_output=True, text=True)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert prepare.read(tmp_path / "out")["documents"] == {"arc_easy": 5}
+    assert len(json.loads((tmp_path / "out/tasks.json").read_text())["folders"]) == 1
+    wanted = requests.build(harness.kept(tmp_path / "out"), limit=0, shots=None, seed=SEED)
+    assert wanted["arc_easy"][3][1].args == ("Question: How many are 3 and 3?\nAnswer:", " 6")

@@ -61,21 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
     names = ("recipe", "loss", "max_seq_length", "train_on", "format", "system", "eval_fraction", "max_bad", "patience")
     add_settings(
-        parser,
-        (
-            *names,
-            "chat_template",
-            "tokenizer",
-            "vocab_size",
-            "image_size",
-            "rewards",
-            "max_new_tokens",
-            "tasks",
-            "limit",
-            "shots",
-            "seed",
-        ),
+        parser, (*names, "chat_template", "tokenizer", "vocab_size", "image_size", "rewards", "max_new_tokens")
     )
+    add_settings(parser, ("tasks", "documents", "shots", "seed"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )

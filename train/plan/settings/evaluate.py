@@ -34,7 +34,7 @@ class EvaluateConfig(SftConfig):
     of_run: str = option("", "agree", "the run whose adapter it is, for its report")
 
     dataset: str = option("", "node", "prepared folder; what is read follows from tasks")
-    max_seq_length: int = option(1024, "agree", "tokens of a request, as far as memory is counted")
+    max_seq_length: int = option(512, "agree", "tokens of a request, as far as memory is counted")
     eval_fraction: float = option(0.0, "agree", "share held out: nothing")
     pack: bool = option(False, "agree", "several samples in a row; never here")
     backend: str = option("hf", "agree", "transformers + peft", ("hf",))

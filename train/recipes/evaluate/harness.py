@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from train.errors import BadInput
 from train.plan.settings import task_files

@@ -63,8 +63,18 @@ class InBlocks(HFLM):  # type: ignore[misc]
             if self.is_stopped.is_set():
                 raise Stopped
             torch.manual_seed(zlib.crc32(f"{self.seed} {task} {block}".encode()))  # for tasks that draw what is written
-            answers += answer(list(some), disable_tqdm=True)
+            answers += self.fewer_where_memory_ends(answer, list(some))
         return answers
+
+    def fewer_where_memory_ends(self, answer: Callable[..., list[Any]], some: list[Instance]) -> list[Any]:
+        while True:
+            try:
+                return answer(some, disable_tqdm=True)
+            except torch.OutOfMemoryError:
+                if self.batch_size_per_gpu == 1:
+                    raise
+                self.batch_size_per_gpu //= 2
+                torch.cuda.empty_cache()
 
 
 def answers_to(model: InBlocks, requests: Requests, task: str, documents: Iterable[int], side: str) -> Answers:

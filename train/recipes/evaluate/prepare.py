@@ -58,7 +58,8 @@ def version() -> str:
 
 
 def build(draft: Path, config: EvaluateConfig, names: list[str], own: Path, key: dict[str, Any]) -> None:
-    os.environ.setdefault("HF_DATASETS_CACHE", str(home_dir() / ".cache/datasets"))
+    os.environ.setdefault("HF_HOME", str(home_dir() / ".cache/huggingface"))  # where an undo finds it
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from train.recipes.evaluate import harness, requests
 
     loaded, folders = harness.fetched(names, own)

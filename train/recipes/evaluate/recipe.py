@@ -109,7 +109,12 @@ class Evaluate:
             said[what["side"]].setdefault(what["task"], []).append(part)
         found = {side: score.scores(loaded, said[side], limit=self.config.documents) for side in said}
         rows = score.compared(loaded, found)
-        facts = {"run": self.config.run, "of_run": self.config.of_run, "harness": prepare.version(), "rows": rows}
+        facts: dict[str, Any] = {
+            "run": self.config.run,
+            "of_run": self.config.of_run,
+            "harness": prepare.version(),
+            "rows": rows,
+        }
         facts |= {"documents": self.config.documents, "seed": self.config.seed}
         folder = self.config.result_folder / self.config.RESULT
         with whole_folder(folder) as draft:

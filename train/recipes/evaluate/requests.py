@@ -71,8 +71,8 @@ def cost(instance: Instance) -> float:
     read = sum(len(text) for text in instance.args if isinstance(text, str))
     if instance.request_type != "generate_until":
         return read
-    longest = instance.args[1].get("max_gen_toks", 256)
-    return float(instance.repeats or 1) * (read + WRITTEN * CHARACTERS * longest)
+    longest = int(instance.args[1].get("max_gen_toks", 256))
+    return int(instance.repeats or 1) * (read + WRITTEN * CHARACTERS * longest)
 
 
 def cut(requests: Requests, share: float = SHARE) -> list[Part]:
