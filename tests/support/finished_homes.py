@@ -13,7 +13,7 @@ RUN = "notes"
 
 def homes_of(python: Path, model: str, homes: Mapping[str, Path]) -> None:
     """`python`: of a node's environment."""
-    program = [python, "-m", "tests.support.finished_run", model, *homes.values(), "--run", RUN]
+    program: list[str | Path] = [python, "-m", "tests.support.finished_run", model, *homes.values(), "--run", RUN]
     subprocess.run(program, cwd=REPOSITORY, check=True, capture_output=True)
     for home in homes.values():
         (home / "env").symlink_to(python.parents[1])

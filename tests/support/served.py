@@ -78,7 +78,7 @@ def stream(
 ) -> tuple[str, list[dict[str, Any]]]:
     """The text of a stream, and its parts; it must have come to its end."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    text, parts = "", []
+    parts: list[dict[str, Any]] = []
     with contextlib.closing(connection):
         connection.request("POST", PATH, json.dumps({"stream": True} | dict(body)))
         answer = connection.getresponse()
