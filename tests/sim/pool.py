@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.played import Life, Machine, Play, PlayedEvent, Task, task
