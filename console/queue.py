@@ -159,8 +159,9 @@ def stopped(inventory: Inventory, nodes: Sequence[Node], *, all_of_it: bool) -> 
         return Stop(stop=lambda node: node.leave(text, turn.launch), words=[words])
 
     def stop(node: Node) -> Facts:
-        node.queue(text)  # first: what is ended there does not begin again
-        return node.stop()
+        left = node.leave(text, turn.launch)  # it ends by itself, as nothing waits any more
+        after = node.stop()
+        return {**after, **left, "left": after["left"], "ports": after["ports"]} if left["was_on"] else after
 
     return Stop(stop=stop, words=[f"taken out of the queue: {names_of(rest)}"] if rest else [])
 

@@ -114,3 +114,10 @@ def test_stop_ends_one_run_and_the_next_begins_and_stop_all_ends_the_queue(perso
     assert person.types("queue").out.startswith("0 runs in the queue")
     assert "no run is running; the last was longer: stopped" in person.types("status").out
     assert kinds(hosts[0], "never") == []
+
+
+def test_an_undo_takes_the_queue_away(person: Person) -> None:
+    assert all(at(host, "config/queue/asked.json").exists() for host in person.cluster.hosts)
+    undone = person.types("undo", phase="run")
+    assert undone.rc == 0, undone.out
+    assert not any(at(host, "config/queue").exists() for host in person.cluster.hosts)

@@ -219,7 +219,8 @@ def test_stop_all_empties_it(machines: Machines, inventory: Inventory, capsys: p
     ends = {one.run: one.end.how for one in machines.known["a"].entries if one.end}
     assert ends == {"notes": "stopped", "house": "removed", "last": "removed"}
     assert machines.asked.index("a changes") < machines.asked.index("a stops"), "or the next would begin"
-    assert "taken out of the queue: house, last" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "run notes stopped at step 210" in said and "taken out of the queue: house, last" in said
 
 
 def test_without_a_queue_stop_is_as_ever(machines: Machines, inventory: Inventory) -> None:
