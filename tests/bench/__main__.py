@@ -28,6 +28,7 @@ PARTS = {
     "growth": "clusters of 5, 16 and 64 nodes, as far as they can be played",
     "rewards": "training by rewards at speeds 4:2:1, and each machine alone, in turns of some steps",
     "pieces": "work in pieces at speeds 4:2:1, and each machine alone",
+    "serve": "eight requests at once to three unequal machines, and to each alone, in turns",
     "images": "pictures on unequal machines, beside a plain DDP script",
     "pipes": "a model cut over machines, beside its plan and beside a streamed base",
     "stream": "a step whose base is streamed, beside one whose base is held",

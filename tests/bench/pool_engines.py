@@ -33,6 +33,7 @@ NAME = "pool_engines"
 ROLES = REPOSITORY / "tests/bench/pool_roles.py"
 ENGINES = {"optuna": "Optuna 5.0, gRPC storage proxy over SQLite", "dask": "Dask distributed 2026.8"}
 WORKERS = ("one", "two")
+IN_HAND = f"in-hand-{WORKERS[0]}"
 PLACES = ("host", *WORKERS, "client", "stranger")
 ADDRESS = {place: f"10.93.0.{number}" for number, place in enumerate(PLACES, 1)}
 SWITCH = "switch"
@@ -114,11 +115,10 @@ class Pool:
         file = self.folder / "record"
         return list(json.loads(file.read_text())) if file.exists() else []
 
-    def wait(self, enough: Callable[[], bool], limit_s: float) -> float:
+    def wait(self, enough: Callable[[], bool], limit_s: float) -> None:
         began = time.monotonic()
         while not enough() and time.monotonic() - began < limit_s:
             time.sleep(0.1)
-        return time.monotonic() - began
 
 
 @contextlib.contextmanager
@@ -129,6 +129,8 @@ def at_work(net: Net, engine: str) -> Iterator[Pool]:
             for place in ("host", *WORKERS, *(["client"] if engine == "dask" else [])):
                 pool.start(place)
             pool.wait(lambda: len(pool.done()) >= FAULT_AFTER, LIMIT_S)
+            pool.wait(lambda: not (pool.folder / IN_HAND).exists(), 2)  # then the next one begins
+            pool.wait((pool.folder / IN_HAND).exists, 2)
             yield pool
         finally:
             pool.end()
@@ -169,7 +171,8 @@ def broken(engine: str, fault: str, net: Net) -> Figures:
     with at_work(net, engine) as pool:
         before, at = len(pool.done()), time.time()
         FAULTS[fault](pool)
-        took = pool.wait(lambda: len(set(pool.recorded())) == PIECES, LIMIT_S)
+        pool.wait(lambda: len(set(pool.recorded())) == PIECES, LIMIT_S)
+        took = time.time() - at
         done, record = Counter(number for number, _ in pool.done()), pool.recorded()
         after = [when for _, when in pool.done() if when > at + 5]
         said = {place: last_line(pool.folder / f"{place}.out") for place in pool.processes}
@@ -202,36 +205,34 @@ def python() -> Path:
     return cache_dir() / "envs/pool-engines/bin/python"
 
 
+COLUMNS = {
+    "in_record": "in the record, of 24",
+    "twice_in_record": "twice in it",
+    "worked_twice": "worked twice",
+    "done_after_5_s": "worked on after 5 s",
+    "ended_s": "all done after",
+}
+CAN = ("read", "add", "take", "delete", "run code")
+
+
 def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = [
-        "| broken | engine | in the record of 24 | twice in it | worked twice | all done after |",
-        "|---|---|---|---|---|---|",
+    lines = [f"| broken | engine | {' | '.join(COLUMNS.values())} |", "|---" * (2 + len(COLUMNS)) + "|"]
+    pairs = [(fault, engine) for fault in FAULTS for engine in ENGINES]
+    lines += [row(fault, engine, runs) for fault, engine in pairs if (runs := found.get(f"{engine}: {fault}"))]
+    seen = {engine: runs[-1] for engine in ENGINES if (runs := found.get(f"{engine}: {STRANGER}"))}
+    lines += ["", f"| a stranger, without a secret, can | {' | '.join(seen)} |", "|---" * (1 + len(seen)) + "|"]
+    return [
+        *lines,
+        *(f"| {what} | {' | '.join('yes' if can.get(what) else 'no' for can in seen.values())} |" for what in CAN),
     ]
-    for fault in FAULTS:
-        lines += [
-            row(fault, engine, found[f"{engine}: {fault}"]) for engine in ENGINES if f"{engine}: {fault}" in found
-        ]
-    strangers = {engine: found[f"{engine}: {STRANGER}"][-1] for engine in ENGINES if f"{engine}: {STRANGER}" in found}
-    lines += [
-        "",
-        "| a stranger without a secret can | " + " | ".join(strangers) + " |",
-        "|---" * (len(strangers) + 1) + "|",
-    ]
-    for what in ("read", "add", "take", "delete", "run code"):
-        lines.append(
-            f"| {what} | " + " | ".join("yes" if seen.get(what) else "no" for seen in strangers.values()) + " |"
-        )
-    return lines
 
 
 def row(fault: str, engine: str, runs: list[Figures]) -> str:
-    def each(name: str) -> str:
-        return ", ".join(str(run[name]) for run in runs)
+    return f"| {fault} | {engine} | {' | '.join(', '.join(shown(run[name]) for run in runs) for name in COLUMNS)} |"
 
-    ended = ", ".join("never" if run["ended_s"] is None else f"{run['ended_s']} s" for run in runs)
-    return (
-        f"| {fault} | {engine} | {each('in_record')} | {each('twice_in_record')} | {each('worked_twice')} | {ended} |"
-    )
+
+def shown(value: float | None) -> str:
+    return "never" if value is None else f"{value} s" if isinstance(value, float) else str(value)
 
 
 PARTS: dict[str, Callable[[Net], Figures]] = {

@@ -23,8 +23,11 @@ AGAIN_S, CALL_S = 1.0, 20.0
 
 
 def work(folder: str, number: int) -> int:
-    """What is done a second time has a second line."""
+    """What is done a second time has a second line. In hand: what a fault is to hit."""
+    in_hand = Path(folder) / f"in-hand-{os.environ.get('POOL_NODE', '?')}"
+    in_hand.touch()
     time.sleep(PIECE_S)
+    in_hand.unlink()
     with (Path(folder) / "done").open("a") as file:
         file.write(f"{number} {time.time():.2f} {os.environ.get('POOL_NODE', '?')}\n")
     return number

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.support import served
-from tests.support.cluster import REPOSITORY
+from tests.support.finished_homes import RUN, homes_of, server_of
 from tests.support.served import Served, ask, stream
 
 CACHE = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley")
 PYTHON = CACHE / "envs/train/bin/python"
-RUN, NODES, MOST = "notes", ("one", "two", "three"), 60
+NODES, MOST = ("one", "two", "three"), 60
 
 pytestmark = [
     pytest.mark.timeout(1800),
@@ -30,10 +29,7 @@ pytestmark = [
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("serve")
     found = {name: folder / name for name in NODES}
-    subprocess.run([PYTHON, "-m", "tests.support.finished_run", "tiny", *found.values()], cwd=REPOSITORY, check=True)
-    for home in found.values():
-        (home / "env").symlink_to(PYTHON.parents[1])
-        (home / "code").symlink_to(REPOSITORY)
+    homes_of(PYTHON, "tiny", found)
     return found
 
 
@@ -49,18 +45,6 @@ def here(homes: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> It
 def body(number: int, **more: Any) -> dict[str, Any]:
     question = {"role": "user", "content": f"What does function {number} of the library do?"}
     return {"messages": [question], "max_tokens": MOST, "temperature": 0, "seed": number, **more}
-
-
-def server_of(home: Path) -> int:
-    """The process that answers in this home."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words, place = (folder / "cmdline").read_bytes().split(b"\0"), (folder / "cwd").readlink()
-        except OSError:
-            continue
-        if place == home.resolve() and {b"train", b"serve"} <= {*words}:
-            return int(folder.name)
-    raise AssertionError(f"nobody answers in {home}")
 
 
 def test_eight_at_once_get_the_answers_of_one_machine(here: Served, homes: dict[str, Path], tmp_path: Path) -> None:

@@ -48,11 +48,18 @@ class PoolStory:
 
     @classmethod
     def of(cls, seed: int) -> PoolStory:
+        """One disk at most is full: a run ends where a majority of the disks is. In some stories all hang at once."""
         dice = Random(f"pool {seed}")
         size = dice.choice((2, 3, 3, 3, 3, 3, 4, 5)) if seed % 50 else dice.choice((8, 12, 16))
         many = round(dice.choice((3, 8, 8, 12, 16)) * size)
         costs = tuple(round(0.7 + 0.6 * dice.random(), 2) for _ in range(many))
-        return cls(seed, size, costs, tuple(drawn(dice, size, dice.randrange(0, 7), WITHIN_S)))
+        faults = drawn(dice, size, dice.randrange(0, 7), WITHIN_S)
+        full = next((fault.who for fault in faults if fault.kind == "full disk"), 0)
+        faults = [fault for fault in faults if fault.kind != "full disk" or fault.who == full]
+        if seed % 25 == 7:
+            at = round(6 * dice.random(), 2)
+            faults += [Fault("worker hangs", at, 2.0, i, (i + 1) % size) for i in range(size)]
+        return cls(seed, size, costs, tuple(faults))
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

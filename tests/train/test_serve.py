@@ -2,6 +2,7 @@
 
 import json
 import queue
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -248,9 +249,10 @@ def test_vllm_is_taken_where_it_is_and_takes_the_model(tmp_path, run):
         assert not can_serve(other, home)
 
 
-def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat):
+def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat, monkeypatch):
     home = tmp_path / "home"
     install(home)
+    monkeypatch.setenv("MOTLEY_HOME", str(home))
     engine = ByVllm(run, serving(run, home, Room(4, CONTEXT, 1 << 20), precision="fp32", device="cpu"))
     try:
         here = Here(engine, chat)
@@ -261,6 +263,8 @@ def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat
         body = engine.body(Asked(number=7, prompt=(1, 2), begun=(3,), temperature=0.5, seed=4))
         assert body["prompt"] == [1, 2, 3] and body["max_tokens"] == CONTEXT - 3 and body["model"] == "adapter"
         assert not engine.lines
+        environment = Path(f"/proc/{engine.server.process.pid}/environ").read_bytes()
+        assert b"MOTLEY_HOME=" not in environment, "else it would be taken for a run's process"
     finally:
         engine.close()
     [loaded] = [json.loads(line) for line in (home / "adapters.jsonl").read_text().splitlines()]

@@ -135,7 +135,10 @@ def test_ctrl_c_stops_an_answer_and_no_more(folder: Path, home: Path) -> None:
         found.types("\x03")
         found.shows("(stopped)")
         pace.until(lambda: any("drop" in one for one in orders(home)), 60, found.read)
-        found.types("\x03\x04")
+        prompts = found.read().count("> ")
+        found.types("half a word\x03")
+        found.shows("> ", times=prompts + 1)
+        found.types("\x04")
         assert found.ends() == 0, found.read()
     finally:
         found.process.kill()
@@ -154,6 +157,7 @@ def test_each_line_of_a_pipe_is_a_message(folder: Path, home: Path) -> None:
 
 def test_an_endpoint_that_is_running_is_used(folder: Path, home: Path) -> None:
     with served.served(folder, RUN) as here:
+        here.says("✓ one: ")
         pid = (home / "pid").read_text()
         done = subprocess.run(
             command(folder, "--temperature", "0", port=str(here.port)), cwd=served.REPOSITORY, input="Hi\n",
@@ -167,8 +171,8 @@ def test_an_endpoint_that_is_running_is_used(folder: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--temperature", "hot"], "temperature: hot is none from 0 to 2"),
-        (["--temperature", "3"], "temperature: 3 is none from 0 to 2"),
+        (["--temperature", "hot"], "temperature: hot is no number from 0 to 2"),
+        (["--temperature", "3"], "temperature: 3 is no number from 0 to 2"),
         (["--tokens", "0"], "tokens: 0 is no whole number above 0"),
     ],
 )
