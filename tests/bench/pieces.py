@@ -3,9 +3,9 @@
     make bench PARTS=pieces
     python -m tests.bench.pieces generate --repeats 1
 
-The machines are processes here, and their speeds are pretended: each token of each answer, or each request of a task,
-takes so long, whatever is made beside it (tests/train/broken.py). First all three work on one list, then each alone on
-its own, at the same time.
+The machines are processes here, and their speeds are pretended: each token of each answer, each request of a task and
+each trial takes so long, whatever is made beside it (tests/train/broken.py). First all three work on one list, then
+each alone on its own, at the same time.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Machines:
 
 
 def size_of(what: dict[str, Any]) -> int:
-    return int(what["end"] - what["first"])
+    return int(what["end"] - what["first"]) if "end" in what else 1
 
 
 def prompts(folder: Path, count: int) -> Path:
@@ -138,6 +138,16 @@ def evaluate(_: None) -> Figures:
         return measured(home, lambda count: settings | questions(home, count * DOCUMENTS), "pretended_reading")
 
 
+def sweep(_: None) -> Figures:
+    """Trials that only take their time; Optuna proposes them for real."""
+    with tempfile.TemporaryDirectory() as made:
+        settings = {
+            "recipe": "sweep", "model": "tiny", "run": "run", "max_seq_length": 96, "prune": "off",
+            "search": "learning_rate=1e-5..1e-1:log lora_r=4,8,16",
+        }  # fmt: skip
+        return measured(Path(made), lambda count: settings | {"trials": count}, "pretended_trials")
+
+
 def measured(home: Path, settings_of: Callable[[int], dict[str, Any]], pretended: str = "pretended_speed") -> Figures:
     together = Machines(home / "together", SPEEDS, settings_of(PIECES), pretended).done()
     alone = [
@@ -165,8 +175,8 @@ def made_by(pieces: list[Piece]) -> list[int]:
     return [sum(one.node == name for one in pieces) for name in names]
 
 
-PARTS: dict[str, Callable[[None], Figures]] = {"generate": generate, "evaluate": evaluate}
-TITLES = {"generate": "answers (`generate`)", "evaluate": "tasks (`eval --tasks`)"}
+PARTS: dict[str, Callable[[None], Figures]] = {"generate": generate, "evaluate": evaluate, "sweep": sweep}
+TITLES = {"generate": "answers (`generate`)", "evaluate": "tasks (`eval --tasks`)", "sweep": "trials (`sweep`)"}
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -82,6 +83,13 @@ def test_what_is_listed_is_tried_once_each_and_what_does_not_fit_is_left_to_othe
     small = [propose.next_trial(sweep(seed=seed), {}, fits)[1]["lora_r"] for seed in range(12)]
     assert set(small) == {4, 8}
     assert propose.next_trial(sweep(), {}, lambda _: False) is None
+
+
+def test_nothing_is_tried_twice_while_there_is_something_else():
+    config, known = sweep("lora_r=4,8,16 dora=true,false", trials=5), {}
+    while found := propose.next_trial(config, known, ALL_FIT):
+        known[found[0]] = replace(trial(found[0], losses=curve(1 + found[1]["lora_r"])), params=found[1])
+    assert len({(one.params["lora_r"], one.params["dora"]) for one in known.values()}) == 5
 
 
 def test_a_trial_that_falls_behind_is_ended_and_a_good_one_is_not():
