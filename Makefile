@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PY := .venv/bin/python
-VERBS := demo inventory check bootstrap notify-test plan launch torchrun status dashboard follow logs stop queue pause unpause wake runs fetch \
+VERBS := demo inventory check bootstrap notify-test plan launch sweep torchrun status dashboard follow logs stop queue pause unpause wake runs fetch \
   report ask chat serve generate eval export tensorboard clean rent rented give-back doctor slurm-conf check-versions check-model check-rewards undo
 OTHERS := $(shell sed -n 's/^\([a-z-]*\):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 

@@ -144,6 +144,7 @@ ACTS = {
     "check": "console.inventory.shown:show",
     "bootstrap": "console.bootstrap:bootstrap",
     "plan": "console.launch_options:plan",
+    "sweep": "console.sweep:sweep",
     "check-model": "console.check_model:check_model",
     "check-rewards": "console.check_rewards:check_rewards",
     "launch": "console.launch_options:launch",

@@ -14,7 +14,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import Facts, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import gathered
+from console.status import gathered, launched_as
 from console.words import say
 from train.errors import BadInput
 
@@ -31,7 +31,7 @@ def known_runs(inventory: Inventory) -> dict[str, Facts]:
 
 def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
     """A run with an adapter, the newest one where none is named, and the settings by which its model is found again."""
-    usable = [name for name, facts in runs.items() if facts["done"] and "model" in asked_for(facts)]
+    usable = [name for name, facts in runs.items() if facts["done"] and "model" in launched_as(facts)]
     if run and run not in runs:
         fix = nearest(run, runs, otherwise="./motley runs shows which there are")
         raise BadInput(f"no node that answers has a run '{run}'", fix=f"fix: {fix}")
@@ -39,8 +39,8 @@ def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
         raise BadInput(f"run {run} is not done, or has no base model", fix="fix: ./motley runs shows which are done")
     if not usable:
         raise BadInput("no node that answers has a run that is done", fix="fix: --model NAME asks a model as it is")
-    found = run or next((name for name in usable if has_adapter(asked_for(runs[name]))), usable[0])
-    asked = asked_for(runs[found])
+    found = run or next((name for name in usable if has_adapter(launched_as(runs[name]))), usable[0])
+    asked = launched_as(runs[found])
     if not has_adapter(asked):
         raise BadInput(
             f"run {found} has made no adapter that writes",
@@ -54,10 +54,6 @@ def has_adapter(asked: Mapping[str, Any]) -> bool:
     """Whether it has made one that writes: a reward model gives scores."""
     writes = asked.get("method") != "full" and asked.get("loss") != "reward"
     return writes and asked.get("recipe", "sft") in ("sft", "preference", "grpo")
-
-
-def asked_for(facts: Facts) -> dict[str, Any]:
-    return {**facts["launched"].get("given", {}), **facts["launched"].get("asked", {})}
 
 
 def free_name(runs: Mapping[str, Facts], wanted: str) -> str:

@@ -13,6 +13,7 @@ from console.words import clock, first, progress_bar
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
+from train.runlog.trials import progress
 
 UNHEARD_S = 8.0
 SETTLING = 8
@@ -100,6 +101,7 @@ class RunView:
                 return self._step(event, change.gap)
             case "piece":
                 self._piece(event)
+                return [f"{event['node']}: {event['words']}"] if self.state.trials else []
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
@@ -208,7 +210,7 @@ class RunView:
 
     def line(self, *, bar: bool = False, waited_s: float = 0.0) -> str:
         if not self.state.last:
-            return self._doing() or f"{self._now_words()} · {waited_s:.0f} s"
+            return self._doing() or progress(self.state.trials) or f"{self._now_words()} · {waited_s:.0f} s"
         return "  ".join([*self._progress(bar=bar), "  ".join(self._machines()), *self._unusual()])
 
     def live(self, width: int, waited_s: float = 0.0) -> list[str]:
@@ -282,10 +284,14 @@ def pieces(state: RunState, piece_s: float, *, bar: bool) -> list[str]:
     if not total:
         return [f"{done} pieces", state.last["words"]]
     shown = [progress_bar(done / total)] if bar else []
+    if trials := state.trials:
+        return [f"trial {done}/{total}", *shown, progress(trials), f"eta {clock((total - done) * piece_s)}"]
     return [f"piece {done}/{total}", *shown, state.last["words"], f"eta {clock((total - done) * piece_s)}"]
 
 
 def rates(step: Event) -> list[str]:
+    if step.get("event") == "piece":
+        return [step["words"]]
     step_s = max(1e-6, float(step["step_s"]))
     rows = sum(rows_of(step).values())
     tokens = [f"{step['tokens'] / step_s:.0f} tok/s"] if step["tokens"] != rows else []  # a picture counts as one

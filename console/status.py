@@ -231,6 +231,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known = found.setdefault(name, {"nodes": [], "bytes": 0, "done": False, "on": False, "step": -1})
             known["script"] = known.get("script") or facts.get("script", "")
             known["swept"] = facts.get("swept", {})
+            known["recipe"] = launched_as(facts).get("recipe", "") or known.get("recipe", "")
             known["nodes"].append(node)
             known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
             known["waits"] = bool(facts.get("waits")) or name in (answer.get("waiting") or [])[1:]
@@ -240,6 +241,12 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 known |= {key: facts[key] for key in ("step", "steps", "loss", "time", "model")}
                 known["reward"] = facts.get("reward")
     return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
+
+
+def launched_as(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a run was asked for, by a person and by defaults of then, as far as its node knows."""
+    launched = facts.get("launched") or {}
+    return {**launched.get("given", {}), **launched.get("asked", {})}
 
 
 def run_state(facts: dict[str, Any]) -> str:

@@ -29,10 +29,13 @@ from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
 from train.errors import BadInput
+from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES
 from train.safe_stdio import plain
 
 GGUF = "gguf"
+IN_PIECES = {name for name, kind in RECIPES.items() if kind.IN_PIECES}
+"""Recipes whose runs make no model."""
 TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
 
 
@@ -168,16 +171,24 @@ class Found:
 
 
 def find(nodes: list[Node], run: str) -> Found:
-    """Where no run is named it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
+    """Where no run is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
     most = {name: max(made(answer, name) for answer in answers.values()) for name in found}
     stopped = [name for name, facts in found.items() if most[name] and facts["steps"] and not facts["on"]]
-    usable = [name for name, facts in found.items() if (facts["done"] or name in stopped) and not facts["script"]]
+    usable = [
+        name
+        for name, facts in found.items()
+        if (facts["done"] or name in stopped) and not facts["script"] and facts["recipe"] not in IN_PIECES
+    ]
     if script := found.get(run, {}).get("script"):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
         raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
+    if (recipe := found.get(run, {}).get("recipe", "")) in IN_PIECES:
+        raise NowhereToAsk(
+            f"{run} has trained nothing (recipe={recipe})\nfix: ./motley fetch --run {run} brings what it made"
+        )
     if not run and not usable:
         raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
     run = run or usable[0]

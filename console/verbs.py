@@ -87,6 +87,7 @@ ASKED = (
     INVENTORY,
     JSON,
 )  # fmt: skip
+NOT_OF_A_SWEEP = ("then", "profile", "vault", "verbose", "json")
 ON_SLURM = (SLURM_OPTIONS, Option("sweep", "on Slurm: one run for each combination", "'learning_rate=1e-4,2e-4 …'"))
 CARDS = Option("cards", "without an inventory: GB of each machine's cards, or of a CPU's memory: 24,8+8,cpu:16", "24,6")
 PHASE = Option("phase", "only this phase", "NAME", PHASES, other=True, usual="all")
@@ -150,6 +151,20 @@ VERBS = {
         (*ASKED, CARDS, *ON_SLURM),
         example="--model qwen3-8b --cards 24,8",
         page="docs/training.md",
+    ),
+    "sweep": Verb(
+        "train",
+        "find the best settings: many trials, each on one machine",
+        (
+            *(option for option in ASKED if option.name not in NOT_OF_A_SWEEP),
+            Option("trials", "how many", "N", usual="20"),
+            Option("grid", "every combination of what is listed, instead of --trials"),
+            Option("prune", "what ends a trial that falls behind", "NAME", ("asha", "hyperband", "off"), usual="asha"),
+            Option("then", "train the best one over all machines, if you watch to the end", "train", ("train",)),
+            RESULTS,
+        ),
+        example="--model qwen3-0.6b --dataset ./notes.jsonl --set learning_rate=1e-5..1e-3:log --set lora_r=8,16,32",
+        page="docs/training.md#the-best-settings-a-sweep",
     ),
     "check-model": Verb(
         "train",

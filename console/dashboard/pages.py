@@ -24,7 +24,7 @@ from console.words import wh_or_kwh
 from train.runlog.stages import Part, parts_of
 from train.runlog.state import Event, RunState, by_node, rows_of, time_of
 
-REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
+REPORT = ("trials", "samples", "loss", "parts", "news", "quiet", "how")
 """Blocks of templates/run.html.j2, in their order; `live` comes before them. The other charts have a page."""
 SELDOM = 1000
 """Drawing the charts takes at most so small a part of the time: one of 1000."""

@@ -17,6 +17,7 @@ from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
+from train.runlog.trials import Trial
 
 
 @dataclass(kw_only=True)
@@ -35,6 +36,10 @@ class History:
     news: list[Event]
     """What happened to whom, in order of time: news.py."""
     ending: Event | None
+    pieces: list[Event] = field(default_factory=list)
+    """What was done, each piece once, of a run whose work comes in pieces."""
+    trials: list[Trial] = field(default_factory=list)
+    """Of a sweep."""
     verdict: str = ""
     """The agents' word at the end: done or failed."""
     why_ended: str = ""
@@ -135,6 +140,8 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
         samples=[wrote[step] for step in sorted(wrote)],
         news=happened(changes),
         ending=state.ending,
+        pieces=[change.event for change in changes if change.kind == "piece"],
+        trials=state.trials,
         verdict=state.verdict,
         why_ended=state.why_ended,
         cards={node: readings for node, readings in cards.items() if node in computed},

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import pairs, rewards
+from console.report import in_pieces, pairs, rewards, trials
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -73,13 +73,16 @@ def live_view(history: History) -> dict[str, Any]:
     told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
         "history": history,
+        "trains": not in_pieces.is_one(history),
+        "pieces": in_pieces.table(history),
+        "trials": trials.view(history.trials, history.total_steps) if history.trials else None,
         "loss": [chart for chart in first_charts(history) if chart["svg"]],
         "parts": part_charts(history),
         "part_table": (table := part_table(history)),
         "part_names": [*PART_COLOURS],
         "part_advice": part_advice(table),
         "repeat": command(history.launch),
-        "settings": settings(history.launch),
+        "settings": shaped_by(history),
         "tokens": f"{sum(step['tokens'] for step in history.steps):,}",
         "news": [word for word in told if not word.get("quiet")],
         "quiet_news": [word for word in told if word.get("quiet")],
@@ -113,6 +116,12 @@ def outcome(history: History) -> str:
 
 
 def headline(history: History) -> str:
+    if history.trials:
+        over = sum(one.state != "running" for one in history.trials)
+        machines = counted(len({one.node for one in history.trials}), "machine")
+        return f"{over} of {history.total_steps} trials on {machines} in {duration(history.seconds)}"
+    if in_pieces.is_one(history):
+        return in_pieces.headline(history)
     steps = f"{history.steps[-1]['step']} of {history.total_steps} steps" if history.steps else "no step was finished"
     return f"{steps} on {counted(len(history.nodes), 'machine')} in {duration(history.seconds)}"
 
@@ -121,12 +130,16 @@ def about(history: History) -> list[tuple[str, str]]:
     """Model, data, machines, time, settings."""
     cards = {node: computes_on(history, node) for node in history.nodes}
     machines = [f"{node} ({card})" if card else node for node, card in cards.items()]
-    asked = " · ".join(f"{name} {value}" for name, value in settings(history.launch))
+    asked = " · ".join(f"{name} {value}" for name, value in shaped_by(history))
     began, ended = (time.localtime(at) for at in (history.began, history.began + history.seconds))
     end = time.strftime("%H:%M" if began[:3] == ended[:3] else "%d %B, %H:%M", ended)
     when = f"{time.strftime('%d %B %Y, %H:%M', began)} to {end} ({time.strftime('%Z', began)})"
     known = [*model_and_data(history.launch), ("machines", ", ".join(machines)), ("time", when), ("settings", asked)]
     return [pair for pair in known if pair[1]]
+
+
+def shaped_by(history: History) -> list[tuple[str, str]]:
+    return in_pieces.settings(history) if in_pieces.is_one(history) else settings(history.launch)
 
 
 def model_and_data(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -138,6 +151,10 @@ def model_and_data(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def figures(history: History) -> list[tuple[str, str, str]]:
     """The four that a person looks for first, each with what must be said beside it."""
+    if history.trials:
+        return trials.figures(history.trials)
+    if in_pieces.is_one(history):
+        return in_pieces.figures(history)
     if not history.steps:
         return []
     return [worth(history), held_out(history), energy(history), lost_and_back(history)]

@@ -62,17 +62,16 @@ def converse(client: Client, read: Callable[[], str], system: str, how: dict[str
     while True:
         try:
             text = read().strip()
+            if text == "/new":
+                messages = [*opening]
+                say("forgotten: a new conversation")
+            elif text:
+                messages = answered(client, [*messages, {"role": "user", "content": text}], how)
         except EOFError:
             say()
             return
         except KeyboardInterrupt:
             say()
-            continue
-        if text == "/new":
-            messages = [*opening]
-            say("forgotten: a new conversation")
-        elif text:
-            messages = answered(client, [*messages, {"role": "user", "content": text}], how)
 
 
 def answered(client: Client, messages: Messages, how: dict[str, Any]) -> Messages:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from console.dashboard.server import Connection, listening, own_addresses
+from console.dashboard.server import listening, own_addresses
 from console.infra.choose import from_inventory
 from console.inventory.read import Inventory
 from console.serve.app import Endpoint
@@ -99,7 +99,7 @@ def announced(
 async def listen(app: Guard, place: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False,
-        http=Connection, ws="none", timeout_graceful_shutdown=1,
+        http="h11", ws="none", timeout_graceful_shutdown=1,
         limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
     await uvicorn.Server(config).serve(sockets=[place])

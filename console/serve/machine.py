@@ -66,7 +66,7 @@ class Machine:
         """Is called when it can take a request more."""
         self.process: asyncio.subprocess.Process | None = None
         self.ready: Line = {}
-        self.pace = Pace(1.0)
+        self.pace = Pace.alone(1.0)
         self.answering: dict[int, asyncio.Queue[Line]] = {}
         self.reserved = 0
         """Requests that are on their way to it."""
@@ -120,7 +120,7 @@ class Machine:
                 self.cannot = True
                 return str(line["cannot"])
             if "ready" in line:
-                self.ready, self.pace = line, Pace(float(line["seconds"]))
+                self.ready, self.pace = line, Pace.alone(float(line["seconds"]))
                 up()
             elif (queue := self.answering.get(line.get("to", -1))) is not None:
                 queue.put_nowait({**line, "at": asyncio.get_running_loop().time()})

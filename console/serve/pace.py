@@ -3,50 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-NEW = 0.1
-"""The weight of a new measurement in a moving average."""
+KEPT = 0.99
+"""The part of a measurement's weight that is left after the next one: after 70 tokens it counts half."""
+FIRST = 1.0
+"""The weight of what a machine has measured of itself at its start: what is seen of its answers soon replaces it."""
+DOUBT = 0.1
+"""As much as seeing answers in numbers that differ so little (squared) says nothing of what one more would take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Moving averages of the seconds that a machine takes for a token of one answer: when it writes that one alone, and
-    when it writes several side by side, with how many these are."""
+    """Moving sums over measurements: of how many answers side by side, and the seconds for a token of each.
 
-    alone_s: float
-    side_by_side: float = 0.0
-    """Answers; 0: it has not been seen with several."""
-    side_by_side_s: float = 0.0
+    A token takes `alone + more * (answers - 1)` seconds; the line through what was measured lately says both."""
+
+    weight: float
+    answers: float
+    squares: float
+    seconds_sum: float
+    products: float
+
+    @classmethod
+    def alone(cls, seconds: float) -> Pace:
+        """As a machine measures it before its first answer."""
+        return cls(FIRST, FIRST, FIRST, FIRST * seconds, FIRST * seconds)
 
     def seen(self, answers: int, seconds: float) -> Pace:
         """With a token of one of so many answers, which took so long."""
-        if answers <= 1:
-            return replace(self, alone_s=mixed(self.alone_s, seconds))
-        if not self.side_by_side:
-            return replace(self, side_by_side=float(answers), side_by_side_s=seconds)
-        return replace(
-            self,
-            side_by_side=mixed(self.side_by_side, answers),
-            side_by_side_s=mixed(self.side_by_side_s, seconds),
+        return Pace(
+            KEPT * self.weight + 1,
+            KEPT * self.answers + answers,
+            KEPT * self.squares + answers * answers,
+            KEPT * self.seconds_sum + seconds,
+            KEPT * self.products + answers * seconds,
         )
 
     def seconds(self, answers: int) -> float:
-        """For a token of one of so many answers: on the line through both averages. Of a machine that was not seen with
-        several it is assumed that two take twice as long as one: it gets few of them, and shows whether that is so."""
-        if answers <= 1:
-            return self.alone_s
-        if self.side_by_side <= 1.0:
-            return self.alone_s * answers
-        for_one_more = max(0.0, self.side_by_side_s - self.alone_s) / (self.side_by_side - 1)
-        return self.side_by_side_s + for_one_more * (answers - self.side_by_side)
+        """For a token of one of so many answers. Where their number has hardly changed, two are taken to need twice as
+        long as one, until the machine has shown otherwise."""
+        number, taken = self.answers / self.weight, self.seconds_sum / self.weight
+        spread = self.squares / self.weight - number * number
+        together = self.products / self.weight - number * taken
+        twice = taken / number
+        more = min(twice, max(0.0, (together + DOUBT * twice) / (spread + DOUBT)))
+        return taken + more * (answers - number)
 
     def tokens_per_s(self, answers: int) -> float:
-        return max(1, answers) / self.seconds(answers)
-
-
-def mixed(old: float, new: float) -> float:
-    return old + NEW * (new - old)
+        return max(1, answers) / self.seconds(max(1, answers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from console.infra.node import Facts, Silent
 from console.serve.machine import Answer, Lost, Machine, Request
@@ -31,13 +32,20 @@ class Nobody(Exception):
     """No machine answers."""
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    machine: asyncio.Future[Machine]
+    lost: Collection[str]
+    """The machines that were lost with this request."""
+
+
 class Router:
     def __init__(self, say: Callable[[str], None], *, again_s: float = AGAIN_S, look_s: float = LOOK_S) -> None:
         self.say, self.again_s, self.look_s = say, again_s, look_s
         self.machines: list[Machine] = []
         self.why: dict[str, str] = {}
         """Of each machine that does not answer."""
-        self.waiting: deque[asyncio.Future[Machine]] = deque()
+        self.waiting: deque[Waiting] = deque()
         self.tasks: list[asyncio.Task[None]] = []
         self.up = asyncio.Event()
         """One machine can be asked, or each has said why it cannot."""
@@ -99,21 +107,24 @@ class Router:
 
     def hand_out(self) -> None:
         """Free machines to those who wait, first come first served."""
-        by_name = {machine.name: machine for machine in self.machines if machine.ready}
+        ready = {machine.name: machine for machine in self.machines if machine.ready}
         while self.waiting:
-            if self.waiting[0].done():  # who waited has left
+            first = self.waiting[0]
+            if first.machine.done():  # who waited has left
                 self.waiting.popleft()
                 continue
-            chosen = by_name.get(choose({name: machine.load for name, machine in by_name.items()}))
+            others = {name: machine for name, machine in ready.items() if name not in first.lost} or ready
+            chosen = others.get(choose({name: machine.load for name, machine in others.items()}))
             if chosen is None:
                 return
             chosen.reserved += 1
-            self.waiting.popleft().set_result(chosen)
+            self.waiting.popleft().machine.set_result(chosen)
 
-    async def _free(self, *, first: bool) -> Machine:
-        """A machine with room for one more; `first`: before all who wait, as its answer has begun."""
+    async def _free(self, lost: Collection[str]) -> Machine:
+        """A machine with room for one more: one that was not lost with this request, where there is another. A request
+        whose answer has begun comes before all who wait."""
         mine: asyncio.Future[Machine] = asyncio.get_running_loop().create_future()
-        (self.waiting.appendleft if first else self.waiting.append)(mine)
+        (self.waiting.appendleft if lost else self.waiting.append)(Waiting(mine, lost))
         self.hand_out()
         try:
             while not mine.done():
@@ -133,17 +144,20 @@ class Router:
 
     async def answer(self, request: Request, answer: Answer) -> AsyncGenerator[str, None]:
         """The text as it comes; `answer` has all of it at the end."""
-        lost: list[str] = []
+        lost: dict[str, str] = {}
+        tries = 0
         while not answer.ended:
-            machine = await self._free(first=bool(lost))
+            machine = await self._free(lost)
             try:
                 async with contextlib.aclosing(machine.answer(request, answer)) as parts:
                     async for part in parts:
                         yield part
             except Lost as why:
-                lost.append(f"{machine.name} {why}".strip())
-                if len(lost) == TRIES:
-                    raise Nobody(f"{TRIES} times a machine was lost with this request: {', '.join(lost)}") from None
+                lost[machine.name] = f"{machine.name} {why}".strip()
+                tries += 1
+                if tries == TRIES:
+                    what = f"{TRIES} times a machine was lost with this request: {', '.join(lost.values())}"
+                    raise Nobody(what) from None
 
 
 async def needed_by(machine: Machine, silent: str | None = None) -> str:
@@ -152,6 +166,7 @@ async def needed_by(machine: Machine, silent: str | None = None) -> str:
         facts: Facts = await asyncio.to_thread(machine.node.status)
     except Silent as why:
         return str(why) if silent is None else silent
-    if facts["on"]:
-        return f"run {facts['run']} is running there and needs the memory"
+    if facts["on"] or facts["wanted"]:
+        what = f"run {facts['run']} is running" if facts["on"] else "a run begins"
+        return f"{what} there and needs the memory"
     return "it is paused for its owner: ./motley unpause" if facts["paused"] else ""

@@ -28,6 +28,7 @@ PARTS = {
     "growth": "clusters of 5, 16 and 64 nodes, as far as they can be played",
     "rewards": "training by rewards at speeds 4:2:1, and each machine alone, in turns of some steps",
     "pieces": "work in pieces at speeds 4:2:1, and each machine alone",
+    "serve": "eight requests at once to three unequal machines, and to each alone, in turns",
     "images": "pictures on unequal machines, beside a plain DDP script",
     "pipes": "a model cut over machines, beside its plan and beside a streamed base",
     "stream": "a step whose base is streamed, beside one whose base is held",
@@ -38,6 +39,7 @@ PARTS = {
     "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a second bootstrap, where every phase looks",
     "demo": "where the seconds of the demo go",
+    "pool_engines": "work in pieces under Optuna's storage and Dask's scheduler, broken",
     "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",
 }

@@ -126,7 +126,7 @@ def judge_export(values: Figures) -> Verdict:
 def measure_gguf(place: Place) -> Figures:
     home = trained(place, "smollm2-135m", steps=2)
     out = place.folder / "gguf"
-    of_run(place, home, ["export", "gguf", f"--out={out}", "--outtype=f16"])
+    of_run(place, home, ["export", "gguf", f"--out={out}", "--quant=f16"])
     files = {file.name: file.stat().st_size for file in out.iterdir()}
     begins = next(out.glob("*.gguf")).read_bytes()[:4].decode(errors="replace")
     return {"files": files, "begins": begins}

@@ -44,7 +44,7 @@ ELSEWHERE = {
     "motley demo": "tests/roles/test_demo.py, tests/lab/test_demo.py",
     "--resume": "wants a run that was stopped: tests/lab/test_run_life.py",
     "--rollback": "wants an older environment: tests/roles/test_python_env.py",
-    "--to gguf": "wants llama.cpp's converter: tests/train/test_export.py",
+    "--to gguf": "wants llama.cpp's converter: tests/train/test_llama_cpp.py",
     "make test": "the tests themselves",
     "make bench": "measures for hours",
     "make lab-": "the lab itself: tests/lab",

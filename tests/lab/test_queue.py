@@ -61,7 +61,7 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     hosts = {host.name: host for host in person.cluster.hosts}
     launched(person, "first")
     refused = person.types("launch", *asked("run=other"))
-    assert refused.rc == 2 and "fix: ./motley stop, or let it begin after that one: --queue" in refused.out, refused.out
+    assert refused.rc == 2 and "or let it begin after that one: --queue\n" in refused.out, refused.out
     assert "begins by itself when first has ended" in launched(person, "second", "queue=true")
     assert "begins by itself when first, second have ended" in launched(person, "third", "queue=true")
     shown = person.types("queue").out

@@ -30,7 +30,6 @@ SHORT = 60
 SLOW_LINK = {"delay_ms": 40.0}
 """A step waits for it: the run lasts through all of this file, and leaves most of the processor to others."""
 LAUNCH_S, LOST_S, BACK_S = 120, 45, 60
-WAITS = ("queue=true", "motley_plan_queue_s=2")
 QUICK = ("model=tiny", "rows_per_step=24", "max_seq_length=64", f"save_every={SAVE_EVERY}")
 SAVED_BY_ANY = (0, 1)
 """Steps between what two nodes saved when they were told to end: one may have finished a step that another had not."""
@@ -109,15 +108,16 @@ def stopped(person: Person, *, on_all: bool = True) -> Said:
     return said
 
 
-def test_a_run_from_its_launch_to_an_adapter_while_another_wants_to_begin(person: Person) -> None:
-    """The second launch waits, begins, and is left."""
+def test_a_run_from_its_launch_to_an_adapter_while_another_waits_in_the_queue(person: Person) -> None:
+    """The second begins by itself, is watched, and is left."""
     short = Watching(person, "launch", *asked("run=short", f"max_steps={SHORT}"))
     short.hears("started on 3 of 3 nodes within", 120)
-    patient = person.sits_at("launch", *asked("run=long", "max_steps=50000", *WAITS))
-    patient.expect("'short' is running: waiting for its end", timeout=LAUNCH_S)
+    waits = says(person, "launch", *asked("run=long", "max_steps=50000", "queue=true"))
+    assert "long waits: it begins by itself when short has ended, also without this computer" in waits
     short.hears(rf"done · {SHORT} steps · loss \d", 540)
     assert short.ends(20) == 0
-    patient.expect("started on 3 of 3 nodes within", timeout=LAUNCH_S)
+    pace.until(lambda: "run long  step " in person.types("status").out, LAUNCH_S, "the next does not begin")
+    patient = person.sits_at("follow")
     patient.expect(r"\r\x1b\[2Kstep \d+/50000  loss \d", timeout=LAUNCH_S)  # one line, in place
     patient.sendintr()
     follow, status, stop = map(hint, ("follow", "status", "stop"))
@@ -222,17 +222,6 @@ def test_a_node_that_throttles_gets_less(person: Person) -> None:
     with suffers(person, OLD, "cpu-throttle", percent=12.0):
         following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 120)
     following.kill()
-
-
-def test_a_launch_that_waits_for_the_run_can_be_given_up(person: Person) -> None:
-    """Without queue=true it is refused: roles/test_launch.py."""
-    impatient = person.sits_at("launch", *asked("run=other", "max_steps=50000", *WAITS))
-    impatient.expect("'long' is running: waiting for its end", timeout=LAUNCH_S)
-    impatient.sendintr()
-    impatient.expect("stopped: nothing was started or changed", timeout=20)
-    impatient.expect(pexpect.EOF, timeout=20)
-    impatient.close()
-    assert impatient.exitstatus == 130
 
 
 def test_an_undo_waits_until_the_run_is_stopped(person: Person) -> None:

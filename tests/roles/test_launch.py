@@ -115,7 +115,7 @@ def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> No
 
 
 def test_a_second_launch_brings_nothing_and_is_resumed_with_its_own_settings(tiny: Person) -> None:
-    said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="second", queue=True)
+    said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="second")
     assert said.rc == 0, said.out
     assert "Hand files from node to node" not in said.out
     said = tiny.plans(resume="second", nodes="gpu-master,gpu-worker-2")
@@ -272,7 +272,7 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
     said = tiny.launches(model="tiny", max_steps=4)
     host.run("systemctl", "stop", "agent")
     assert said.rc != 0 and "is running on gpu-worker-1" in said.out, said.out
-    assert "fix: ./motley stop" in said.out and "--set queue=true" in said.out
+    assert "fix: ./motley stop" in said.out and "let it begin after that one: --queue" in said.out
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 
 

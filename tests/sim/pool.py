@@ -144,6 +144,9 @@ class PlayedGroup:
     def write(self, name: str, text: str) -> None:
         self._call(lambda: self.store.put(name, text))
 
+    def forget(self, name: str) -> None:
+        self._call(lambda: self.store.values.pop(name, None))
+
     def read(self, name: str) -> str | None:
         value = self._call(lambda: self.store.values.get(name))
         return json.loads(value)[0] if value else None
@@ -201,12 +204,12 @@ class PlayedHands(Hands):
 
     def __init__(self, worker: PoolWorker) -> None:  # what the real ones begin with
         self.recipe, self.lock = worker.recipe, real_hands.threading.Lock()
-        self.now = lambda: worker.play.time
         stopped: Any = PlayedEvent(worker.play)
         self.desk = Desk(config=None, node=worker.name, device="cpu", precision="", known=worker.known,  # type: ignore[arg-type]
-                         doing=lambda _: None, is_stopped=stopped)  # fmt: skip
+                         doing=lambda _: None, is_stopped=stopped, now=lambda: worker.play.time)  # fmt: skip
         self.running = self.error = self.result = None
         self.is_loaded = self.is_dropped = self.leaves = False
+        self.begun_at = 0.0
         self.begins, self.news = PlayedEvent(worker.play), PlayedEvent(worker.play)  # type: ignore[assignment]
         Task(worker.life, self._work, ())
 
@@ -275,6 +278,7 @@ class PoolWorker:
             self.recipe = PlayedRecipe(self)
             self.hands = PlayedHands(self)
             while not self._in_a_group():
+                self.hands.require_life(self.record.done.values())
                 self._obey()
             task().wait(0.02 + 0.2 * self.play.dice.random())
             self.training.truth.finishes(self)

@@ -29,6 +29,8 @@ class PoolTruth(Truth):
     doubled: int = 0
     """Results that gave way to another."""
     finished_at: float = 0.0
+    finishers: list[str] = field(default_factory=list)
+    """The members of the group that has done the last piece."""
     can_judge_pace: bool = False
     """Whether a machine's seconds in the record are those that it works."""
 
@@ -97,6 +99,9 @@ class PoolTruth(Truth):
             self.breaks(f"{name} replaces the result of piece {number}, {before}, which a majority has, by {token}")
         if before and done.generation <= generation:
             self.breaks(f"{name} notes piece {number} of generation {done.generation} after that of {generation}")
+        for one, each in self.on_disk.items():
+            if each.get(number, (-1, ""))[0] == done.generation and each[number][1] != token:
+                self.breaks(f"{name} has {token} of piece {number}, and {one} of the same generation {each[number][1]}")
         self.doubled += bool(before) and before != token
         has[number] = done.generation, token
         holders = [one for one, each in self.on_disk.items() if each.get(number, (0, ""))[1] == token]
@@ -106,7 +111,9 @@ class PoolTruth(Truth):
 
     def finishes(self, worker: PoolWorker) -> None:
         """With all pieces in its record, on its disk."""
-        self.finished_at = self.finished_at or self.play.time
+        if not self.finished_at:
+            assert worker.store
+            self.finished_at, self.finishers = self.play.time, [one.name for one in worker.store.members.values()]
         has = self.on_disk.get(worker.name, {})
         if lacks := set(range(self.total)) - set(has):
             self.breaks(f"{worker.name} ends, and its record has no piece {sorted(lacks)}")

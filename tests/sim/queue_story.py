@@ -32,7 +32,7 @@ from train.runlog.run_queue import End, Entry, Queue, Refused, launch_of, merged
 RUNS = ("A", "B", "C", "D")
 WITHIN_S = 70.0
 """When faults and people come: the runs last about so long."""
-ALL_OVER_S = 1500.0
+ALL_OVER_S = 900.0
 """Until everything has ended after the last fault is over: a node whose workers failed rests for minutes."""
 EDITS = ("stop", "move", "remove", "add")
 BROKEN = ("next workers fail", "worker fails", "worker dies", "worker cannot be ended")

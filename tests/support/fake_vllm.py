@@ -37,8 +37,15 @@ class Answers(http.server.BaseHTTPRequestHandler):
             return self.answer(400, {"error": "no"})
         else:
             assert asked["model"] in LOADED, "an adapter that is not there"
-            return self.answer(200, completion(asked))
+            return self.stream(asked) if asked.get("stream") else self.answer(200, completion(asked))
         return self.answer(200, {})
+
+    def stream(self, asked: dict[str, object]) -> None:
+        self.send_response(200)
+        self.end_headers()
+        for token in completion(asked)["choices"][0]["token_ids"]:  # type: ignore[index]
+            self.wfile.write(f"data: {json.dumps({'choices': [{'token_ids': [token]}]})}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def answer(self, status: int, said: dict[str, object]) -> None:
         body = json.dumps(said).encode()
@@ -55,7 +62,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 def completion(asked: dict[str, object]) -> dict[str, object]:
     chance = random.Random(str(asked.get("seed", asked["prompt"])))
-    most, ends = int(str(asked["max_tokens"])), list(asked["stop_token_ids"])  # type: ignore[call-overload]
+    most, ends = int(str(asked["max_tokens"])), list(asked.get("stop_token_ids", []))  # type: ignore[call-overload]
     tokens = [chance.randrange(3, 200) for _ in range(chance.randrange(1, most) if ends else most)] + ends[:1]
     return {"choices": [{"token_ids": tokens, "logprobs": {"token_logprobs": [-1.0] * len(tokens)}}]}
 

@@ -18,11 +18,10 @@ from train.models import hf
 from train.models.backends import ModelSpec
 from train.models.model_files import model_folder
 
-RUN = "notes"
 LORA_R = 8
 
 
-def make(home: Path, model: str, run: str = RUN) -> None:
+def make(home: Path, model: str, run: str) -> None:
     base = home / "models/base" / model
     shutil.copytree(model_folder(model), base)
     torch.manual_seed(1)
@@ -50,7 +49,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("homes", nargs="+", type=Path)
-    parser.add_argument("--run", default=RUN)
+    parser.add_argument("--run", default="notes")
     args = parser.parse_args()
     make(args.homes[0], args.model, args.run)
     for other in args.homes[1:]:

@@ -1,7 +1,7 @@
 """`python -m train serve`, played: a machine that answers in words which follow from the request, at a given speed.
 
 It stands as env/bin/python in a node's home and reads played.json there: the `seconds` of a token, and an answer beside
-it takes as long again; `cannot` or `unknown`: it does not serve. It writes down in drops.txt what was taken back.
+it takes as long again; `cannot` or `unknown`: it does not serve. Each order is written down in orders.txt.
 """
 
 from __future__ import annotations
@@ -44,6 +44,12 @@ def install(home: Path, seconds: float = 0.01, **more: Any) -> None:
     (home / "played.json").write_text(json.dumps({"seconds": seconds} | more))
 
 
+def orders(home: Path) -> list[dict[str, Any]]:
+    """What it was asked and what was taken back, so far."""
+    file = home / "orders.txt"
+    return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
+
+
 class Played:
     def __init__(self) -> None:
         self.how = json.loads(Path("played.json").read_text())
@@ -80,10 +86,10 @@ class Played:
             time.sleep(0.2)
 
     def take(self, order: dict[str, Any]) -> None:
+        with Path("orders.txt").open("a") as file:
+            file.write(json.dumps(order) + "\n")
         if "drop" in order:
             self.live.pop(order["drop"], None)
-            with Path("drops.txt").open("a") as file:
-                file.write(f"{order['drop']}\n")
         elif "too long" in str(order.get("prompt")):
             say(to=order["ask"], wrong="the request is too long")
         elif "breaks" in str(order.get("prompt")):

@@ -48,8 +48,10 @@ class Served:
         return int(self.said().partition("http://")[2].partition("/v1")[0].rpartition(":")[2])
 
     def close(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        assert pace.ended(self.process, 60, self.said) == 0, self.said()
+        """As Ctrl-C; a test may have ended it already."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            assert pace.ended(self.process, 60, self.said) == 0, self.said()
 
 
 @contextlib.contextmanager

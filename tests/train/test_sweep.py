@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
+import threading
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from tests.train.agents import Agents
 from tests.train.cluster import Cluster, make_rows
 from train.errors import BadInput, CheckFailed
 from train.plan.machines.nodes import Device
@@ -153,6 +156,8 @@ def test_it_writes_all_trials_the_best_first_and_the_best_as_a_run(tmp_path):
         "lora_r": 16,
     }
     assert "trial 3, held-out loss 1.5000" in text
+    assert made.finish(Known(over | {5: done(5, loss=1.0)}, {})) == folder, "again, with another one"
+    assert "trial 5" in (folder / "best.yml").read_text()
     assert made.words(over[3]) == "trial 3 held-out loss 1.5000 · learning_rate 0.001  lora_r 16"
     assert made.words(over[4]) == "trial 4 failed: out of memory · learning_rate 0.001  lora_r 8"
 
@@ -237,6 +242,95 @@ def test_without_held_out_rows_it_says_what_to_do(tmp_path):
         made.load(desk)
 
 
+class Played:
+    """The process of a trial, look by look: held-out losses, None for a look at which it only steps."""
+
+    was_told_to_leave = False
+
+    def __init__(self, curve, code=0):
+        self.waiting, self.code, self.losses, self.total = list(curve), code, [], 80
+        self.is_heard, self.ended = False, ""
+
+    def poll(self):
+        return None if self.waiting else self.code
+
+    def news(self):
+        self.is_heard = bool(self.waiting)
+        loss = self.waiting.pop(0) if self.waiting else None
+        found = [] if loss is None else [(10 * (len(self.losses) + 1), loss)]
+        self.losses += found
+        return found
+
+    def end(self, *, saves):
+        self.ended = "saves" if saves else "at once"
+
+    def why_failed(self):
+        return "out of memory"
+
+
+class Desk:
+    node, device = "a", "cpu"
+
+    def __init__(self, known=Known({}, {})):  # noqa: B008 - it is frozen
+        self.told, self.is_stopped, self.known = [], threading.Event(), lambda: known
+
+    def note(self, fact):
+        self.told.append(fact)
+
+
+PIECE = Piece(9, {"params": {"learning_rate": 1e-3, "lora_r": 8}})
+
+
+@pytest.fixture
+def quick(tmp_path, monkeypatch):
+    monkeypatch.setattr("train.recipes.sweep.recipe.WATCH_S", 0.001)
+    made = recipe(tmp_path)
+    made.config.log_folder.mkdir(parents=True)
+    (made.config.log_folder / "events.jsonl").touch()
+    return made
+
+
+def test_a_trial_tells_each_loss_and_that_it_lives(quick):
+    log, desk = quick.config.log_folder / "events.jsonl", Desk()
+    os.utime(log, (1.0, 1.0))
+    found = quick.watched(Played([3.0, None, 2.0]), PIECE, desk)
+    assert (found["state"], found["loss"], found["losses"], found["params"]) == (
+        "done", 2.0, [[10, 3.0], [20, 2.0]], PIECE.what["params"]
+    )  # fmt: skip
+    assert desk.told == [
+        {"step": 10, "loss": 3.0, "total": 80},
+        {"step": 20, "loss": 2.0, "total": 80},
+        {"state": "done", "reason": ""},
+    ]
+    assert log.stat().st_mtime > 1.0, "between its losses its agent sees that it lives"
+    os.utime(log, (1.0, 1.0))
+    silent = Played([3.0])
+    silent.news = lambda: []
+    silent.waiting = []
+    quick.watched(silent, PIECE, desk)
+    assert log.stat().st_mtime == 1.0, "one that hangs shows no life"
+
+
+def test_a_trial_that_is_behind_ends_at_once_and_one_that_fails_says_why(quick):
+    known = Known({number: done(number, loss=number / 100) for number in range(1, 7)}, {})
+    known.done[1].result["losses"] = [[10 * look, 1.0] for look in range(1, 9)]
+    bad = Played([3.0, 3.0, 3.0, 3.0])
+    found = quick.watched(bad, PIECE, Desk(known))
+    assert (found["state"], bad.ended, len(found["losses"])) == ("pruned", "at once", 2)
+    found = quick.watched(Played([3.0], code=1), PIECE, Desk())
+    assert (found["state"], found["reason"], found["loss"]) == ("failed", "out of memory", 3.0)
+
+
+def test_a_trial_whose_machine_leaves_is_saved_and_counts_nothing(quick):
+    desk, process = Desk(), Played([3.0, 2.0])
+    desk.is_stopped.set()
+    assert quick.watched(process, PIECE, desk) == {} and process.ended == "saves"
+    told, desk = Played([3.0], code=143), Desk()
+    told.was_told_to_leave = True
+    threading.Timer(0.05, desk.is_stopped.set).start()
+    assert quick.watched(told, PIECE, desk) == {}, "it heard first that the run is stopped"
+
+
 # -- for real ----------------------------------------------------------------------------------------------------------
 
 REAL = {"recipe": "sweep", "model": "tiny", "run": "run", "search": "learning_rate=1e-4..1e-1:log lora_r=4,8",
@@ -257,8 +351,39 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     assert losses == sorted(losses)
     found = yaml.safe_load((cluster.node_home(0) / "results/run/sweep/best.yml").read_text())
     assert {name: found[name] for name in ("learning_rate", "lora_r")} == trials[0]["params"]
+    (tmp_path / "again").mkdir()
     again = Cluster(tmp_path / "again", {name: value for name, value in found.items() if name != "recipe"}, size=1)
     again.wait()
     events = read(again.node_home(0) / "logs/runs/run/events.jsonl")
     last = [event["loss"] for event in events if event["event"] == "eval"][-1]
     assert abs(last - trials[0]["losses"][-1][1]) < 1e-4, "the best one's settings lead to its loss"
+
+
+def told(agents, name):
+    """Of each trial the steps whose held-out loss is known."""
+    found = {}
+    for event in agents.events(name):
+        if event["event"] == "note" and "loss" in event["fact"]:
+            found.setdefault(event["piece"], []).append(event["fact"]["step"])
+    return found
+
+
+def test_a_sweep_outlives_a_lost_machine_and_a_stop(tmp_path):
+    """Two agents: one is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
+    agents = Agents(tmp_path, REAL | {"trials": 4, "max_steps": 60, "save_every": 5, "eval_every": 5}, size=3)
+    agents.start()
+    agents.wait(lambda: len(told(agents, "node-1")) >= 2, 200, "no trial has begun")
+    agents.kill("node-0")
+    agents.wait(lambda: any(event["event"] == "piece" for event in agents.events("node-1")), 200, "no trial has ended")
+    agents.stop(within_s=90)
+    kept = [json.loads(line) for line in (agents.folder("node-1") / "models/checkpoints/run/pieces.jsonl").open()]
+    assert 1 <= len(kept) < 4
+    agents.start()
+    assert agents.ended() == [0, 0, 0]
+    told_by = {(agents.folder(name) / "results/run/sweep/sweep.json").read_text() for name in agents.names}
+    assert len(told_by) == 1
+    trials = json.loads(told_by.pop())["trials"]
+    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
+    before = {one["piece"]["number"]: one["result"]["loss"] for one in kept}
+    assert before.items() <= {one["trial"]: one["loss"] for one in trials}.items()
+    assert all(one["state"] == "done" and one["steps"] == 60 for one in trials)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from train.parallel.process_group import World
     from train.parallel.worker_orders import Words
 
-LOOK_S = 0.1
+LOOK_S, LIVES_S = 0.1, 5.0
 
 
 class PoolRun:
@@ -42,7 +42,7 @@ class PoolRun:
         self.progress = ProgressLine(None, recipe.total or 0)
         self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
         self.board: Board | None = None
-        self.said = "loading"
+        self.said, self.shown = "loading", 0.0
         self.seen: dict[int, int] = {}
         """How many notes of each piece were told to who watches."""
         self.began = time.perf_counter()
@@ -67,8 +67,9 @@ class PoolRun:
     def run(self) -> dict[str, Any]:
         while not self.in_a_group():
             assert self.words
+            self.hands.require_life(self.record.done.values())
             self.words.obey()
-        made = self.recipe.finish(Known(dict(self.record.done), {}))
+        made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
         return self.finish(made)
 
     def in_a_group(self) -> bool:
@@ -85,16 +86,27 @@ class PoolRun:
             thread.join(LOOK_S)
             if self.hands.error:
                 raise self.hands.error
+            self.show_life()
             if self.words and self.words.arrived.is_set():
-                board.close()
-                return False
-        if self.error is None:
-            return True
+                break
+        else:
+            if self.error is None:
+                return True
         board.close()
+        if self.words and self.words.arrived.is_set():  # also where its thread has seen that first
+            return False
+        assert self.error
         if not self.words or classify_failure(self.error) != "peer":
             raise self.error
         report_to_agent(self.error, self.words.taken)
         return False
+
+    def show_life(self) -> None:
+        """A piece may take longer than a group's first step may: its agent sees that it goes on, as long as it does."""
+        if self.hands.running and time.monotonic() > self.shown + LIVES_S:
+            self.shown = time.monotonic()
+            if not self.hands.hangs(list(self.record.done.values())):
+                self.log.lives()
 
     def share(self, board: Board) -> None:
         """Takes part in the list of one group, in a thread: a store that does not answer holds up nothing else."""
@@ -145,7 +157,7 @@ class PoolRun:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def finish(self, made: Path) -> dict[str, Any]:
+    def finish(self, made: Path | None) -> dict[str, Any]:
         self.recipe.close()
         seconds = round(time.perf_counter() - self.began, 2)
         receipt = {"ok": True, "run": self.config.run, "steps": len(self.record.done), self.config.RESULT: str(made)}

@@ -144,6 +144,13 @@ class World:
         else:
             self.store.set(name, self._mac(name, text) + text)
 
+    def forget(self, name: str) -> None:
+        """Takes what was written under this name out of the memory of who keeps the store."""
+        if self.size == 1:
+            self._own.pop(name, None)
+        else:
+            self.store.delete_key(name)
+
     def read(self, name: str) -> str | None:
         """What one of us wrote under this name, else None."""
         if self.size == 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,11 @@ from train.pool import PoolRecipe, pieces
 from train.pool.pieces import Done, Known, List, Piece, Taken
 from train.pool.record import Record
 
-LOOK_S = 0.1
-"""Seconds between two looks at the list."""
+LOOK_S, BUSY_LOOK_S = 0.1, 0.5
+"""Seconds between two looks at the list: of who has nothing to do, and of who is at work."""
+KEPT_S = 60.0
+"""How long what came of a piece stays in the store. Who lives takes it within a second; for who was away longer the
+next group has it."""
 
 
 class Group(Protocol):
@@ -36,6 +40,7 @@ class Group(Protocol):
     def shared(self, name: str) -> Any: ...
     def write(self, name: str, text: str) -> None: ...
     def read(self, name: str) -> str | None: ...
+    def forget(self, name: str) -> None: ...
 
 
 class Hands(Protocol):
@@ -89,6 +94,8 @@ class Board:
         self.name = ""
         self.results: dict[int, str] = {}
         """Pieces that this group brought, by where what came of them lies."""
+        self.written: deque[tuple[float, str]] = deque()
+        """What this process has laid into the store and when, the oldest first."""
         self.told = 0
         """Notes of the running piece that the group knows."""
         self.began: dict[int, float] = {}
@@ -114,7 +121,8 @@ class Board:
             self.bring(group)
             if self.hands.is_free:
                 self.take(group)
-            self.hands.wait(LOOK_S)
+            self.forget_old(group)
+            self.hands.wait(LOOK_S if self.hands.is_free else BUSY_LOOK_S)
 
     @property
     def known(self) -> Known:
@@ -129,7 +137,7 @@ class Board:
         holders = pieces.newest(has)
         for number, rank in holders.items():
             if rank == group.rank and any(other.get(number) != has[rank][number] for other in has):
-                group.write(f"{self.name}/kept/{number}", json.dumps(self.record.done[number].facts()))
+                self.write(group, f"{self.name}/kept/{number}", self.record.done[number])
         running, notes = self.hands.running, tuple(self.hands.notes)
         self.told = len(notes)
         found = group.gather(Taken(running, (group.node,), notes).facts() if running else None)
@@ -155,6 +163,15 @@ class Board:
         if running and running.number in self.record.done:
             self.with_hands(self.hands.drop)
 
+    def write(self, group: Group, name: str, done: Done) -> None:
+        group.write(name, json.dumps(done.facts()))
+        self.written.append((self.now(), name))
+
+    def forget_old(self, group: Group) -> None:
+        """The answers of a night would fill the memory of who keeps the store."""
+        while self.written and self.now() > self.written[0][0] + KEPT_S:
+            group.forget(self.written.popleft()[1])
+
     def keep(self, done: Done) -> None:
         with self.lock:
             if not self.is_closed and self.record.add(done):
@@ -177,7 +194,7 @@ class Board:
         piece, seconds, result = ended
         if piece.number not in self.record.done:
             done = Done(piece, group.node, round(seconds, 3), result, self.generation)
-            group.write(self.result_name(piece.number, group.rank), json.dumps(done.facts()))
+            self.write(group, self.result_name(piece.number, group.rank), done)
             self.change(group, partial(pieces.with_done, number=piece.number, rank=group.rank))
         self.with_hands(self.hands.brought)
 

@@ -3,15 +3,19 @@ its process changes."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
-from train.pool.pieces import Known, Piece
+from train.pool.pieces import Done, Known, Piece
+
+STUCK, STUCK_S = 10, 20.0
+"""How many times as long as any other here, and how long at least, a piece shows no sign of life that hangs."""
 
 Ended = tuple[Piece, float, dict[str, Any]]
 
@@ -29,14 +33,15 @@ class Desk:
     is_stopped: threading.Event = field(default_factory=threading.Event)
     notes: list[dict[str, Any]] = field(default_factory=list)
     """Of the piece that is running."""
+    now: Callable[[], float] = time.monotonic
+    noted_at: float = 0.0
 
     def note(self, fact: dict[str, Any]) -> None:
+        self.noted_at = self.now()
         self.notes.append(fact)
 
 
 class Hands:
-    now = staticmethod(time.monotonic)
-
     def __init__(self, recipe: PoolRecipe, desk: Desk) -> None:
         self.recipe, self.desk = recipe, desk
         self.running: Piece | None = None
@@ -44,6 +49,7 @@ class Hands:
         self.result: Ended | None = None
         self.is_loaded = self.has_begun = False
         self.is_dropped = self.leaves = False
+        self.begun_at = 0.0
         self.lock = threading.Lock()
         self.begins, self.news = threading.Event(), threading.Event()
         threading.Thread(target=self._work, name="pieces", daemon=True).start()
@@ -64,6 +70,23 @@ class Hands:
             if self.running and not self.result:
                 self.is_dropped = True
                 self.desk.is_stopped.set()
+
+    @property
+    def silent_s(self) -> float:
+        """Since the last sign of life of the piece that is running."""
+        return self.desk.now() - max(self.begun_at, self.desk.noted_at)
+
+    def hangs(self, done: Collection[Done]) -> bool:
+        own = [each.seconds for each in done if each.node == self.desk.node]
+        longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=math.inf))
+        return bool(self.running and not self.result) and self.silent_s > max(STUCK_S, STUCK * longest_s)
+
+    def require_life(self, done: Collection[Done]) -> None:
+        """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody
+        else can take it."""
+        if self.running and self.hangs(done):
+            number = self.running.number
+            raise RuntimeError(f"piece {number} has shown no sign of life for {self.silent_s:.0f} s, and hangs")
 
     def leave(self) -> None:
         """Ends the piece that is being done, and begins no other: the process ends."""
@@ -102,7 +125,7 @@ class Hands:
         if not self.has_begun:
             self.has_begun = True
             self.desk.doing("at its first piece")
-        started = self.now()
+        started = self.begun_at = self.desk.now()
         try:
             result = self.recipe.work(piece, self.desk)
         except Exception:
@@ -113,5 +136,5 @@ class Hands:
             if self.is_dropped:
                 self.running = None
             else:
-                self.result = piece, self.now() - started, result
+                self.result = piece, self.desk.now() - started, result
         self.news.set()

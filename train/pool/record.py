@@ -48,19 +48,21 @@ class Record:
             self._take(Done.of(json.loads(line)))
 
     def add(self, done: Done) -> bool:
-        """Whether it is new here."""
-        if not self._take(done):
+        """Whether it is new here. What the disk has not taken is not there."""
+        if not self._is_new(done):
             return False
         if self.writes:
             self.disk.append(self.file, json.dumps(done.facts(), ensure_ascii=False) + "\n")
+        self._take(done)
         return True
 
-    def _take(self, done: Done) -> bool:
+    def _is_new(self, done: Done) -> bool:
         before = self.done.get(done.piece.number)
-        if before and before.generation >= done.generation:
-            return False
-        self.done[done.piece.number] = done
-        return True
+        return before is None or before.generation < done.generation
+
+    def _take(self, done: Done) -> None:
+        if self._is_new(done):
+            self.done[done.piece.number] = done
 
     @property
     def generations(self) -> dict[int, int]:

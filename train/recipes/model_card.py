@@ -325,6 +325,6 @@ def of_wrapper(base: str) -> list[str]:
 def with_ollama(run: str) -> list[str]:
     return [
         "## With Ollama\n",
-        f"On the cluster that trained it:\n\n    ./motley export --run {run} --to gguf\n",
+        f"Where it was trained from:\n\n    ./motley export --run {run} --to gguf\n",
         f"and in the folder that it names:\n\n    ollama create {run} -f Modelfile\n",
     ]

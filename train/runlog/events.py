@@ -78,8 +78,13 @@ class EventLog:
         try:
             self.unwritten = self.unwritten[self.file.write(self.unwritten) :]
         except OSError:
+            self.lives()  # the file does not grow
+
+    def lives(self) -> None:
+        """Shows the agent that this process lives, where there is nothing to write."""
+        if self.file is not None:
             with contextlib.suppress(OSError):
-                os.utime(self.file.fileno())  # the file does not grow, but its agent sees that this process lives
+                os.utime(self.file.fileno())
 
 
 def as_json(event: dict[str, Any]) -> str:

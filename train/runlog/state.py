@@ -7,9 +7,12 @@ clock, and one that was away lacks some. Every thing is one change.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from train.runlog.trials import Trial, from_events
 
 Event = dict[str, Any]
 SAME_S = 5.0
@@ -72,6 +75,8 @@ class RunState:
     """Node → the step at which it was lost."""
     away: dict[str, Event] = field(default_factory=dict)
     """Node → why it steps aside, and since when: its own word."""
+    noted: list[Event] = field(default_factory=list)
+    """What is told of pieces, and that they are done."""
     seen: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
 
     @property
@@ -103,6 +108,8 @@ class RunState:
             return self._step(event)
         if kind == "piece":
             return self._piece(event)
+        if kind == "note":
+            return self._noted(event)
         if kind == "doing":
             self.doing[event["node"]] = event
         if kind == "early_stop":
@@ -146,11 +153,25 @@ class RunState:
     def _piece(self, event: Event) -> list[Change]:
         """Of a run whose work comes in pieces. Nodes may hear of them in another order, so the most counts."""
         new = self._first(event, event["piece"])
+        self.noted += [event] if new else []
         if new and event["step"] >= self.step:
             self.last, self.members, self.state, self.failure = event, list(event["nodes"]), "working", {}
             self.gap, self.doing = None, {}
             self.proven = self.proven or self.members
         return new
+
+    def _noted(self, event: Event) -> list[Change]:
+        """What a machine tells of the piece that it does."""
+        new = self._first(event, event["piece"], json.dumps(event["fact"], sort_keys=True))
+        if new:
+            self.noted.append(event)
+            self.doing.pop(event["node"], None)
+        return new
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Of a sweep."""
+        return from_events(self.noted)
 
     # -- the agents' events --------------------------------------------------------------------------------------------
 
@@ -252,5 +273,5 @@ def by_node(step: Event, key: str) -> dict[str, float]:
     """One figure of a step; of the processes of a node the sum."""
     sums: dict[str, float] = {}
     for process, facts in step.get("nodes", {}).items():
-        sums[node_of(process)] = sums.get(node_of(process), 0.0) + float(facts[key])
+        sums[node_of(process)] = sums.get(node_of(process), 0.0) + float(facts.get(key) or 0.0)
     return sums

@@ -90,6 +90,34 @@ def ended(number: int, node: str, seconds: float, result: Mapping[str, Any]) -> 
     )
 
 
+def from_events(events: Iterable[Mapping[str, Any]]) -> list[Trial]:
+    """From what was told of the pieces of a run, in order of time; none where they are no trials. A trial that was lost
+    with its machine may begin again with other settings."""
+    known: dict[int, dict[str, Any]] = {}
+    for event in events:
+        one = known.setdefault(int(event["piece"]), dict(NOTHING))
+        one["node"] = str(event["node"])
+        if event["event"] == "piece":
+            one |= {"seconds": float(event["step_s"]), "state": "done" if one["state"] == "running" else one["state"]}
+            continue
+        fact = event["fact"]
+        if "params" in fact and fact["params"] != one["params"]:
+            one |= NOTHING | {"node": one["node"], "params": fact["params"]}
+        if "loss" in fact:
+            one |= {"losses": [*one["losses"], (fact["step"], fact["loss"])], "total": int(fact["total"])}
+        one |= {name: str(fact[name]) for name in ("state", "reason") if name in fact}
+    return [
+        Trial(number=number, **one | {"losses": losses_of(one["losses"])})
+        for number, one in sorted(known.items())
+        if one["params"] and one["state"] in STATES
+    ]
+
+
+NOTHING: dict[str, Any] = {
+    **{"node": "", "params": {}, "state": "running", "losses": [], "total": 0, "seconds": 0.0, "reason": ""}
+}
+
+
 def losses_of(pairs: Iterable[Any]) -> tuple[tuple[int, float], ...]:
     """Each step once: a trial that began again at a checkpoint tells some of them twice."""
     by_step = {int(step): float(loss) for step, loss in pairs if loss is not None and math.isfinite(float(loss))}
@@ -116,6 +144,19 @@ def words(params: Mapping[str, Any]) -> str:
 
 def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def progress(trials: Iterable[Trial]) -> str:
+    """The best so far, and what runs with its newest loss: for a line that is drawn again and again."""
+    known = list(trials)
+    found = best(known)
+    parts = [f"best {found.loss:.4f} ({words(found.params)})"] if found else []
+    now = [
+        f"{one.node} {'begins' if one.newest is None else f'{one.newest:.4f}'}"
+        for one in known
+        if one.state == "running"
+    ]
+    return " · ".join([*parts, *now])
 
 
 def summary(trials: Iterable[Trial], total: int) -> str:

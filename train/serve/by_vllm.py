@@ -60,6 +60,7 @@ class ByVllm:
         self.context = given.row_length
         self.made: queue.Queue[Made] = queue.Queue()
         self.lines: dict[int, Line] = {}
+        os.environ.pop("MOTLEY_HOME", None)  # a process that has it is taken for one of a run
         self.server = Server(given)
         try:
             self.server.started()

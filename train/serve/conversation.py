@@ -46,7 +46,8 @@ class Conversations:
 
     def take(self, order: Order) -> None:
         if "drop" in order:
-            self.end([order["drop"]])
+            self.live.pop(order["drop"], None)
+            self.engine.drop([order["drop"]])
             return
         number = order["ask"]
         try:
@@ -91,12 +92,11 @@ class Conversations:
                 continue
             if made.failed:
                 self.write({"to": made.number, "failed": made.failed})
-                over.append(made.number)
             elif self.goes_on(one, made):
                 continue
-            else:
-                over.append(made.number)
-        self.end(over)
+            over.append(made.number)
+            del self.live[made.number]  # a stream may have brought tokens behind its end already
+        self.engine.drop(over)
 
     def goes_on(self, one: Answering, made: Made) -> bool:
         """Takes the tokens up to its end and sends what may be sent of them."""
@@ -129,12 +129,6 @@ class Conversations:
             self.write({"to": number, "tokens": tokens, "text": text})
         if ended:
             self.write({"to": number, "end": ended, "asked": len(one.asked.prompt)})
-
-    def end(self, numbers: Sequence[int]) -> None:
-        if numbers:
-            self.engine.drop(numbers)
-            for number in numbers:
-                self.live.pop(number, None)
 
 
 def seconds_for_a_token(engine: Engine, chat: Chat) -> float:

@@ -21,7 +21,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     more = dict(args.get("environment") or {})
     made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
     launch_records.keep(made, Path(args["state_folder"]))
-    waits = bool(args.get("queue"))
+    waits = bool(args.get("queue")) and bool(args.get("start", True))
     made += (messages := notice_address.file_of(values))
     if limits := render.card_limits(values):
         made.append(render.File(paths.LIMITS, limits, 0o644))

@@ -8,6 +8,7 @@ finish   results/RUN/sweep.json: all trials, the best first; best.yml: the best 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +124,8 @@ class SweepRecipe:
                 desk.note({"step": step, "loss": loss, "total": process.total})
                 if code is None and self.is_behind(process, piece, desk):
                     state = "pruned"
+            if process.is_heard:
+                self.show_life()
             if desk.is_stopped.is_set():
                 process.end(saves=True)
                 return {}
@@ -144,6 +147,11 @@ class SweepRecipe:
         }
         desk.note({"state": state, "reason": found["reason"]})
         return found
+
+    def show_life(self) -> None:
+        """Its agent takes a log that nobody writes for a worker that hangs; between two evaluations nothing is told."""
+        with suppress(OSError):
+            os.utime(self.config.log_folder / paths.EVENTS)
 
     def is_behind(self, process: Process, piece: Piece, desk: Desk) -> bool:
         trials = trials_of(desk.known())

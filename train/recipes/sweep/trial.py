@@ -84,6 +84,8 @@ class Process:
         self.output = home.folder / OUTPUT
         self.tail = Tail(config.log_folder / paths.EVENTS)
         self.total, self.failure = 0, ""
+        self.is_heard = False
+        """Whether it has written anything since the time before the last."""
         self.losses: list[tuple[int, float]] = []
 
     def poll(self) -> int | None:
@@ -95,8 +97,9 @@ class Process:
 
     def news(self) -> list[tuple[int, float]]:
         """The held-out losses since the last time."""
-        found = []
-        for event in self.tail.events():
+        found, events = [], self.tail.events()
+        self.is_heard = bool(events)
+        for event in events:
             if event["event"] == "start":
                 self.total, self.failure = int(event["total_steps"]), ""
             elif event["event"] == "failed":

@@ -246,9 +246,9 @@ def test_what_a_new_model_wrote_stands_on_the_page(fetched: Path) -> None:
     words = text_of(write_page(history, fetched / "report.html"))
     assert "What it wrote while it learned" in words and "goes <b>on</b> 2" in words
     assert words.count("goes <b>on</b> 0") == 3, "one text at each evaluation, all of them at the last"
-    assert "The model is not here yet" in words
+    assert "What it made is not here yet" in words
     (fetched / "model").mkdir()
-    assert "The model lies beside this page" in text_of(write_page(read_history(fetched), fetched / "report.html"))
+    assert "What it made lies beside this page" in text_of(write_page(read_history(fetched), fetched / "report.html"))
 
 
 def test_pictures_show_their_accuracy_and_what_is_mixed_up(fetched: Path) -> None:

@@ -46,7 +46,7 @@ def test_each_is_held_against_its_spec(node: dict[str, Any], words: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("playbook", "wrong"), [("bootstrap", "motley_python_env_manage=maybe"), ("plan", "motley_plan_queue_s=soon")]
+    ("playbook", "wrong"), [("bootstrap", "motley_python_env_manage=maybe"), ("plan", "motley_plan_calibrate=soon")]
 )
 def test_a_playbook_begins_nothing_with_a_wrong_one(playbook: str, wrong: str) -> None:
     program = Path(sys.executable).with_name("ansible-playbook")

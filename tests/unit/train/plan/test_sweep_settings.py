@@ -1,9 +1,11 @@
 """The settings of a sweep: what is tried, checked by the rules of the recipe whose trials it runs."""
 
+import json
 from typing import Any
 
 import pytest
 
+from console import render
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided
 from tests.unit.train.plan.test_plan import look
@@ -142,3 +144,15 @@ def test_what_is_typed_is_seen_to_be_several_values() -> None:
     assert is_search("lora_r", "8,16") and is_search("learning_rate", "1e-5..1e-3:log")
     assert not is_search("lora_targets", "q_proj,v_proj") and is_search("lora_targets", "all-linear|q_proj")
     assert not is_search("lora_r", "8")
+
+
+def test_a_sweep_that_has_ended_goes_on_with_more_trials_of_what_it_tried() -> None:
+    asked = {"recipe": "sweep", "trains": "preference", "model": "tiny", "dataset": "stdlib-qa", "search": SEARCH}
+    before = decided(asked | {"run": "night", "trials": 5}, look())
+    launched = json.loads(render.launched(handed_on(before), "now").content)
+    node = look(runs={"night": {"launched": launched, "step": 5, "done": True}})
+    again = decided({"recipe": "sweep", "resume": "night", "trials": 9}, node)
+    assert isinstance(again.request.config, Sweep) and again.request.config.trains == "preference"
+    assert (again.run, again.settings["trials"], again.settings["search"]) == ("night", 9, SEARCH)
+    with pytest.raises(BadInput, match="search: the run was launched with learning_rate"):
+        decided({"recipe": "sweep", "resume": "night", "search": "lora_r=4,8"}, node)

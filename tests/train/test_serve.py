@@ -1,0 +1,271 @@
+"""`python -m train serve`: each answer follows from its request, whatever is answered beside it, whoever began it."""
+
+import json
+import queue
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.train.test_vllm import install
+from train.data.chat import end_ids, load_chat
+from train.errors import CheckFailed
+from train.models import hf
+from train.models.backends import ModelSpec
+from train.models.model_files import model_folder
+from train.plan.model.catalogue import model_facts, resolve_model
+from train.results.answers import Questioner
+from train.results.finished_run import FinishedRun
+from train.serve.asked import Asked, Made
+from train.serve.batch import Batch
+from train.serve.by_vllm import ByVllm, can_serve, serving
+from train.serve.conversation import Conversations, seconds_for_a_token
+from train.serve.room import Room, room
+from train.serve.written import Written
+
+CONTEXT, MOST = 128, 24
+HOW = {"temperature": 0.0, "top_p": 1.0, "seed": 1, "stop": [], "most": MOST}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return hf.build(ModelSpec(folder=str(model_folder("tiny")), method="base"))
+
+
+@pytest.fixture(scope="module")
+def chat():
+    return load_chat(resolve_model(model_folder("tiny")))
+
+
+class Here:
+    """Conversations over an engine, and what they have written."""
+
+    def __init__(self, engine, chat):
+        self.lines = []
+        self.held = Conversations(engine, chat, CONTEXT, self.lines.append)
+
+    def asks(self, number, question, **how):
+        message = {"role": "user", "content": question}
+        self.held.take({"ask": number, "messages": [message], **HOW, **how})
+
+    def goes_on(self, steps=10_000):
+        while self.held.live and steps:
+            self.held.step()
+            steps -= 1
+
+    def said(self, number, what="text"):
+        return [line[what] for line in self.lines if line.get("to") == number and what in line]
+
+    def tokens(self, number):
+        return [token for tokens in self.said(number, "tokens") for token in tokens]
+
+    def text(self, number):
+        return "".join(self.said(number))
+
+
+@pytest.fixture
+def here(model, chat):
+    return Here(Batch(model, "cpu"), chat)
+
+
+QUESTIONS = [
+    "Why?",
+    "What does os.path.join do, and which of its arguments is thrown away?",
+    "And now?",
+    "Who are you?",
+]
+DRAWN = {"temperature": 1.0, "top_p": 0.9}
+
+
+def alone(model, chat, question, **how):
+    here = Here(Batch(model, "cpu"), chat)
+    here.asks(1, question, **how)
+    here.goes_on()
+    return here.text(1)
+
+
+def test_without_chance_it_is_the_answer_of_ask(here, model, chat):
+    ask = Questioner(model, chat, MOST, "cpu")
+    for number, question in enumerate(QUESTIONS):
+        here.asks(number, question)
+    here.goes_on()
+    wanted = [ask([{"role": "user", "content": question}]) for question in QUESTIONS]
+    assert [here.text(number).strip() for number in range(len(QUESTIONS))] == wanted
+    assert [here.said(number, "end") for number in range(len(QUESTIONS))] == [["length"]] * len(QUESTIONS)
+
+
+@pytest.mark.parametrize("how", [{}, DRAWN], ids=["greedy", "drawn"])
+def test_who_comes_later_joins_and_who_leaves_is_gone_and_no_answer_changes(here, model, chat, how):
+    """At one time all of them are one group."""
+    for number, question in enumerate(QUESTIONS):
+        here.asks(number, question, seed=number, **how)
+        here.goes_on(3)
+    assert len(here.held.engine.groups) == 1
+    here.held.take({"drop": 2})
+    here.goes_on()
+    for number in (0, 1, 3):
+        assert here.text(number) == alone(model, chat, QUESTIONS[number], seed=number, **how), number
+    assert len(here.said(2)) < MOST and not here.said(2, "end")
+
+
+def test_chance_follows_from_the_seed(model, chat):
+    texts = [alone(model, chat, QUESTIONS[0], seed=seed, **DRAWN) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("how", [{}, DRAWN, {"stop": ["qqq"]}], ids=["greedy", "drawn", "with a stop word"])
+def test_an_answer_that_another_machine_began_goes_on_with_the_next_letter(here, model, chat, how):
+    whole = alone(model, chat, QUESTIONS[1], **how)
+    here.asks(1, QUESTIONS[1], **how)
+    here.goes_on(7)
+    begun = here.tokens(1)
+    sent = here.text(1)
+    other = Here(Batch(model, "cpu"), chat)
+    other.asks(9, QUESTIONS[1], begun=begun, sent=len(sent), **how)
+    other.goes_on()
+    assert sent + other.text(9) == whole and len(begun) == 7
+    assert other.said(9, "end") == ["length"]
+
+
+def test_an_answer_that_was_lost_at_its_very_end_only_ends(here, model, chat):
+    text = alone(model, chat, "Why?")
+    first = Here(Batch(model, "cpu"), chat)
+    first.asks(1, "Why?")
+    first.goes_on()
+    begun = first.tokens(1)
+    here.asks(2, "Why?", begun=begun, sent=len(text))
+    assert here.text(2) == "" and here.said(2, "end") == ["length"] and not here.held.live
+
+
+def test_a_stop_word_ends_it_and_is_not_sent(here, model, chat):
+    whole = alone(model, chat, "Why?")
+    word = whole[5:9]
+    here.asks(1, "Why?", stop=[word])
+    here.goes_on()
+    assert here.text(1) == whole[: whole.index(word)] and here.said(1, "end") == ["stop"]
+
+
+def test_the_mark_of_an_end_ends_it(here, chat):
+    end = end_ids(chat)[0]
+    here.held.engine = SimpleNamespace(begin=lambda _: None, drop=lambda _: None, step=lambda: made.pop(0))
+    made = [[Made(1, (70,))], [Made(1, (71, end, 72))]]
+    here.asks(1, "Why?")
+    here.goes_on()
+    assert here.said(1, "end") == ["stop"] and here.said(1, "tokens")[-1] == [71, end]
+
+
+def test_a_request_that_does_not_fit_is_wrong(here):
+    here.asks(1, "x y " * CONTEXT)
+    assert "and 128 with the answer are what fits here" in here.said(1, "wrong")[0]
+    here.asks(2, "Why?", most=None)
+    here.goes_on()
+    [asked] = here.said(2, "asked")
+    assert asked + sum(map(len, here.said(2, "tokens"))) <= CONTEXT
+
+
+def test_whatever_fails_in_the_model_fails_these_requests_alone(here, monkeypatch):
+    here.asks(1, "Why?")
+    here.goes_on(2)
+    advance = here.held.engine.advance
+    monkeypatch.setattr(here.held.engine, "advance", lambda _: (_ for _ in ()).throw(torch.OutOfMemoryError("no room")))
+    here.held.step()
+    assert here.said(1, "failed") == ["no room"] and not here.held.live
+    monkeypatch.setattr(here.held.engine, "advance", advance)
+    here.asks(2, "Why?")
+    here.goes_on()
+    assert here.said(2, "end") == ["length"]
+
+
+def test_it_ends_with_its_input(here):
+    orders = queue.Queue()
+    for order in ({"ask": 1, "prompt": "Once upon a time", **HOW}, None):
+        orders.put(order)
+    here.held.hold(orders)
+
+
+def test_its_speed_is_measured_and_nothing_is_left_of_that(model, chat):
+    engine = Batch(model, "cpu")
+    assert 0 < seconds_for_a_token(engine, chat) < 60
+    assert not engine.groups and not engine.waiting
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def byte_wise(tokens):
+    return bytes(tokens).decode(errors="replace")
+
+
+def test_letters_are_sent_whole_and_the_begin_of_a_stop_word_waits():
+    written, sent = Written(byte_wise, ["END"]), []
+    for byte in "aé→ ENE E".encode():
+        written.add(byte)
+        sent.append(written.take())
+    assert "".join(sent) == "aé→ ENE " and written.take(ended=True) == "E"
+    half = Written(byte_wise)
+    half.add("é".encode()[0])
+    assert half.take() == "" and half.take(ended=True) == "\ufffd"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_slots_and_length_follow_from_the_memory_that_is_free():
+    facts = model_facts(resolve_model("qwen3-8b"))
+    how = {"device": "cuda:0", "load_in": "16bit", "positions": 40960}
+    assert room(facts, free=48 << 30, **how) == Room(8, 8192, 8 * 8192 * 2 * 36 * 8 * 128 * 2)
+    small = room(facts, free=int(17.5 * (1 << 30)), **how)
+    assert small.slots == 1 and 256 <= small.context < 8192
+    with pytest.raises(CheckFailed, match=r"the model needs 1\d\.\d GB, and 8\.6 GB of its card are free"):
+        room(facts, free=8 << 30, **how)
+    assert room(facts, free=8 << 30, **{**how, "load_in": "4bit"}).slots >= 1
+
+
+# -- vLLM, played ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path):
+    base = model_folder("tiny")
+    adapter = tmp_path / "adapter"
+    hf.build(ModelSpec(folder=str(base), lora_r=8)).save_pretrained(adapter)
+    return FinishedRun(
+        run="notes", folder=adapter, base=str(base), original="tiny", dataset="", max_seq_length=64, load_in="16bit",
+        settings={"lora_r": 8},
+    )  # fmt: skip
+
+
+def test_vllm_is_taken_where_it_is_and_takes_the_model(tmp_path, run):
+    home = tmp_path / "home"
+    assert not can_serve(run, home)
+    install(home)
+    assert can_serve(run, home)
+    for settings, load_in in (({"dora": True}, "16bit"), ({"lora_r": 1024}, "16bit"), ({}, "4bit")):
+        other = FinishedRun(
+            run="notes", folder=run.folder, base=run.base, original="", dataset="", max_seq_length=64,
+            settings=settings, load_in=load_in,
+        )  # fmt: skip
+        assert not can_serve(other, home)
+
+
+def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat, monkeypatch):
+    home = tmp_path / "home"
+    install(home)
+    monkeypatch.setenv("MOTLEY_HOME", str(home))
+    engine = ByVllm(run, serving(run, home, Room(4, CONTEXT, 1 << 20), precision="fp32", device="cpu"))
+    try:
+        here = Here(engine, chat)
+        for number in range(3):
+            here.asks(number, QUESTIONS[number], seed=number)
+        here.goes_on()
+        assert [len(here.tokens(number)) for number in range(3)] == [MOST] * 3, here.lines
+        body = engine.body(Asked(number=7, prompt=(1, 2), begun=(3,), temperature=0.5, seed=4))
+        assert body["prompt"] == [1, 2, 3] and body["max_tokens"] == CONTEXT - 3 and body["model"] == "adapter"
+        assert not engine.lines
+        environment = Path(f"/proc/{engine.server.process.pid}/environ").read_bytes()
+        assert b"MOTLEY_HOME=" not in environment, "else it would be taken for a run's process"
+    finally:
+        engine.close()
+    [loaded] = [json.loads(line) for line in (home / "adapters.jsonl").read_text().splitlines()]
+    assert loaded["loaded"] == "adapter"

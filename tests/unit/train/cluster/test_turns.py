@@ -1,0 +1,286 @@
+"""One run after the other on a node: whose turn it is, by the queue that its keeper has. Whole nights: tests/sim."""
+
+import hmac
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from train.cluster import turns
+from train.cluster.node_status import Verdict
+from train.cluster.queue_keeper import QueueKeeper
+from train.cluster.timing import TIMING
+from train.cluster.world import World
+from train.errors import BadInput
+from train.runlog import paths
+from train.runlog.run_queue import End, Entry, Queue
+
+NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
+FIRST, SECOND = (Entry(launch=f"l{i}", run=f"r{i}", nodes=NODES, added=float(i)) for i in (1, 2))
+THIRD = replace(SECOND, launch="l3", run="r3", nodes=NODES[1:], added=3.0)
+QUEUE = Queue(key="secret").added(FIRST, SECOND)
+
+
+class Wire:
+    """No network: what is listened on, and what each address answers."""
+
+    def __init__(self) -> None:
+        self.served: list[tuple[str, int]] = []
+        self.answers: dict[str, Callable[[], Any]] = {}
+
+    def serve(self, address: str, port: int, answer: Any) -> None:
+        self.served.append((address, port))
+
+    def connect(self, address: str, *_: Any) -> Any:
+        return self.answers[address]()
+
+
+class Clock(SimpleNamespace):
+    """Whoever waits does what comes next in the story."""
+
+    def __init__(self) -> None:
+        super().__init__(at=100.0, then=[], started=[])
+
+    def now(self) -> float:
+        return float(self.at)
+
+    wall = now
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+        self.then.pop(0)()
+
+    def event(self) -> Any:
+        return SimpleNamespace(set=lambda: None, clear=lambda: None, wait=lambda _: None)
+
+    def start(self, target: Callable[..., object], *args: Any) -> None:
+        self.started.append(target)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(clock=Clock(), network=Wire(), say=lambda _: None)  # type: ignore[arg-type]
+
+
+def keeper_of(home: Path, world: World, launch: str = "l1", queue: Queue = QUEUE, node: str = "a") -> QueueKeeper:
+    (home / "config/queue").mkdir(parents=True, exist_ok=True)
+    if queue.entries:
+        (home / paths.QUEUE_ASKED).write_text(queue.to_json())
+    return QueueKeeper(home, node, launch, world)
+
+
+def ends(keeper: QueueKeeper, done: bool = True) -> Callable[[], int]:
+    def run() -> int:
+        keeper.ended(Verdict(done=done, reason="so"))
+        return 0 if done else 1
+
+    return run
+
+
+def never(*_: Any) -> int:
+    raise AssertionError("its turn has not come")
+
+
+class Becomes(Exception):
+    pass
+
+
+def becomes(entry: Entry) -> None:
+    raise Becomes(entry.run)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, world: World, done: bool) -> None:
+    keeper = keeper_of(tmp_path, world)
+    with pytest.raises(Becomes, match="r2"):
+        turns.take_turns(keeper, ends(keeper, done), becomes)
+    kept = Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text())
+    assert kept.of("l1").end == End(how="done" if done else "failed", time=100.0, reason="so"), "before it is left"
+
+
+def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world, "l2", QUEUE.ended("l1", End(how="done")))
+    assert keeper.is_last()
+    assert turns.take_turns(keeper, ends(keeper, False), never) == 1
+
+
+def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world, queue=Queue())
+    assert turns.take_turns(keeper, lambda: 70, never) == 70 and turns.take_turns(keeper, lambda: 0, never) == 0
+    assert not world.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
+    assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
+
+
+def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world, queue=Queue())
+
+    def run() -> int:
+        (tmp_path / paths.QUEUE_ASKED).write_text(QUEUE.to_json())
+        keeper.look()
+        return ends(keeper)()
+
+    with pytest.raises(Becomes, match="r2"):
+        turns.take_turns(keeper, run, becomes)
+    assert world.network.served == [("10.0.0.1", 29405)]  # type: ignore[attr-defined]
+
+
+def test_what_has_ended_while_the_power_was_off_does_not_begin_again(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world, "l1", QUEUE.ended("l1", End(how="done")))
+    with pytest.raises(Becomes, match="r2"):
+        turns.take_turns(keeper, never, becomes)
+
+
+def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Path, world: World) -> None:
+    others = Queue(key="k").added(THIRD, FIRST)
+    keeper = keeper_of(tmp_path, world, "l1", others)
+    world.clock.then = [  # type: ignore[attr-defined]
+        lambda: None,
+        lambda: keeper.take(others.ended("l3", End(how="failed"))),
+    ]
+    ran: list[int] = []
+    assert turns.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
+
+
+@pytest.mark.parametrize("status", [143, 70])
+def test_a_run_that_is_stopped_on_this_node_alone_ends_here_as_without_a_queue(
+    tmp_path: Path, world: World, status: int
+) -> None:
+    assert turns.take_turns(keeper_of(tmp_path, world), lambda: status, never) == status
+
+
+def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, world: World) -> None:
+    """The machine goes down: what comes next begins when it is back."""
+    keeper = keeper_of(tmp_path, world)
+
+    def run() -> int:
+        keeper.is_asked_to_end = True
+        return ends(keeper)()
+
+    assert turns.take_turns(keeper, run, never) == 0
+
+
+@pytest.mark.parametrize("how", ["stopped", "removed"])
+def test_a_run_that_a_person_ends_is_left_for_the_next(tmp_path: Path, world: World, how: str) -> None:
+    keeper = keeper_of(tmp_path, world)
+    assert not keeper.is_to_leave()
+    keeper.take(QUEUE.ended("l1", End(how=how)))
+    assert keeper.is_to_leave() and keeper.verdict() is None
+    with pytest.raises(Becomes, match="r2"):
+        turns.take_turns(keeper_of(tmp_path, world), never, becomes)
+
+
+def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world)
+
+    def run() -> int:
+        keeper.take(QUEUE.moved("r2", 1))
+        assert turns.TurnSignals(keeper).time_is_over()
+        return 143
+
+    with pytest.raises(Becomes, match="r2"):
+        turns.take_turns(keeper, run, becomes)
+    assert keeper.queue.of("l1").end is None
+
+
+@pytest.mark.parametrize("how", ["done", "failed"])
+def test_how_a_run_ended_elsewhere_is_this_nodes_verdict(tmp_path: Path, world: World, how: str) -> None:
+    keeper = keeper_of(tmp_path, world)
+    assert keeper.verdict() is None
+    keeper.take(QUEUE.ended("l1", End(how=how, reason="said so")))
+    assert keeper.verdict() == Verdict(done=how == "done", reason="said so")
+
+
+def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, world: World) -> None:
+    """Ten minutes of answers that nobody is there; a machine that is off, or one answer, says nothing of that."""
+    keeper = keeper_of(tmp_path, world)
+    answers = world.network.answers  # type: ignore[attr-defined]
+
+    def refuses() -> Any:
+        raise ConnectionRefusedError
+
+    def is_off() -> Any:
+        raise TimeoutError
+
+    answers["10.0.0.2"] = refuses
+    times = int(TIMING.over_s / TIMING.queue_ask_s)
+    for _ in range(times):
+        keeper._ask("b", "10.0.0.2")
+    assert not keeper.is_alone()
+    keeper._ask("b", "10.0.0.2")
+    assert keeper.is_alone() and turns.TurnSignals(keeper).time_is_over() and not keeper.has_left
+    assert turns.take_turns(keeper, never, never) == 0
+    answers["10.0.0.2"] = is_off
+    keeper._ask("b", "10.0.0.2")
+    assert not keeper.is_alone()
+
+
+def test_only_who_has_the_queues_secret_is_listened_to(tmp_path: Path, world: World) -> None:
+    keeper = keeper_of(tmp_path, world)
+    other = keeper_of(tmp_path / "b", world, queue=QUEUE.ended("l1", End(how="done")), node="b")
+    assert keeper.unpack(other.pack()).of("l1").end.how == "done"
+    text = other.queue.to_json().encode()
+    forged = hmac.digest(b"guessed", text, "sha256").hex().encode() + b" " + text + b"\n"
+    for line in (forged, other.pack()[:-1], other.pack().replace(b"done", b"failed"), b"", b"\n"):
+        with pytest.raises(ValueError, match="MAC"):
+            keeper.unpack(line)
+    assert b"secret" not in other.pack(), "it is not sent"
+    keeper.take(keeper.unpack(other.pack()))
+    assert keeper.queue.key == "secret"
+
+
+def test_a_full_disk_is_tried_again(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = keeper_of(tmp_path, world)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.disk, "write", full)
+        keeper.ended(Verdict(done=True, reason="so"))
+    assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is None
+    keeper.look()
+    assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is not None
+
+
+CLUSTER = "run: r1\nnode: a\ntoken: t\nnodes:\n  - {name: a, address: 10.0.0.1, processes: 1}\n"
+
+
+def test_a_node_that_cannot_take_part_waits_for_the_next_run(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own files of this run are bad: the others train, and it stays in the queue."""
+    file = tmp_path / paths.CLUSTER
+    file.parent.mkdir(parents=True)
+    file.write_text(CLUSTER)
+    first = replace(FIRST, launch=turns.launch_of("t"))
+    queue = Queue(key="k").added(first, SECOND)
+    (tmp_path / "config/queue").mkdir()
+    (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
+    monkeypatch.setattr(turns, "World", lambda: world)
+    monkeypatch.setattr(turns, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
+    kept: list[QueueKeeper] = []
+
+    def run(keeper: QueueKeeper) -> int:
+        kept.append(keeper)
+        raise BadInput("the settings are torn")
+
+    ended = queue.ended(first.launch, End(how="done"))
+    world.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
+    with pytest.raises(Becomes, match="r2"):
+        turns.agent_in_turn(tmp_path, file, run)
+
+
+def test_without_a_queue_bad_input_ends_it(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / paths.CLUSTER
+    file.parent.mkdir(parents=True)
+    file.write_text(CLUSTER)
+    monkeypatch.setattr(turns, "World", lambda: world)
+
+    def run(_: QueueKeeper) -> int:
+        raise BadInput("the settings are torn")
+
+    with pytest.raises(BadInput, match="torn"):
+        turns.agent_in_turn(tmp_path, file, run)
