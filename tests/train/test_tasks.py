@@ -166,7 +166,6 @@ def test_the_error_of_a_change_is_that_of_the_differences_by_document(one_machin
     row = rows["sums", "acc"]
     assert row["change"] == pytest.approx(statistics.mean(changes))
     assert row["change_error"] == pytest.approx(statistics.stdev(changes) / len(changes) ** 0.5)
-    assert row["change_error"] != pytest.approx(math.hypot(row["base_error"], row["adapter_error"]), rel=0.05)
     row = rows["written", "chrf"]
     assert row["change_error"] == pytest.approx(math.hypot(row["base_error"], row["adapter_error"]))
     assert rows["rolling", "word_perplexity"]["change_error"] is None
