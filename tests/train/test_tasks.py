@@ -1,7 +1,9 @@
 """Tasks of lm-evaluation-harness by pieces: the scores are those of lm_eval.simple_evaluate on one machine."""
 
 import json
+import math
 import random
+import statistics
 import subprocess
 import sys
 import threading
@@ -157,7 +159,19 @@ def test_without_an_adapter_the_base_alone_is_asked(options, prepared, one_machi
     assert not any("adapter" in row for row in rows)
 
 
-def test_a_change_of_the_same_documents_is_judged_by_document():
+def test_the_error_of_a_change_is_that_of_the_differences_by_document(one_machine, prepared):
+    rows = {(row["task"], row["metric"]): row for row in score.compared(harness.kept(prepared), one_machine)}
+    right = [[sample["acc"] for sample in one_machine[side]["samples"]["sums"]] for side in ("base", "adapter")]
+    changes = [after - before for before, after in zip(*right, strict=True)]
+    row = rows["sums", "acc"]
+    assert row["change"] == pytest.approx(statistics.mean(changes))
+    assert row["change_error"] == pytest.approx(statistics.stdev(changes) / len(changes) ** 0.5)
+    row = rows["written", "chrf"]
+    assert row["change_error"] == pytest.approx(math.hypot(row["base_error"], row["adapter_error"]))
+    assert rows["rolling", "word_perplexity"]["change_error"] is None
+
+
+def test_a_change_is_marked_where_it_is_beyond_chance():
     assert score.verdict(-0.1, 0.04, True) == "forgotten"
     assert score.verdict(-0.1, 0.04, False) == "learned"
     assert score.verdict(-0.1, 0.06, True) == ""

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from console import pieces, tasks
+from console import commands_as_typed, pieces, tasks
 from console.inventory.read import Inventory
+from console.report.command import report
 from console.report.history import read_history
 from console.report.page import write_page
 from tests.support.run_files import HEAD, start, step, write
@@ -130,11 +131,16 @@ def test_scores_that_are_none_are_no_scores(text: str, results: Path) -> None:
         tasks.show(results, "notes-tasks")
 
 
-def test_the_report_has_the_table_of_what_the_run_was_asked_last(results: Path) -> None:
+def test_the_report_has_the_table_of_what_the_run_was_asked_last(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands_as_typed, "remember", lambda _: None)
     folder = results / "notes"
     end = {"event": "done", "time": 105.0, "step": 1, "loss": 0.3, "seconds": 5}
     write(folder / "nodes" / HEAD, "events.jsonl", [start(100, 0, [HEAD]), step(102, 1, {HEAD: 5}), end])
-    page = write_page(read_history(folder), folder / "report.html").read_text()
+    assert report(run="notes", results=results) == 0
+    assert scores.TITLE in (folder / "adapter/README.md").read_text(), "a fetch brings the card as the nodes have it"
+    page = (folder / "report.html").read_text()
     section = page[page.index('<section id="tasks">') :].partition("</section>")[0]
     assert "arc_easy" in section and "-0.0300 ± 0.0050" in section and "forgotten" in section
     assert "mmlu_law" not in section and "lm-evaluation-harness 0.4.13" in section
