@@ -7,7 +7,7 @@ import os
 from console import contact, restart, run_playbook
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
-from console.verbs import PHASES
+from console.shared_options import PHASES
 from train.errors import BadInput
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from console.options import Option, Verb
-from console.verbs import PHASES, VERBS
+from console.shared_options import PHASES
+from console.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv/bin/python"

@@ -13,8 +13,8 @@ from console import launch_request, wake, while_rented
 from console import run_file as files
 from console.hub import FETCHED
 from console.inventory.read import Inventory
+from console.shared_options import SETTINGS
 from console.torchrun import command
-from console.verbs import SETTINGS
 from console.words import say
 from train.data.look import look
 from train.errors import BadInput

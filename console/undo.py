@@ -6,7 +6,7 @@ from console import run_playbook
 from console.infra import is_local
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
-from console.verbs import PHASES
+from console.shared_options import PHASES
 from train.errors import BadInput
 
 # What a node has that is only a folder on this machine.

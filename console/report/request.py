@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from console.verbs import SETTINGS, VERBS
+from console.shared_options import SETTINGS
+from console.verbs import VERBS
 
 MATTER = {
     "epochs": "epochs",

@@ -17,7 +17,8 @@ import pytest
 
 from console import launch_request, make_variables
 from console.launch_options import launch_words
-from console.verbs import PHASES, VERBS, parser
+from console.shared_options import PHASES
+from console.verbs import VERBS, parser
 from lab import __main__ as lab
 from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
 from train import __main__ as train
