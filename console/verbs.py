@@ -97,7 +97,7 @@ VERBS = {
     ),
     "sweep": Verb(
         "train",
-        "find the best settings: many trials, each on one machine",
+        "find the best settings by many trials, one a machine",
         (
             *(option for option in ASKED if option.name not in NOT_OF_A_SWEEP),
             Option("trials", "how many", "N", usual="20"),
@@ -239,7 +239,7 @@ VERBS = {
             ),
             replace(RUN, help="whose model answers: a run that has made an adapter"),
             Option("model", "a model as it is, instead of a run's", "NAME"),
-            Option("name", "what to call it", "NAME", usual="RUN-answers"),
+            Option("as", "what to call it", "NAME", usual="RUN-answers", goes_as="name"),
             Option("resume", "go on with one that was stopped", "NAME"),
             Option("max-new-tokens", "the longest answer", "N", usual="256", goes_as="max_new_tokens"),
             Option("temperature", "how boldly it is drawn; 0: the likeliest answer", "X", usual="0"),
@@ -285,7 +285,7 @@ VERBS = {
             Option("tasks", "ask these by all machines: lm-evaluation-harness's, or files", "arc_easy,./mine.yaml"),
             Option("documents", "questions of each task, at most", "N", usual="all"),
             Option("shots", "examples before each question", "N", usual="as the task has it"),
-            Option("name", "what to call it", "NAME", usual="RUN-tasks"),
+            Option("as", "what to call it", "NAME", usual="RUN-tasks", goes_as="name"),
             Option("resume", "go on with one that was stopped", "NAME"),
             replace(NODES, goes_as="nodes"),
             SET,

@@ -1,6 +1,7 @@
 """What comes before there is an environment: the first screen, each command's help, the version, and misspellings."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -106,6 +107,7 @@ def test_nobody_has_to_read_it_to_its_end(words: str) -> None:
 def test_each_help_has_an_example_and_a_page_that_is_there(verb: str) -> None:
     page, _, heading = VERBS[verb].page.partition("#")
     text = (REPOSITORY / page).read_text()
-    titles = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]
+    heads = [line.lstrip("# ").lower() for line in text.splitlines() if line.startswith("#")]
+    titles = [re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in heads]
     assert page and (not heading or heading in titles)
     assert VERBS[verb].options == () or all(option.help for option in VERBS[verb].options)

@@ -69,8 +69,6 @@ def test_what_the_look_has_heard_the_plan_does_not_ask_again(calls: list[str]) -
     asked = {"values": {"model": "me/model", "dataset": "stdlib-qa"}}
     known = {"inventory_hostname": "a", "ansible_play_hosts": ["a", "b"], "hostvars": {"a": {}, "b": {}}}
     known["motley_request_checked"] = {"asked": asked}
-    waits = look_on_machines(known, {"port": 1})
-    assert (waits, calls) == (OnNode("launch_info", {"port": 1}), []), "it waits for another run, and looks often"
     looked = look_on_machines(known, {"packages": []})
     assert looked == OnNode("launch_info", {"packages": [], "prove": CONFIG}, beside={"hub": answered()})
     known["hostvars"] = {"a": {"motley_plan_look": dict(looked.beside)}, "b": {"motley_plan_look": {}}}
