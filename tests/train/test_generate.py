@@ -120,6 +120,7 @@ def test_who_is_frozen_is_replaced_and_a_stopped_run_goes_on_where_it_was(alone,
     ({"temperature": -1}, "temperature: -1"),
     ({"max_new_tokens": 2000}, "leave a prompt 0"),
     ({"eval_fraction": 0.1}, "none held out"),
+    ({"method": "full"}, "nothing is trained"),
     ({"piece": 0}, "piece: 0 is below 1"),
 ])  # fmt: skip
 def test_bad_settings_are_refused(wrong, words, prompts, tmp_path, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from train.files import set_aside, write_atomic
-from train.runlog.events import drop_torn_line
+from train.runlog.events import append_whole
 from train.runlog.tail import Tail
 
 
@@ -36,16 +36,7 @@ class Disk:
         draft.replace(file)
 
     def append(self, file: Path, lines: str) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        drop_torn_line(file)
-        with file.open("ab", buffering=0) as stream:
-            size, data = stream.tell(), lines.encode()
-            try:
-                while data:
-                    data = data[stream.write(data) :]
-            except OSError:
-                stream.truncate(size)  # it is written again, all of it
-                raise
+        append_whole(file, lines)
 
     def make_folder(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,12 +4,11 @@ for one piece that of the later generation counts, and a line that the power too
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Protocol
 
 from train.pool.pieces import Done
-from train.runlog.events import drop_torn_line
+from train.runlog.events import append_whole
 
 
 class Disk(Protocol):
@@ -26,17 +25,7 @@ class OwnDisk:
         return text[: text.rfind("\n") + 1]
 
     def append(self, file: Path, line: str) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        drop_torn_line(file)
-        with file.open("ab", buffering=0) as stream:
-            size, data = stream.tell(), line.encode()
-            try:
-                while data:
-                    data = data[stream.write(data) :]
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(size)
-                raise
+        append_whole(file, line, lasts=True)
 
 
 class Record:

@@ -189,6 +189,22 @@ def person(json_wanted: bool) -> TextIO:
     return sys.stderr if json_wanted else sys.stdout
 
 
+def append_whole(file: Path, lines: str, *, lasts: bool = False) -> None:
+    """All of it, behind whole lines; or nothing, with an OSError. `lasts`: it survives a power cut from now on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    drop_torn_line(file)
+    with file.open("ab", buffering=0) as stream:
+        size, data = stream.tell(), lines.encode()
+        try:
+            while data:
+                data = data[stream.write(data) :]
+            if lasts:
+                os.fsync(stream.fileno())
+        except OSError:
+            stream.truncate(size)  # it is written again, all of it
+            raise
+
+
 def drop_torn_line(file: Path) -> None:
     if not file.exists():
         return

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset
-from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
 from train.plan.settings import task_files
-from train.plan.settings.every_run import Holding, at_least, option
-from train.plan.settings.sft import SftConfig
+from train.plan.settings.every_run import at_least, option
+from train.plan.settings.only_asks import OnlyAsksConfig
 
 HELD = ("base", "adapter")
 """What is asked; without an adapter the first alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig(SftConfig):
-    IN_PIECES: ClassVar[bool] = True
+class EvaluateConfig(OnlyAsksConfig):
     PACKAGES: ClassVar[str] = "tasks"
     PREPARES: ClassVar[str] = "train.recipes.evaluate.prepare"
     RESULT: ClassVar[str] = "scores"
@@ -35,11 +33,6 @@ class EvaluateConfig(SftConfig):
 
     dataset: str = option("", "node", "prepared folder; what is read follows from tasks")
     max_seq_length: int = option(512, "agree", "tokens of a request, as far as memory is counted")
-    eval_fraction: float = option(0.0, "agree", "share held out: nothing")
-    pack: bool = option(False, "agree", "several samples in a row; never here")
-    backend: str = option("hf", "agree", "transformers + peft", ("hf",))
-    weights: str = option("gpu", "node", "where the base is: on the card", ("gpu",))
-    pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,8 +42,6 @@ class EvaluateConfig(SftConfig):
         at_least(self, "requests_at_once", 1)
         if self.of_run:
             check_name("of_run", self.of_run)
-        if self.method == "full":
-            raise BadInput("method: full has no adapter beside its base to ask", fix="leave method out")
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -59,10 +50,6 @@ class EvaluateConfig(SftConfig):
     @property
     def answers_side_by_side(self) -> int:
         return self.requests_at_once
-
-    @property
-    def holding(self) -> Holding:
-        return Holding(backend=self.backend, load_in=self.load_in, full=False, trains=False)
 
     @property
     def subject(self) -> str:
@@ -79,14 +66,6 @@ class EvaluateConfig(SftConfig):
     @property
     def step_words(self) -> tuple[int, str]:
         return self.requests_at_once, "requests"
-
-    @property
-    def rate_reason(self) -> str:
-        return ""
-
-    def proven(self, verdict: Verdict) -> Self:
-        """Nothing is trained: what a miniature has shown of training does not matter."""
-        return self
 
     def data(self) -> Dataset:
         """The files of a person's own tasks, which lie below one folder."""

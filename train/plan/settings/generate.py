@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import Holding, at_least, option
-from train.plan.settings.sft import SftConfig, data_words, require_asking
+from train.plan.settings.every_run import at_least, option
+from train.plan.settings.only_asks import OnlyAsksConfig
+from train.plan.settings.sft import data_words, require_asking
 
 SHORTEST_PROMPT = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateConfig(SftConfig):
-    IN_PIECES: ClassVar[bool] = True
+class GenerateConfig(OnlyAsksConfig):
     PREPARES: ClassVar[str] = "train.recipes.grpo.rows"
     RESULT: ClassVar[str] = "answers"
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens", "answers", "temperature"})
@@ -30,11 +29,6 @@ class GenerateConfig(SftConfig):
     answers_at_once: int = option(16, "node", "answers that a machine makes side by side, at most; memory counts them")
 
     max_seq_length: int = option(1024, "agree", "tokens of a prompt and its answer together, at most")
-    eval_fraction: float = option(0.0, "agree", "share held out: nothing, all prompts are answered")
-    pack: bool = option(False, "agree", "several samples in a row; never here")
-    backend: str = option("hf", "agree", "transformers + peft", ("hf",))
-    weights: str = option("gpu", "node", "where the base is: on the card", ("gpu",))
-    pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,8 +41,6 @@ class GenerateConfig(SftConfig):
         if self.answers > 1 and not self.temperature:
             what = f"answers: {self.answers} answers to a prompt would be the same, as each token is the likeliest"
             raise BadInput(what, fix="temperature=1, or leave answers out")
-        if self.eval_fraction:
-            raise BadInput("eval_fraction: every prompt is answered, and none held out", fix="leave it out")
         if self.prompt_tokens < SHORTEST_PROMPT:
             raise BadInput(
                 f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
@@ -75,10 +67,6 @@ class GenerateConfig(SftConfig):
         return self.answers_at_once
 
     @property
-    def holding(self) -> Holding:
-        return Holding(backend=self.backend, load_in=self.load_in, full=False, trains=False)
-
-    @property
     def subject(self) -> str:
         return f"{self.model} · answers"
 
@@ -93,14 +81,6 @@ class GenerateConfig(SftConfig):
     @property
     def step_words(self) -> tuple[int, str]:
         return self.piece, "answers"
-
-    @property
-    def rate_reason(self) -> str:
-        return ""
-
-    def proven(self, verdict: Verdict) -> Self:
-        """Nothing is trained: what a miniature has shown of training does not matter."""
-        return self
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         names = ("recipe", "max_seq_length", "max_new_tokens", "max_bad")

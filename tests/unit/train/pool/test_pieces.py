@@ -105,7 +105,7 @@ def test_what_a_full_disk_does_not_take_is_not_there_in_half(file: Path, monkeyp
     def full(_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("train.pool.record.os.fsync", full)
+    monkeypatch.setattr("train.runlog.events.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         record.add(done(2, "n0"))
     assert list(Record(file, OwnDisk()).done) == [1]
