@@ -44,6 +44,7 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
     )
     devices = [node.device for node in nodes]
     base = base_model(request, facts, devices)
+    refuse(too_large_for_each(request.config, base, devices))
     fitted = fit_base(request.config, base, devices, mbit)
     refuse(no_numbers(facts.verdict, fitted.decisions.precision))
     refuse(too_long(base.model.name, request.config, fitted.facts))
@@ -86,6 +87,17 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
 def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: float) -> Fit:
     """Where the base is on each node while it trains, and whether that fits."""
     return choose(config.held(load_in=base.load_in), devices, base.shape, model=base.model.name, mbit=mbit)
+
+
+def too_large_for_each(config: RunConfig, base: BaseFacts, devices: list[Device]) -> list[str]:
+    """Runs that one machine is to hold, and none can."""
+    without = [
+        what
+        for what, run in config.runs_of_one_machine.items()
+        if not any(fit_base(run, base, [device], 0.0).ok for device in devices)
+    ]
+    each = f"no machine has the memory for a trial with {'; nor for '.join(without)}"
+    return [f"{each}\nfix: leave that out, or --set load_in=4bit"] if without else []
 
 
 def cannot_stream(config: RunConfig, verdict: Verdict | None, names: list[str]) -> list[str]:

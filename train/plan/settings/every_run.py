@@ -253,6 +253,11 @@ class RunConfig:
         return False
 
     @property
+    def runs_of_one_machine(self) -> dict[str, RunConfig]:
+        """Runs that are known before and that some machine has to hold by itself, by what is told of each."""
+        return {}
+
+    @property
     def rate_reason(self) -> str:
         """Why the learning rate is what it is, where it follows from a rule."""
         return ""

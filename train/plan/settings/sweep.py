@@ -123,6 +123,12 @@ class Sweep(Base):
         return [one for one in combinations(self.searched) if self.goes(one)]
 
     @property
+    def runs_of_one_machine(self) -> dict[str, RunConfig]:
+        """What nobody could take would be waited for: of a search without an end another trial is proposed instead."""
+        named = {" ".join(f"{name}={value}" for name, value in chosen.items()): chosen for chosen in self.planned}
+        return {words: self.trial(chosen) for words, chosen in named.items()}
+
+    @property
     def total_trials(self) -> int:
         return len(self.planned) or self.trials
 

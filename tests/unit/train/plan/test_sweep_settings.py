@@ -1,6 +1,7 @@
 """The settings of a sweep: what is tried, checked by the rules of the recipe whose trials it runs."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,11 @@ from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided
 from tests.unit.train.plan.test_plan import look
 from train.errors import BadInput
+from train.plan.launch.base_model import BaseFacts
+from train.plan.launch.decide import too_large_for_each
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.sources import BaseModel
 from train.plan.settings import request
 from train.plan.settings.config import SftConfig, load_config
 from train.plan.settings.ranges import Choice, Range, is_search
@@ -22,6 +28,19 @@ def sweep(search: str = SEARCH, **more: Any) -> Sweep:
     found = load_config({"recipe": "sweep", "model": "tiny", "search": search, **more})
     assert isinstance(found, Sweep)
     return found
+
+
+def test_a_trial_that_fits_no_machine_is_refused_where_all_trials_are_known() -> None:
+    """It would be waited for: each machine leaves it to the others."""
+    model = resolve_model("qwen3-8b")
+    base = BaseFacts(model=BaseModel.of(model), shape=model.facts)
+    cards = [Device(name, "cuda:0", gb << 30, bf16=True) for name, gb in (("big", 24), ("small", 12))]
+    grid = sweep("lora_r=8,4096", model="qwen3-8b", grid=True, load_in="16bit", weights="gpu")
+    assert too_large_for_each(grid, base, cards) == [
+        "no machine has the memory for a trial with lora_r=4096\nfix: leave that out, or --set load_in=4bit"
+    ]
+    assert too_large_for_each(replace(grid, search="lora_r=8,16"), base, cards) == []
+    assert too_large_for_each(replace(grid, grid=False, trials=2, search="lora_r=8..4096"), base, cards) == []
 
 
 def test_a_range_has_the_type_of_its_setting() -> None:
