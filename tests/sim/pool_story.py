@@ -141,12 +141,10 @@ class PlayedPool(Cluster):
         self.truth.check_records(whole, {name: self.machines[name].files[self.training.file] for name in whole})
 
     def is_over(self) -> bool:
-        """All are whole, some have finished, and whoever was with them has ended. An agent that was held just then
-        does not know what its workers did, and waits as long as for others (TIMING.over_s)."""
+        """All are whole, some have finished, and whoever was with them has ended."""
         at = self.truth.finished_at
         names = [name for name in self.order if self.has_finished(name) and self.machines[name].life.began_at < at]
-        held = {self.order[one.who] for one in self.lasting_at(at, 5.0) if one.kind in ("agent stopped", "sleep")}
-        return bool(at) and all(self.ended.get(name) == 0 for name in names if name not in held)
+        return bool(at) and all(self.ended.get(name) == 0 for name in names)
 
     def lasting_at(self, at: float, about_s: float) -> list[Fault]:
         faults = self.story.faults

@@ -73,6 +73,24 @@ def test_who_was_away_when_the_run_ended_does_not_wait_for_ever(others: str) -> 
         assert f"{away} ends with 143" in cluster.play.journal[-1]
 
 
+def test_an_agent_that_is_held_just_as_the_run_ends_finds_that_its_workers_have_finished() -> None:
+    with closing(PlayedStory(Story(3, 3, ()))) as cluster:
+        *rest, held = cluster.order
+        cluster.train_or_wait(cluster.order)
+        cluster.training.last_step = last = cluster.truth.step + 3
+        ways = {way for one in rest for way in ((one, held), (held, one))}
+        cluster.freeze(held)
+        while cluster.training.nodes[held].kept < last:
+            cluster.play.run(cluster.play.time + 0.01)
+        cluster.cut(ways)  # it does not hear the others' farewell
+        cluster.until(lambda: all(cluster.ended.get(name) == 0 for name in rest), 30, cluster.states)
+        cluster.play.run(cluster.play.time + TIMING.pause_s + 2)
+        cluster.plug(ways)
+        cluster.machines[held].life.agent.heartbeat.woke.set()  # the clock is looked at first
+        cluster.thaw(held)
+        cluster.until(lambda: cluster.ended.get(held) == 0, 10, cluster.states)
+
+
 def test_a_story_is_the_same_each_time() -> None:
     one, again = play(Story.of(11)), play(Story.of(11))
     assert one.journal == again.journal and one.steps > 0

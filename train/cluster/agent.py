@@ -18,17 +18,17 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from train.cluster import membership, preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Newcomers
 from train.cluster.forkserver import ForkServer
-from train.cluster.gpu_log import GpuReadings
+from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.health import Health
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.ledger import Lost
-from train.cluster.local_workers import LocalWorkers
+from train.cluster.local_workers import LocalWorkers, WorkersSeen
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
@@ -72,11 +72,6 @@ def agent(args: argparse.Namespace, keeper: QueueKeeper, forkserver: ForkServer 
     workers = LocalWorkers(cluster, settings, program, world, Stage(settings.checkpoint_folder(), cluster.node))
     gpus = GpuReadings(settings.log_folder / paths.GPU, cluster.node)
     return Agent(cluster, settings, workers, world, keeper, gpus=gpus, wait_s=args.wait_s)
-
-
-class Gpus(Protocol):
-    now: list[dict[str, str]]
-    """This node's GPUs as nvidia-smi sees them."""
 
 
 class Agent:
@@ -220,15 +215,20 @@ class Agent:
             rule = {"rule": self.stepping.now.rule} if self.stepping.now else {}
             self._record(*change, [self.cluster.node], **rule)
         self.reason = self.health.note(seen, self.status.condition, self.generation) or self.reason
-        if workers.state == "done" and self.memory.verdict is None:
-            self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
+        self._note_end(workers)
         if self.memory.verdict is None and (verdict := self.keeper.verdict()):
             self._remember(verdict)
         if workers.loading or any(peer.loading for peer in seen.statuses.values()):
             progress.note_loading(seen.at)
 
+    def _note_end(self, workers: WorkersSeen) -> None:
+        if workers.state == "done" and self.memory.verdict is None:
+            progress = self.workers.progress
+            self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
+
     def _wake(self) -> None:
         self.heartbeat.woke.clear()
+        self._note_end(self.workers.look(self.generation))  # or it would wait for others that have ended
         self._record("woke", f"this machine was away for over {TIMING.pause_s:.0f} s; its old generation is void")
         self.heartbeat.forget()
         self._drop_generation()

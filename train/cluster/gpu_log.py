@@ -8,8 +8,14 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Protocol
 
 FIELDS = "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memory.total,clocks_throttle_reasons.active"
+
+
+class Gpus(Protocol):
+    now: list[dict[str, str]]
+    """This node's GPUs as nvidia-smi sees them."""
 
 
 class GpuReadings:
