@@ -139,6 +139,7 @@ class Agent:
             self._act(action)
             self.notifier.look(self.status, seen.statuses, self.idle.reason if self.idle.too_few else "")
             self.workers.follow(self.generation)
+            self.keeper.has_group = self.generation is not None
             self._show()
             if self.heartbeat.news.wait(TIMING.tick_s):
                 self.world.clock.sleep(TIMING.burst_s)

@@ -35,6 +35,8 @@ class QueueKeeper:
         self.refusals: dict[str, int] = {}
         """How often in a row a machine answered, and nobody there kept a queue; since anybody did."""
         self.asked_ns = 0
+        self.has_group = False
+        """Whether this node trains."""
         self.has_left = self.is_asked_to_end = False
         """Whether this run's agent was told that its turn is over; and whether by a signal, of systemd or a person."""
         self.queue = self.saved = self._read(self.list)
@@ -88,8 +90,13 @@ class QueueKeeper:
 
     def is_alone(self) -> bool:
         """Whether the queue is over elsewhere: keepers of one that continues are back within seconds, as in
-        membership.is_over_elsewhere(). Counted, as a machine that sleeps asks nobody."""
-        return min(self.refusals.values(), default=0) * TIMING.queue_ask_s > TIMING.over_s
+        membership.is_over_elsewhere(). Counted, as a machine that sleeps asks nobody. Who trains is not alone, and only
+        machines count that some run still waits for: others may have no agent all night."""
+        if self.has_group:
+            self.refusals = {}
+        others = {name for one in self.queue.waiting() for name in one.names} - {self.node}
+        counts = [count for name, count in self.refusals.items() if name in others]
+        return min(counts, default=0) * TIMING.queue_ask_s > TIMING.over_s
 
     def ended(self, verdict: Verdict) -> None:
         end = End(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from train.cluster.preload import of_the_unit
 from train.cluster.queue_keeper import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import Signals, World
@@ -60,6 +61,7 @@ def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[En
             keeper.world.clock.sleep(TIMING.queue_look_s)
         else:
             status, has_run = run(), True
+            keeper.has_group = False
             if keeper.is_asked_to_end or (status not in ENDED and not keeper.has_left):
                 return status  # stopped on this node alone, or it failed itself: as without a queue
 
@@ -67,6 +69,8 @@ def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[En
 def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], int]) -> int:
     """The agent of the launch that is here, or of those in the queue whose turn it is."""
     cluster = read_cluster(cluster_file)
+    if is_by_hand():  # whoever types this means the run that is here, and no turn
+        return run(QueueKeeper(home, cluster.node, "", World()))
     keeper = QueueKeeper(home, cluster.node, launch_of(cluster.token), World())
     said = set()
 
@@ -97,6 +101,11 @@ def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], i
         say(f"'{entry.run}' cannot begin here: {why}")
 
     return take_turns(keeper, run_or_wait, become)
+
+
+def is_by_hand() -> bool:
+    """Neither the unit nor a launch has started this process."""
+    return not of_the_unit() and os.environ.get("MOTLEY_STARTED") != "launch"
 
 
 def wait_for_end(keeper: QueueKeeper) -> None:

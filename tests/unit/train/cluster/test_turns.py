@@ -212,8 +212,23 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, wo
     keeper._ask("b", "10.0.0.2")
     assert keeper.is_alone() and turns.TurnSignals(keeper).time_is_over() and not keeper.has_left
     assert turns.take_turns(keeper, never, never) == 0
+    keeper.has_group = True  # it trains alone, as whoever listed it first may
+    assert not keeper.is_alone()
+    keeper.has_group = False
+    assert not keeper.is_alone(), "and then it waits as long as ever"
+    for _ in range(times + 1):
+        keeper._ask("b", "10.0.0.2")
+    assert keeper.is_alone()
     answers["10.0.0.2"] = is_off
     keeper._ask("b", "10.0.0.2")
+    assert not keeper.is_alone()
+
+
+def test_a_machine_that_no_run_waits_for_may_have_no_agent_all_night(tmp_path: Path, world: World) -> None:
+    alone = Entry(launch="l9", run="r9", nodes=NODES[:1], added=9.0)
+    queue = QUEUE.ended("l1", End(how="done")).ended("l2", End(how="done")).added(alone)
+    keeper = keeper_of(tmp_path, world, launch="l9", queue=queue)
+    keeper.refusals = {"b": 10**6}
     assert not keeper.is_alone()
 
 
@@ -252,6 +267,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own files of this run are bad: the others train, and it stays in the queue."""
+    monkeypatch.setenv("MOTLEY_STARTED", "launch")
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
@@ -273,7 +289,31 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
         turns.agent_in_turn(tmp_path, file, run)
 
 
+def test_who_starts_it_by_hand_means_the_run_that_is_here(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the queue says of it: it was stopped, and another one has its turn."""
+    file = tmp_path / paths.CLUSTER
+    (tmp_path / "config/queue").mkdir(parents=True)
+    file.write_text(CLUSTER)
+    queue = Queue(key="k").added(replace(FIRST, launch=turns.launch_of("t")), SECOND)
+    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(turns.launch_of("t"), End(how="stopped")).to_json())
+    monkeypatch.setattr(turns, "World", lambda: world)
+    monkeypatch.setattr(turns, "put_in_place", never)
+    begun: list[bool] = []
+
+    def run(keeper: QueueKeeper) -> int:
+        begun.append(keeper.is_to_leave())
+        return 143
+
+    assert turns.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
+    monkeypatch.setenv("MOTLEY_STARTED", "launch")
+    with pytest.raises(AssertionError):  # its turn is another's, whose files would be put in place
+        turns.agent_in_turn(tmp_path, file, run)
+
+
 def test_without_a_queue_bad_input_ends_it(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_STARTED", "launch")
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
