@@ -67,7 +67,10 @@ class Router:
 
     async def _keep(self, machine: Machine) -> None:
         while True:
-            why = await needed_by(machine) or await self._served(machine)
+            try:
+                why = await needed_by(machine) or await self._served(machine)
+            except Exception as error:  # one that nobody has thought of: the others serve, and who waits is told
+                why = f"{type(error).__name__}: {error}"
             if self.why.get(machine.name) != why:
                 self.say(f"✗ {machine.name} {'does not answer' if machine.name in self.why else 'is out'}: {why}")
             self.why[machine.name] = why
