@@ -39,7 +39,7 @@ class History:
     pieces: list[Event] = field(default_factory=list)
     """What was done, each piece once, of a run whose work comes in pieces."""
     trials: list[Trial] = field(default_factory=list)
-    """Of a sweep."""
+    """The trials of a sweep; else none."""
     verdict: str = ""
     """The agents' word at the end: done or failed."""
     why_ended: str = ""
@@ -59,7 +59,7 @@ class History:
     """What was predicted: step_s and shares; empty where no speeds were known."""
     answers: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
-    """Of the tasks that it was asked last; empty where it was asked none."""
+    """What came of the tasks that it was asked last; empty where it was asked none."""
 
     @property
     def began(self) -> float:

@@ -201,7 +201,7 @@ async def reaped(process: asyncio.subprocess.Process) -> None:
 
 
 def line_of(raw: bytes) -> Line:
-    """Of what comes only lines of ours count: a shell may print a greeting first."""
+    """Only lines of ours count: a shell may print a greeting first."""
     with contextlib.suppress(ValueError):
         found = json.loads(raw)
         if isinstance(found, dict):

@@ -27,7 +27,7 @@ class Pace:
 
     @classmethod
     def alone(cls, seconds: float) -> Pace:
-        """As a machine measures it before its first answer."""
+        """The pace that a machine measures before its first answer."""
         return cls(FIRST, FIRST, FIRST, FIRST * seconds, FIRST * seconds)
 
     def seen(self, answers: int, seconds: float) -> Pace:

@@ -44,7 +44,7 @@ class Router:
         self.say, self.again_s, self.look_s = say, again_s, look_s
         self.machines: list[Machine] = []
         self.why: dict[str, str] = {}
-        """Of each machine that does not answer."""
+        """The reason of each machine that does not answer."""
         self.waiting: deque[Waiting] = deque()
         self.tasks: list[asyncio.Task[None]] = []
         self.up = asyncio.Event()
@@ -78,7 +78,7 @@ class Router:
             await asyncio.sleep(self.again_s * (LESS_OFTEN if machine.cannot else 1))
 
     async def _served(self, machine: Machine) -> str:
-        """As long as nobody else needs it. One that is too busy to say how it is still answers."""
+        """It serves as long as nobody else needs it. One that is too busy to say how it is still answers."""
         serving = asyncio.create_task(machine.serve(lambda: self._up(machine)))
         try:
             while True:

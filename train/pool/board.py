@@ -234,7 +234,7 @@ class Board:
 
 
 def mean_s(known: Known) -> dict[str, float]:
-    """Of each machine, the seconds that its pieces took."""
+    """Machine → the seconds that its pieces took, on average."""
     seconds: dict[str, list[float]] = {}
     for done in known.done.values():
         seconds.setdefault(done.node, []).append(done.seconds)

@@ -32,7 +32,7 @@ class Desk:
     doing: Callable[[str], None]
     is_stopped: threading.Event = field(default_factory=threading.Event)
     notes: list[dict[str, Any]] = field(default_factory=list)
-    """Of the piece that is running."""
+    """What was told of the piece that is running."""
     now: Callable[[], float] = time.monotonic
     noted_at: float = 0.0
 

@@ -41,7 +41,7 @@ def require_quant(quant: str) -> None:
 
 
 def require_known_vocabulary(chat: Chat) -> None:
-    """Of a tokenizer that was made here."""
+    """BadInput for a tokenizer that was made here and has no form in a gguf."""
     if not cuts_as_gpt2(chat):
         raise BadInput(
             "a tokenizer of single characters cannot be written as gguf: llama.cpp knows none",

@@ -47,7 +47,7 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def launch_in(folder: Path) -> str:
-    """Of which launch the files below it are; empty where they are of none."""
+    """The launch whose files lie below it; empty where they are of none."""
     with suppress(OSError):
         if found := re.search(r"(?m)^token: *[\"']?([^\"'\n #]+)", (folder / CLUSTER).read_text()):
             return launch_of(found[1])

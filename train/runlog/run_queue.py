@@ -33,7 +33,7 @@ class End:
     reason: str = ""
 
     def rank(self) -> tuple[int, float, str]:
-        """Of two that are as sure, the earlier one counts."""
+        """The surer end counts; of two that are as sure, the earlier one."""
         return HOWS.index(self.how), -self.time, self.reason
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Queue:
         return next((one for one in self.entries if one.launch == launch), None)
 
     def addresses(self) -> dict[str, str]:
-        """Of every machine of every run; of several addresses the newest."""
+        """Name → address of every machine of every run; of several addresses the newest."""
         return {name: address for one in self.entries for name, address in one.nodes}
 
     # -- what changes it ---------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Queue:
         return replace(self, entries=tuple(change(one) if one.launch == launch else one for one in self.entries))
 
     def _forgets(self) -> Queue:
-        """Of those that were added before all that wait, only the newest few are kept."""
+        """Only the newest few are kept that were added before all that wait."""
         first = min((one.added for one in self.entries if one.end is None), default=float("inf"))
         old = [one for one in self.entries if one.added < first][:-KEPT_ENDS]
         gone = max((one.added for one in old), default=self.forgotten)

@@ -151,7 +151,7 @@ class RunState:
         return [Change(event, ended)]
 
     def _piece(self, event: Event) -> list[Change]:
-        """Of a run whose work comes in pieces. Nodes may hear of them in another order, so the most counts."""
+        """A piece is done. Nodes may hear of pieces in another order, so the most counts."""
         new = self._first(event, event["piece"])
         self.noted += [event] if new else []
         if new and event["step"] >= self.step:
@@ -170,7 +170,7 @@ class RunState:
 
     @property
     def trials(self) -> list[Trial]:
-        """Of a sweep."""
+        """The trials of a sweep; else none."""
         return from_events(self.noted)
 
     # -- the agents' events --------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class Group:
 
     asked: list[Asked]
     places: list[int]
-    """Of each answer its next token's."""
+    """The place of each answer's next token."""
     ids: Tensor
     """What the model has not seen yet."""
     mask: Tensor

@@ -224,3 +224,19 @@ def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
     command = node.train(["ask", "--run", "it's"], {})
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, input="", capture_output=True, text=True, check=False)
     assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"
+
+
+def test_what_has_trained_nothing_is_never_asked(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run that answered prompts is newer than what was trained: the latter is meant, and the former is refused."""
+    home = tmp_path / "home of b"
+    made = home / "logs/runs/many"
+    made.mkdir()
+    (made / "events.jsonl").write_text(json.dumps({"event": "start", "time": 99, "total_steps": 9}) + "\n")
+    (made / "launch.json").write_text(json.dumps({"asked": {"recipe": "generate"}, "time": "now"}))
+    (home / "results/many/answers").mkdir(parents=True)
+    use_result.evaluate(inventory, "")
+    assert capfd.readouterr().out.startswith("run new · on b")
+    assert use_result.evaluate(inventory, "many") == 1
+    assert "many has trained nothing (recipe=generate)\nfix: ./motley fetch --run many" in capfd.readouterr().out

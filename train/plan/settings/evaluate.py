@@ -86,7 +86,7 @@ class EvaluateConfig(OnlyAsksConfig):
         return Dataset(name=f"tasks-{files[0].stem}", reason=f"tasks of {folder}", files=tuple(own), folder=folder)
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        """Of a file of one's own the head knows the name below `dataset`."""
+        """The head knows a file of one's own by its name below `dataset`."""
         names = [Path(name).name if task_files.is_file(name) else name for name in task_files.names_in(self.tasks)]
         words = [
             f"--model={model_folder}",

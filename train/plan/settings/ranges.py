@@ -19,7 +19,7 @@ from train.plan.values import Settings, coerce, nearest
 
 EXAMPLE = "for example: learning_rate=1e-5..1e-3:log lora_r=8,16,32"
 DIGITS = 3
-"""Of a number that is tried: more of them mean nothing, and are hard to read."""
+"""Digits of a number that is tried: more of them mean nothing, and are hard to read."""
 WITH_COMMAS = ("lora_targets", "rewards", "shares", "speeds", "pipes", "dataset", "nodes")
 """Settings of which one value may have commas."""
 LOG = ":log"

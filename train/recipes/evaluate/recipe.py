@@ -36,7 +36,7 @@ class Evaluate:
         self.config = config
         self.model: InBlocks | None = None
         self.lock = threading.Lock()
-        """Of loading the tasks: a machine may be at its end before it has loaded anything."""
+        """One thread loads the tasks: a machine may be at its end before it has loaded anything."""
         self.asked: tuple[Loaded, Requests] | None = None
 
     @cached_property

@@ -41,7 +41,7 @@ class Part:
 
 
 def build(loaded: Loaded, *, limit: int, shots: int | None, seed: int) -> Requests:
-    """As lm_eval.simple_evaluate does it: its seeds, its few-shot examples."""
+    """The requests of lm_eval.simple_evaluate: its seeds, its few-shot examples."""
     random.seed(seed)
     np.random.seed(seed)
     for task in loaded["tasks"].values():

@@ -163,7 +163,7 @@ class SweepRecipe:
         return Home(folder=self.config.checkpoint_folder() / "trials" / NAME.format(number))
 
     def tidy(self, known: Known, node: str) -> None:
-        """Of what this machine has trained the best trial's result stays, and what it may continue."""
+        """The best trial's result stays of what this machine has trained, and what it may continue."""
         trials = trials_of(known)
         found = best(trials.values())
         for folder in (self.config.checkpoint_folder() / "trials").glob(NAME.format("*")):

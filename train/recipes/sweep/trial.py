@@ -139,7 +139,7 @@ class Process:
 
 
 def alone(environment: Mapping[str, str], device: str) -> dict[str, str]:
-    """Of a process that is in no group and has no agent, on the one card of this worker."""
+    """The environment of a process that is in no group and has no agent, on the one card of this worker."""
     taken = {*OF_A_GROUP, *OF_AN_AGENT}
     own: dict[str, Any] = {name: value for name, value in environment.items() if name not in taken}
     if device.startswith("cuda"):
