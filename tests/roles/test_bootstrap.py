@@ -64,7 +64,7 @@ def person(trio_on_each_base: Cluster, how: str, tmp_path_factory: pytest.TempPa
     person = Person(trio_on_each_base, tmp_path_factory.mktemp("person"))
     if how == "small":
         small_set.fetch(small_set.make(person.folder / "requirements"), python_of(person), person.folder / "cache")
-    if how == "whole" and (reason := small_set.why_no_cpu_set(python_of(person))):
+    if how == "whole" and (reason := small_set.why_not_fetched(python_of(person))):
         pytest.skip(f"NOT RUN: {reason}")
     write(person, how)
     return person
