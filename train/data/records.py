@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from train.data.formats import BadRecord, Example, convert, detect
 from train.data.in_order import in_order
+from train.data.index import Records
 from train.data.sources import Source
 from train.errors import BadInput
 from train.plan.model.catalogue import Taken
@@ -37,6 +38,9 @@ class Tally:
     """Records of which truncation left no target."""
     longest: int = 0
     first_bad: list[str] = field(default_factory=list)
+
+    def as_records(self) -> Records:
+        return cast(Records, asdict(self))
 
 
 @dataclass(frozen=True, slots=True)

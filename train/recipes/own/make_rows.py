@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -63,7 +64,7 @@ def prepare(
     return folder
 
 
-def made_with(config: OwnConfig) -> dict[str, Any]:
+def made_with(config: OwnConfig) -> dict[str, object]:
     return {"recipe": config.recipe_hash, "settings": config.own | {"eval_fraction": config.eval_fraction}}
 
 
@@ -108,7 +109,7 @@ def rows_of(
     return train, held_out
 
 
-def kinds(columns: Columns) -> dict[str, Any]:
+def kinds(columns: Columns) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     return {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
 
 
