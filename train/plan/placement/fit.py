@@ -13,6 +13,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import (
+    Change,
     Memory,
     Setup,
     changes_that_fit,
@@ -238,7 +239,7 @@ def fit_node(
         memory=memory(facts, own),
         fits=enough,
         micro_batch_up_to=largest_micro_batch(facts, own, device.memory_bytes),
-        fix=changes and {FLAGS.get(name, name): in_words(value) for name, value in changes.items()},
+        fix={FLAGS.get(name, name): in_words(value) for name, value in changes.items()} if changes else None,
         place=where,
         fix_streams=streams,
     )
@@ -246,12 +247,12 @@ def fit_node(
 
 def changes_of(
     facts: AnyFacts, own: Setup, device: Device, where: Place, *, may_stream: bool
-) -> tuple[dict[str, Any] | None, bool]:
+) -> tuple[Change | None, bool]:
     """Settings that make it fit where it is, else where its layers are streamed; and whether they are."""
     if changes := changes_that_fit(facts, own, device.memory_bytes):
         return changes, False
     if where.from_files:
-        return {"load_in": where.from_files}, True
+        return Change(load_in=where.from_files), True
     changes = changes_that_fit(facts, replace(own, weights="stream"), device.memory_bytes) if may_stream else None
     if changes and place("auto", facts, replace(own, **changes), device).weights == "stream":
         return changes, True

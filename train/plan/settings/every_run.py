@@ -13,11 +13,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from train.cache import home_dir
 from train.errors import BadInput
-from train.plan.model.catalogue import AnyFacts, Dataset, Model, facts_of
+from train.plan.model.catalogue import AnyFacts, Dataset, HubConfig, Model, facts_of
 from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
 from train.plan.settings.profiled import profiled_steps
@@ -295,7 +295,7 @@ class RunConfig:
 
     def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:
         """The shape in a model's own config.json."""
-        return facts_of(dict(config), where)
+        return facts_of(cast(HubConfig, config), where)
 
     def start_model(self, home: Path | None = None) -> Model:
         """What the run begins with; `home`: where models that were fetched here lie."""

@@ -33,7 +33,7 @@ from train.models.drawing import Answer, Draw
 from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
-from train.models.weights import Named
+from train.models.weights import Named, WeightGroup
 from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
@@ -123,7 +123,7 @@ class GrpoRecipe:
         known = {name: torch.zeros(count, length, device=device) for name, is_there in asked_again.items() if is_there}
         return {**batch, "advantages": ones, "weights": ones, **known}
 
-    def optimized(self, config: GrpoConfig, named: Named) -> list[dict[str, Any]]:
+    def optimized(self, config: GrpoConfig, named: Named) -> list[WeightGroup]:
         return sft.optimized(config, named)
 
     def identity(self, config: GrpoConfig, start: Path) -> dict[str, str]:
@@ -139,8 +139,15 @@ class GrpoRecipe:
     def card(self, run: Run) -> str:
         config, made = cast(GrpoConfig, run.config), run.milestones
         before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
-        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": before, "after": after}
-        return model_card.card(config, model_card.origin_of(config), measure="held-out reward", **facts)
+        return model_card.card(
+            config,
+            model_card.origin_of(config),
+            rows=len(run.rows),
+            steps=run.step,
+            before=before,
+            after=after,
+            measure="held-out reward",
+        )
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

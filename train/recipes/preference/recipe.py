@@ -34,7 +34,7 @@ from train.data.rows import date_of, padded_left, template_of
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
-from train.models.weights import Named
+from train.models.weights import Named, WeightGroup
 from train.plan.model import data_sets
 from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
@@ -113,7 +113,7 @@ class PreferenceRecipe:
             **({} if self.config.paired else {"good": ones, "kl": zeros, "of_good": ones, "of_bad": zeros}),
         }
 
-    def optimized(self, config: PreferenceConfig, named: Named) -> list[dict[str, Any]]:
+    def optimized(self, config: PreferenceConfig, named: Named) -> list[WeightGroup]:
         return sft.optimized(config, named)
 
     def identity(self, config: PreferenceConfig, start: Path) -> dict[str, str]:
@@ -146,11 +146,19 @@ class PreferenceRecipe:
 
     def card(self, run: Run) -> str:
         config, made = self.config, run.milestones
-        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
         measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
         right = made.metrics.get("accuracy")
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
-        return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
+        return model_card.card(
+            config,
+            model_card.origin_of(config),
+            rows=len(run.rows),
+            steps=run.step,
+            before=made.base,
+            after=made.newest,
+            measure=measure,
+            also=also,
+        )
 
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""
