@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from train.data.formats import BadRecord, Example, convert, detect
+from train.data.formats import BadRecord, Example, JsonObject, convert, detect
 from train.data.in_order import in_order
 from train.data.index import Records
 from train.data.sources import Source
@@ -47,7 +47,7 @@ class Tally:
 class Found:
     """A record with the place it comes from."""
 
-    value: dict[str, Any] | None
+    value: JsonObject | None
     problem: str
     where: str
     seen: int
@@ -116,7 +116,7 @@ class Reader:
                     yield Found(value, record.problem, where, seen)
                 read += source.size
 
-    def _detect(self, value: dict[str, Any], where: str) -> None:
+    def _detect(self, value: JsonObject, where: str) -> None:
         found = detect(value)
         keys = ", ".join(map(str, list(value)[:8]))
         if not found:
@@ -177,7 +177,7 @@ def bounds(taken: Taken, sources: Sequence[Source]) -> tuple[int, float]:
     return first, end
 
 
-def renamed(record: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:
+def renamed(record: JsonObject, columns: Mapping[str, str], where: str) -> JsonObject:
     """The record with the keys that Motley knows in place of its own."""
     if lacking := [theirs for theirs in columns.values() if theirs not in record]:
         known = ", ".join(map(str, list(record)[:8]))
