@@ -165,7 +165,9 @@ def save_and_reload(bench: SimpleNamespace) -> str:
     model = bench.module.model
     wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.write(Path(folder), 1, model, Trained(trained_weights(model), bench.optimizer), {})
+        checkpoint.write(
+            Path(folder), 1, model, Trained(trained_weights(model), bench.optimizer), {"math": {}, "best": None}
+        )
         saved, problems = checkpoint.newest_intact(Path(folder))
         if saved is None:
             raise ValueError("; ".join(problems))

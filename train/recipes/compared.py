@@ -4,7 +4,6 @@ tokens (recipes/preference/losses.py says what a batch has)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from train.data.rows import IGNORED
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.rows import Columns, PairRows
+from train.runlog.event_types import MadeRows
 
 OF_BOTH, OF_GOOD, OF_BAD = ("margin",), ("chosen_log_p",), ("rejected_log_p",)
 
@@ -90,12 +90,11 @@ class Compared:
             found = {name: value for name, value in found.items() if name not in gone} | {"kl": self.kl}
         return found
 
-    def told_of(self, seen: list[float]) -> dict[str, Any]:
+    def told_of(self, seen: list[float]) -> MadeRows:
         return {"pairs": self.figures(seen)}
 
-    def state(self, number: int) -> dict[str, Any]:
+    def state(self, number: int) -> None:
         """Nothing: the base says the same again."""
-        return {}
 
 
 def answers_of(batch: Columns) -> Columns:

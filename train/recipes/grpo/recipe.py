@@ -49,10 +49,11 @@ from train.recipes.grpo import rollout as made_rows
 from train.recipes.grpo.exchange import Effort, Known, exchange_facts, exchange_rows
 from train.recipes.grpo.generate import Asked, Generator, ServedGenerator, seconds_of_an_answer
 from train.recipes.grpo.hand_out import HandOut
-from train.recipes.grpo.rollout import Facts, Made, Rollout, Row
+from train.recipes.grpo.rollout import Facts, KeptRollout, Made, Rollout, Row
 from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
 from train.recipes.sft import recipe as sft
 from train.rewards.judge import Judge
+from train.runlog import event_types
 from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
@@ -238,11 +239,13 @@ class GrpoRecipe:
         columns = {"old": trains and self.config.steps_per_rollout > 1, "base": trains and self.config.beta > 0}
         return known, exchange_rows(world, {at: one.row for at, one in own.items()}, known, each, **columns), busy_s
 
-    def whole(self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any]) -> Rollout:
+    def whole(
+        self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: event_types.Rollout
+    ) -> Rollout:
         pad_id = cast(PromptRows, run.rows).pad_id
         return made_rows.rollout_of(self.config, number, facts, rows, told=told, pad_id=pad_id)
 
-    def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout:
+    def resumed(self, run: Run, prompts: list[int], state: KeptRollout) -> Rollout:
         """What `state` of a rollout was taken of."""
         rows = cast(PromptRows, run.rows)
         facts = [Facts.of(numbers) for numbers in state["facts"]]
@@ -285,12 +288,12 @@ class GrpoRecipe:
             for one, text in zip(asked, texts, strict=True)
         ]
 
-    def warn(self, run: Run, told: dict[str, Any]) -> None:
+    def warn(self, run: Run, told: event_types.Rollout) -> None:
         """Says once what a step is worth little for."""
-        problems = {"equal_groups": EQUAL, "cut": ENDLESS.format(self.config.max_new_tokens)}
-        for name, problem in problems.items():
-            if told[name] == 1 and name not in self.warned:
-                self.warned.add(name)
+        problems = {EQUAL: told["equal_groups"], ENDLESS.format(self.config.max_new_tokens): told["cut"]}
+        for problem, share in problems.items():
+            if share == 1 and problem not in self.warned:
+                self.warned.add(problem)
                 run.reporter.warn(run.step + 1, problem)
 
     def attempt(self, run: Run, asked: Asked, hand: HandOut) -> tuple[dict[int, Made], BadInput | None]:
