@@ -106,7 +106,9 @@ def prove(run: Run) -> None:
     if run.milestones.proven == run.step:
         return
     mine = consistency.tensors_hash(run.trained.named.items())
-    claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
+    claims: consistency.Claims = [
+        (name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])
+    ]
     consistency.require_agreement(
         claims, f"at step {run.step}", f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
     )

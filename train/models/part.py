@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from train.models.backends import Batch, ModelSpec
 from train.models.load_streamed import quietly
-from train.models.wrapper import class_of, text_of
+from train.models.wrapper import LoadOptions, class_of, text_of
 
 
 class Part:
@@ -55,7 +55,7 @@ class Part:
             self.came = self.left = None
 
 
-def load(spec: ModelSpec, config: Any, options: dict[str, Any]) -> Any:
+def load(spec: ModelSpec, config: Any, options: LoadOptions) -> Any:
     """The model as transformers loads it, but for the layers that are elsewhere."""
     assert spec.layers is not None
     part = Part(*spec.layers, text_of(config).num_hidden_layers)
