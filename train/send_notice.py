@@ -111,7 +111,7 @@ def without_login(url: str) -> tuple[str, dict[str, str]]:
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), header
 
 
-def _facts(notice: Notice) -> dict[str, Any]:
+def _facts(notice: Notice) -> dict[str, str]:
     return {"event": notice.kind, "run": notice.run, "title": notice.title}
 
 

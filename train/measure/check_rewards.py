@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.formats import BadRecord
+from train.data.formats import BadRecord, JsonObject
 from train.data.prompt_records import Prompt, read
 from train.data.records import require_bytes
 from train.data.sources import Source
@@ -47,7 +47,7 @@ class Tried:
     """Where the answer comes from."""
     text: str
     prompt: Any
-    columns: dict[str, Any]
+    columns: JsonObject
 
     @property
     def completion(self) -> Any:

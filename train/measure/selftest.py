@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from train.errors import BadInput
 from train.plan.settings.config import add_settings, config_of
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     out = person(args.json)
-    done: list[dict[str, Any]] = []
+    done: list[dict[str, object]] = []
     failure = ""
     for name, check in checks(args):
         started = time.perf_counter()

@@ -30,7 +30,7 @@ from typing import Any, TypedDict
 from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
-from train.files import file_hash, size_and_hash
+from train.files import SizeAndHash, file_hash, size_and_hash
 from train.hub_data import NoSuchPart, training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
 from train.plan.model import weight_files
@@ -88,7 +88,7 @@ class Fetched(TypedDict, total=False):
     listing: Mapping[str, Any]
     """A Listing."""
     closed: bool
-    files: Mapping[str, Mapping[str, int | str]]
+    files: Mapping[str, SizeAndHash]
     problem: str
     """Why the hub has not that part; empty where it has."""
 
@@ -196,7 +196,7 @@ def fetch_dataset(name: str) -> Fetched:
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
     known = json.loads((folder / LISTED).read_text())
-    files = {name: {"size": size, "sha256": sha256} for name, (size, _, sha256) in known.items()}
+    files = {name: SizeAndHash(size=size, sha256=sha256) for name, (size, _, sha256) in known.items()}
     files |= {FETCHED: size_and_hash(folder / FETCHED)}  # by it the head knows the folder as a data set
     return {"folder": str(folder), "bytes": size_of(folder), "here": True, "files": files}
 

@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Required, TypedDict, cast
 
 from train.errors import BadInput
 from train.plan.settings.config import OwnConfig, SftConfig, add_settings, load_config
@@ -28,6 +28,24 @@ if TYPE_CHECKING:
 
 Messages = list[dict[str, str]]
 ROWS = 200
+
+
+class Loss(TypedDict):
+    loss: float
+    perplexity: float
+    tokens: int
+
+
+class Evaluated(TypedDict, total=False):
+    """What `eval` prints as JSON: `adapter` and `base`, or of a model from nothing `model`."""
+
+    rows: Required[int]
+    """How many held-out rows were looked at."""
+    adapter: Loss
+    base: Loss
+    model: Loss
+    questions: Required[list[dict[str, str]]]
+    """Each with the answers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +101,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> dict[str, Any]:
+def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> Evaluated:
     """`on_answer` gets each question with both answers as soon as they are there."""
     from train.data.chat import load_chat
     from train.data.rows import date_of, open_rows, template_of
@@ -116,7 +134,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     return {"rows": len(some), "adapter": tuned, "base": untuned, "questions": asked}
 
 
-def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> dict[str, Any]:
+def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> Loss:
     from train.engine.batches import loss_over
 
     total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
@@ -142,7 +160,7 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision)
     module = backends.loss_module(backend, backend.build(spec), precision, device)
     some = list(range(min(args.rows or ROWS, len(rows))))
-    result: dict[str, Any] = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
+    result: Evaluated = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
     ask = Questioner(module.model, chat_of(run), args.answer_tokens, device, drawn=True)
     prompts = json.loads((folder / "prompts.json").read_text())[: args.questions]
     for given in (ask.chat.tokenizer.decode(prompt, skip_special_tokens=True) for prompt in prompts):
@@ -224,10 +242,10 @@ def prepared_folder(args: argparse.Namespace) -> Path:
     return prepare(cast(SftConfig, config), say=lambda _: None)
 
 
-def losses_as_text(result: dict[str, Any]) -> list[str]:
+def losses_as_text(result: Evaluated) -> list[str]:
     lines = [f"{result['rows']} held-out rows   loss   perplexity"]
-    for name in [name for name in ("base", "adapter", "model") if name in result]:
-        figures = result[name]
+    each = {"base": result.get("base"), "adapter": result.get("adapter"), "model": result.get("model")}
+    for name, figures in ((name, figures) for name, figures in each.items() if figures):
         lines.append(f"  {name:18}{figures['loss']:7.3f}{figures['perplexity']:13.2f}")
     return lines
 

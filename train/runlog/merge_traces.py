@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from train.errors import BadInput
 from train.files import write_atomic
@@ -198,7 +197,7 @@ def main(args: argparse.Namespace) -> int:
         places = ", ".join(map(str, args.folder))
         raise BadInput(f"no {TRACES} lies below {places}", fix="record steps first: train run --profile 20-23")
     merged = write_merged(args.folder[0] / TRACE, newest([read_trace(file) for file in files]))
-    result: dict[str, Any] = {"ok": True, "file": str(merged.file), "bytes": merged.bytes, "lines": merged.lines}
+    result = {"ok": True, "file": str(merged.file), "bytes": merged.bytes, "lines": merged.lines}
     print(json.dumps(result) if args.json else "\n".join(words(merged)))
     return 0
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.runlog import tail
 from train.runlog.trials import Trial, from_events
 
-Event = dict[str, Any]
+Event = tail.Event
+
 SAME_S = 5.0
 """Within which all nodes have written the same start or step."""
 SAME_WAIT_S = 30.0

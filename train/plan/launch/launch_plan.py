@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
+from train.files import SizeAndHash
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
@@ -53,7 +54,7 @@ class RecipeFile:
     """A recipe of one's own, a file of rewards or a chat template, for the head, which makes the rows with it."""
 
     folder: str
-    files: Mapping[str, Mapping[str, Any]]
+    files: Mapping[str, SizeAndHash]
     """Name → size and sha256."""
     place: str
     """The folder that it goes to."""

@@ -31,7 +31,7 @@ class Known:
     launched: Mapping[str, Any]
     step: int
     done: bool
-    from_here: dict[str, Any] = field(default_factory=dict)
+    from_here: Mapping[str, Any] = field(default_factory=dict)
     """How this computer launched it last, by its own record."""
 
 

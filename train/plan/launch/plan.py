@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from train.files import file_hash
+from train.files import size_and_hash
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
@@ -116,10 +116,9 @@ def template_to_bring(plan: Plan) -> RecipeFile | None:
 
 
 def file_for_head(plan: Plan, kind: str, path: Path) -> RecipeFile:
-    sha256 = file_hash(path)
-    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{sha256[:12]}"
-    files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
-    return RecipeFile(folder=str(path.parent), files=files, place=place)
+    entry = size_and_hash(path)
+    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{entry['sha256'][:12]}"
+    return RecipeFile(folder=str(path.parent), files={path.name: entry}, place=place)
 
 
 def adapter_to_bring(plan: Plan) -> AdapterSource | None:

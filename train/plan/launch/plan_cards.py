@@ -48,7 +48,7 @@ LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between c
 class Answer:
     request: request.Request
     fits: bool
-    data: dict[str, Any]
+    data: dict[str, object]
     lines: list[str]
 
 
@@ -91,7 +91,9 @@ def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict
     return [*lines, *([found.lacking] if found.lacking else [])]
 
 
-def predicted(found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]) -> tuple[dict[str, Any], list[str]]:
+def predicted(
+    found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]
+) -> tuple[dict[str, object], list[str]]:
     together = foresee.predict(found, machines, config)
     others = sizes.sizes(config, found, machines, together)
     about = f"{found.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
@@ -100,7 +102,7 @@ def predicted(found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]
     return data, [head, *prediction.as_text(together), *sizes.as_text(others, "--set ")]
 
 
-def sizes_json(found: list[sizes.SizeEstimate]) -> dict[str, Any]:
+def sizes_json(found: list[sizes.SizeEstimate]) -> dict[str, object]:
     return {"sizes": [asdict(one) for one in found]} if found else {}
 
 

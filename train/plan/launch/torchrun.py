@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.errors import BadInput
+from train.files import SizeAndHash
 from train.layout import HEARTBEAT_PORT
 from train.plan.launch import obstacles
 from train.plan.launch.launch_plan import NodePlan
@@ -37,7 +38,7 @@ class Script:
     is_module: bool = False
     folder: str = ""
     """The file's folder on the controller; all of it is brought to the nodes."""
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, SizeAndHash] = field(default_factory=dict)
     """Name below the folder → size and sha256."""
     run: str = ""
 
@@ -59,7 +60,7 @@ class TorchrunPlan:
     script: str
     source: str
     """The folder on the controller."""
-    files: dict[str, dict[str, Any]]
+    files: dict[str, SizeAndHash]
     folder: str
     """The folder below each node's home; empty for a module that the nodes have."""
     old_code: list[str]
@@ -105,7 +106,7 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> To
 
 
 def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: int) -> list[str]:
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "nnodes": len(nodes),
         "node-rank": nodes.index(own),
         "nproc-per-node": own.device.processes,

@@ -119,9 +119,19 @@ def _odd_ones(
         else:
             what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
         fix = rule.fix or f"./motley bootstrap --phase {rule.phase} --nodes {{host}}"
-        about: dict[str, Any] = {"value": value, "expected": expected, "cause": cause, "what": what, "missing": missing}
-        fix = fix.replace("{name}", key.partition(" ")[2])
-        found.append(Odd(node=node, key=key, fix_for=fix, phase=rule.phase, **about))
+        found.append(
+            Odd(
+                node=node,
+                key=key,
+                value=value,
+                expected=expected,
+                cause=cause,
+                what=what,
+                missing=missing,
+                fix_for=fix.replace("{name}", key.partition(" ")[2]),
+                phase=rule.phase,
+            )
+        )
     return found
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.files import size_and_hash, write_atomic
+from train.files import SizeAndHash, size_and_hash, write_atomic
 from train.plan.model import weight_files
 from train.plan.model.catalogue import HUB_ID, Model, refuse_links
 from train.plan.model.hashes import base_hash, folder_hash
@@ -120,7 +120,7 @@ class Adapter:
         return f"{as_name(self.name)}-{self.hash[:12]}"
 
     @property
-    def files(self) -> dict[str, dict[str, int | str]]:
+    def files(self) -> dict[str, SizeAndHash]:
         return {name: size_and_hash(self.folder / name) for name in FILES if (self.folder / name).is_file()}
 
 

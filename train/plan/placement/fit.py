@@ -263,7 +263,7 @@ def in_words(value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def to_json(fit: Fit) -> dict[str, Any]:
+def to_json(fit: Fit) -> dict[str, object]:
     return {
         "ok": fit.ok,
         "failures": [

@@ -164,7 +164,7 @@ def of_table(table: Path) -> list[Listed]:
     return found
 
 
-def records(table: Path) -> Iterator[dict[str, Any]]:
+def records(table: Path) -> Iterator[dict[str, object]]:
     try:
         with table.open(encoding="utf-8-sig", newline="") as lines:
             if table.suffix.lower() == ".csv":

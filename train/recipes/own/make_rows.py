@@ -23,6 +23,7 @@ from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset
 from train.plan.settings.own_settings import OwnConfig
+from train.plan.values import Settings
 from train.recipes.own import dry_step
 from train.recipes.own.file import Functions, call, load, seed_all
 from train.recipes.own.rows import FEWEST, RECIPE, Columns, OwnRows, as_columns, open_rows, split_by_content, write_rows
@@ -93,9 +94,7 @@ def call_rows(functions: Functions, config: OwnConfig, place: str) -> tuple[Colu
     )
 
 
-def rows_of(
-    rows: Callable[[dict[str, Any]], Any], config: OwnConfig, settings: dict[str, Any]
-) -> tuple[Columns, Columns]:
+def rows_of(rows: Callable[[Settings], Any], config: OwnConfig, settings: Settings) -> tuple[Columns, Columns]:
     seed_all(config.seed)
     given = rows(settings)
     if isinstance(given, tuple) and len(given) == 2:
