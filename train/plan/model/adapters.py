@@ -102,7 +102,7 @@ class Adapter:
     @property
     def name(self) -> str:
         run = self.descent.runs[-1].run if self.descent and self.descent.runs else ""
-        return run or as_name(self.folder.parent.name if self.folder.name == paths.MADE[0] else self.folder.name)
+        return run or as_name(self.folder.parent.name if self.folder.name == paths.ADAPTER else self.folder.name)
 
     @property
     def runs(self) -> Sequence[Ancestor]:
@@ -127,8 +127,8 @@ class Adapter:
 def find(name: str, home: Path) -> Adapter:
     """`home`: below which runs lie, and what was fetched."""
     typed = Path(name).expanduser()
-    places = [typed, typed / paths.MADE[0]]
-    places += [paths.results(home, name) / paths.MADE[0]] if is_name(name) else []
+    places = [typed, typed / paths.ADAPTER]
+    places += [paths.results(home, name) / paths.ADAPTER] if is_name(name) else []
     for folder in places:
         if (folder / CONFIG).is_file():
             return read(folder.resolve())

@@ -12,6 +12,7 @@ from train.plan.run_name import check_name
 from train.plan.settings import task_files
 from train.plan.settings.every_run import at_least, option
 from train.plan.settings.only_asks import OnlyAsksConfig
+from train.runlog import paths
 
 HELD = ("base", "adapter")
 """What is asked; without an adapter the first alone."""
@@ -21,7 +22,7 @@ HELD = ("base", "adapter")
 class EvaluateConfig(OnlyAsksConfig):
     PACKAGES: ClassVar[str] = "tasks"
     PREPARES: ClassVar[str] = "train.recipes.evaluate.prepare"
-    RESULT: ClassVar[str] = "scores"
+    RESULT: ClassVar[str] = paths.SCORES
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
 
     recipe: str = option("evaluate", "math", "ask a model tasks", ("evaluate",))

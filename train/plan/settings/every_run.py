@@ -76,7 +76,6 @@ class RunConfig:
         "math",
         "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
         "images; generate: answer many prompts; sweep: the best settings of one of them; evaluate: ask tasks",
-        ("sft", "preference", "grpo", "pretrain", "images", "generate", "sweep", "evaluate"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")

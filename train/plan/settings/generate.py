@@ -10,6 +10,7 @@ from train.errors import BadInput
 from train.plan.settings.every_run import at_least, option
 from train.plan.settings.only_asks import OnlyAsksConfig
 from train.plan.settings.sft import data_words, require_asking
+from train.runlog import paths
 
 SHORTEST_PROMPT = 8
 
@@ -17,7 +18,7 @@ SHORTEST_PROMPT = 8
 @dataclass(frozen=True, kw_only=True)
 class GenerateConfig(OnlyAsksConfig):
     PREPARES: ClassVar[str] = "train.recipes.grpo.rows"
-    RESULT: ClassVar[str] = "answers"
+    RESULT: ClassVar[str] = paths.GIVEN_ANSWERS
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens", "answers", "temperature"})
 
     recipe: str = option("generate", "math", "answer many prompts", ("generate",))

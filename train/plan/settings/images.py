@@ -18,6 +18,7 @@ from train.plan.model.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import picture_sets
 from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 from train.plan.values import Settings
+from train.runlog import paths
 
 IMAGE_SIZE = 128
 EPOCHS, TUNING_EPOCHS = 10.0, 3.0
@@ -34,7 +35,7 @@ DECAY = {"sgd": 5e-4, "adamw": 0.05}
 @dataclass(frozen=True, kw_only=True)
 class ImagesConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.recipes.images.prepare"
-    RESULT: ClassVar[str] = "model"
+    RESULT: ClassVar[str] = paths.MODEL
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = ("recipe", "model", "width", "image_size")
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"model", "width", "image_size", "max_seq_length"})

@@ -15,6 +15,7 @@ from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.every_run import Holding, RunConfig, option
 from train.plan.values import Settings, coerce
+from train.runlog import paths
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}
@@ -42,7 +43,7 @@ class OwnConfig(RunConfig):
     """The settings of a run with one recipe file: `settings_class` adds what stands in it."""
 
     PREPARES: ClassVar[str] = "train.recipes.own.make_rows"
-    RESULT: ClassVar[str] = "model"
+    RESULT: ClassVar[str] = paths.MODEL
     ROW_UNIT: ClassVar[str] = "numbers"
     OWN: ClassVar[tuple[str, ...]] = ()
     """Names of the file's own settings."""

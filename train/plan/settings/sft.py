@@ -14,6 +14,7 @@ from train.plan.settings import chat_template, lora_relatives
 from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
+from train.runlog import paths
 
 RATES = {"lora": 2e-4, "full": 2e-5}
 """Peak learning rates. All weights of a model move together: at an adapter's rate it forgets what it knew."""
@@ -22,7 +23,7 @@ RATES = {"lora": 2e-4, "full": 2e-5}
 @dataclass(frozen=True, kw_only=True)
 class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
-    RESULT: ClassVar[str] = "adapter"
+    RESULT: ClassVar[str] = paths.ADAPTER
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = (
         "model",
