@@ -1,30 +1,13 @@
-"""What each line of events.jsonl says, one type for each kind of event; docs/inside/events.md has the same for people.
+"""What each line of events.jsonl says, with its types; docs/inside/events.md has the same for people.
 
-A class without `total` has what every such event has; one that inherits from it adds what some runs have.
+Every event also has `event`, its kind, and `time`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import UnionType
 from typing import TypedDict
-
-
-class Start(TypedDict):
-    run: str
-    step: int
-    total_steps: int
-    rows_per_step: int
-    rows: int
-    nodes: Sequence[str]
-    weights: int
-    decisions: Mapping[str, str]
-    identity: Mapping[str, object]
-    reasons: Sequence[str]
-
-
-class Doing(TypedDict):
-    node: str
-    what: str
 
 
 class EveryNodeStep(TypedDict):
@@ -64,16 +47,8 @@ class Rollout(TypedDict, total=False):
     taken_over: int
 
 
-class Pairs(TypedDict, total=False):
-    """Means over a step's answers that are compared."""
-
-    margin: float
-    accuracy: float
-    chosen_log_p: float
-    rejected_log_p: float
-    kl: float
-    chosen_reward: float
-    rejected_reward: float
+PAIRS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl", "chosen_reward", "rejected_reward")
+"""Means over a step's answers that are compared; a step has those that its loss knows."""
 
 
 class MadeRows(TypedDict, total=False):
@@ -81,138 +56,39 @@ class MadeRows(TypedDict, total=False):
 
     rollout: Rollout
     pairs: Mapping[str, float]
-    """Pairs, by name."""
-
-
-class EveryStep(TypedDict):
-    step: int
-    loss: float
-    lr: float
-    grad_norm: float
-    tokens: int
-    targets: int
-    step_s: float
-    sync_s: float
-    sync: str
-    shares: Sequence[float]
-    nodes: Mapping[str, NodeStep]
-
-
-class Step(EveryStep, MadeRows):
-    pass
-
-
-class Balance(TypedDict):
-    step: int
-    shares: Mapping[str, int]
-    speeds: Mapping[str, float]
-    reason: str
-
-
-class Local(TypedDict):
-    step: int
-    steps: int
-    reason: str
 
 
 class Best(TypedDict):
-    """An evaluation on the held-out rows, as the best one is kept."""
+    """What is kept of the best evaluation on the held-out rows."""
 
     step: int
     loss: float
     metrics: Mapping[str, float]
 
 
-class Eval(Best):
-    targets: int
-    best: bool
-
-
-class Samples(TypedDict):
-    step: int
-    lines: Sequence[Mapping[str, str]]
-
-
-class EarlyStop(TypedDict):
-    step: int
-    best: int
-    loss: float
-    reason: str
-
-
-class Proof(TypedDict):
-    step: int
-    adapter: str
-
-
-class Checkpoint(TypedDict):
-    step: int
-    folder: str
-    seconds: float
-    staged: bool
-
-
-class Profile(TypedDict):
-    step: int
-    first: int
-    bytes: int
-    seconds: float
-
-
-class Warning(TypedDict):
-    step: int
-    message: str
-
-
-class Piece(TypedDict):
-    step: int
-    piece: int
-    node: str
-    step_s: float
-    words: str
-    nodes: Mapping[str, Mapping[str, int]]
-
-
-class Note(TypedDict):
-    piece: int
-    node: str
-    fact: Mapping[str, object]
-
-
-class Stopped(TypedDict):
-    step: int
-    reason: str
-
-
-class Failed(TypedDict):
-    step: int
-    node: str
-    message: str
-    trace: str
-
-
-class Done(TypedDict):
-    step: int
-    loss: float | None
-    seconds: float
-
-
-KINDS: Mapping[str, type[Mapping[str, object]]] = {
-    "start": Start,
-    "doing": Doing,
-    "step": Step,
-    "balance": Balance,
-    "local": Local,
-    "eval": Eval,
-    "samples": Samples,
-    "early_stop": EarlyStop,
-    "proof": Proof,
-    "checkpoint": Checkpoint,
-    "profile": Profile,
-    "warning": Warning,
-    "piece": Piece,
-    "note": Note,
-    "stopped": Stopped,
-    "failed": Failed,
-    "done": Done,
+FIELDS: Mapping[str, Mapping[str, type | UnionType]] = {
+    "start": {
+        **{"run": str, "step": int, "total_steps": int, "rows_per_step": int, "rows": int, "nodes": list},
+        **{"weights": int, "decisions": dict, "identity": dict, "reasons": list},
+    },
+    "doing": {"node": str, "what": str},
+    "step": {
+        **{"step": int, "loss": float, "lr": float, "grad_norm": float | None, "tokens": int, "targets": int},
+        **{"step_s": float, "sync_s": float, "sync": str, "shares": list, "nodes": dict},  # NodeStep, by name
+    },
+    "balance": {"step": int, "shares": dict, "speeds": dict, "reason": str},
+    "local": {"step": int, "steps": int, "reason": str},
+    "eval": {"step": int, "loss": float, "targets": int, "best": bool, "metrics": dict},
+    "samples": {"step": int, "lines": list},
+    "early_stop": {"step": int, "best": int, "loss": float, "reason": str},
+    "proof": {"step": int, "adapter": str},
+    "checkpoint": {"step": int, "folder": str, "seconds": float, "staged": bool},
+    "profile": {"step": int, "first": int, "bytes": int, "seconds": float},
+    "warning": {"step": int, "message": str},
+    "piece": {"step": int, "piece": int, "node": str, "step_s": float, "words": str, "nodes": dict},
+    "note": {"piece": int, "node": str, "fact": dict},
+    "stopped": {"step": int, "reason": str},
+    "failed": {"step": int, "node": str, "message": str, "trace": str},
+    "done": {"step": int, "loss": float | None, "seconds": float},
 }
+"""The fields of each kind of event; a step may have those of MadeRows as well."""

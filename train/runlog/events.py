@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
-from train.runlog.event_types import KINDS
+from train.runlog.event_types import FIELDS, MadeRows
 from train.runlog.stages import layer_words
 from train.safe_stdio import draw, plain
 
@@ -37,9 +37,9 @@ class EventLog:
             self.file = FileIO(str(file), "a")
 
     def write(self, kind: str, **facts: object) -> None:
-        event: Any = KINDS[kind]
-        if facts.keys() - event.__optional_keys__ != event.__required_keys__:
-            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ event.__required_keys__)} missing or unknown")
+        known, sometimes = FIELDS[kind].keys(), MadeRows.__annotations__ if kind == "step" else ()
+        if facts.keys() - sometimes != known:
+            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ known)} missing or unknown")
         if self.file is None:
             return
         self.unwritten += as_json({"event": kind, "time": round(time.time(), 3), **facts}).encode() + b"\n"
