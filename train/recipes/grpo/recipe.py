@@ -33,9 +33,7 @@ from train.models.drawing import Answer, Draw
 from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
-from train.models.weights import Named, WeightGroup
 from train.plan.model import data_sets
-from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes
 from train.plan.placement.decisions import Decisions
@@ -101,8 +99,8 @@ class GrpoRecipe:
         self.is_measured = True
         return sft.start_for_trial(config)
 
-    def shape(self, config: GrpoConfig, start: Path) -> Shape | None:
-        return sft.shape(config, start)
+    shape, identity = staticmethod(sft.shape), staticmethod(sft.identity)
+    optimized, export = staticmethod(sft.optimized), staticmethod(sft.export)
 
     def build(self, config: GrpoConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
         if (self.is_a_run or self.is_measured) and config.has_server:
@@ -124,18 +122,9 @@ class GrpoRecipe:
         known = {name: torch.zeros(count, length, device=device) for name, is_there in asked_again.items() if is_there}
         return {**batch, "advantages": ones, "weights": ones, **known}
 
-    def optimized(self, config: GrpoConfig, named: Named) -> list[WeightGroup]:
-        return sft.optimized(config, named)
-
-    def identity(self, config: GrpoConfig, start: Path) -> dict[str, str]:
-        return sft.identity(config, start)
-
     def samples(self, run: Run) -> list[dict[str, str]]:
         """The answers of the last evaluation."""
         return self.shown
-
-    def export(self, run: Run, folder: Path) -> None:
-        sft.export(run, folder)
 
     def card(self, run: Run) -> str:
         config, made = cast(GrpoConfig, run.config), run.milestones
