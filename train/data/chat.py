@@ -215,7 +215,7 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
 
 
 def _known(template: str, message: Message) -> Message:
-    """In the words of this template; where it has none for calls, as many chat models write them."""
+    """The turn in the words of this template; where it has none for calls, as many chat models write them."""
     if message["role"] == "developer" and "developer" not in template:
         message = {**message, "role": "system"}
     if message.get("tool_calls") and "tool_calls" not in template:

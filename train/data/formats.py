@@ -60,7 +60,7 @@ class Example:
     tools: tuple[JsonObject, ...] = ()
     """What the assistant may call, as chat templates read it."""
     trained_turns: int = 0
-    """Of the assistant's turns the last ones that are trained on; 0: all."""
+    """How many of the assistant's turns are trained on, the last ones; 0: all."""
 
 
 class BadRecord(ValueError):

@@ -81,7 +81,7 @@ def look(request: Request) -> dict[str, object]:
 
 
 def together(config: RunConfig, data: Dataset, looks: list[Look]) -> Look:
-    """Of several data sets all that an epoch takes."""
+    """Sums up all that an epoch takes of several data sets."""
     if not data.parts:
         return looks[0]
     pairs = [(one, part.weight) for one, part in zip(looks, data.parts, strict=True)]

@@ -29,7 +29,7 @@ class Preference:
     answers: tuple[tuple[Message, ...], ...]
     """The better and the worse one, or one alone."""
     good: bool = True
-    """Of one alone: what it is called."""
+    """What a single answer is called."""
 
     def split(self, eval_fraction: float) -> str:
         """The side follows from what is asked alone, so what is asked twice is on one side."""
@@ -143,7 +143,7 @@ def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Mess
 
 
 def turns(found: list[Any], name: str) -> tuple[Message, ...]:
-    """As a conversation is read elsewhere, whichever end it has."""
+    """The turns as a conversation is read elsewhere, whichever end it has."""
     if not found or not all(isinstance(turn, dict) for turn in found):
         raise BadRecord(f"'{name}' is no list of turns")
     if "from" in found[0]:
@@ -154,6 +154,6 @@ def turns(found: list[Any], name: str) -> tuple[Message, ...]:
 
 
 def sides(paired: bool, form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """On which side each record is; as in look.py."""
+    """The side of the split of each record, as look.py asks for it."""
     made = map(partial(preference_of, paired=paired, form=form), asked[1])
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in made]

@@ -77,7 +77,7 @@ def parts_in(index: Index, split: str) -> tuple[RowsPart, ...]:
 
 
 def parts_of(rows: Any) -> tuple[RowsPart, ...]:
-    """Of rows that a run has; none where they are of one data set."""
+    """The parts of the rows that a run has; none where they are of one data set."""
     found: tuple[RowsPart, ...] = getattr(rows, "parts", ())
     return found
 

@@ -72,7 +72,7 @@ def of_conversation(form: str, record: JsonObject) -> Prompt:
 
 
 def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """On which side each record is; as in look.py."""
+    """The side of the split of each record, as look.py asks for it."""
     prompts = [prompt_of(found, form) for found in asked[1]]
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 

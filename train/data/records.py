@@ -1,4 +1,4 @@
-"""From files to examples: records are read, converted, and put on their side of the split; bad ones are named and
+"""Turns files into examples: records are read, converted, and put on their side of the split; bad ones are named and
 counted, and stop it at a limit."""
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Reader:
         self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
 
     def require_some(self, *, held_out: int) -> None:
-        """Where nothing is left to train on."""
+        """Raises BadInput where nothing is left to train on."""
         where = f"file: {self.sources[0].path}"
         problem = f": {self.tally.first_bad[0]}" if self.tally.first_bad else ""
         if held_out:

@@ -242,7 +242,7 @@ def mapped(path: Path, dtype: str) -> NDArray[Any]:
 
 
 def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, NDArray[np.int64]]:
-    """So that all answers begin at one place."""
+    """Pads on the left, so that all answers begin at one place."""
     length = max(map(len, prompts), default=1)
     input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
     mask = np.zeros((len(prompts), length), dtype=np.int64)

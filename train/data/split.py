@@ -26,6 +26,6 @@ def content_of(example: Example) -> JsonObject:
 
 
 def draw(record: Any) -> float:
-    """From 0 to below 1."""
+    """A number from 0 to below 1 that follows from the record alone."""
     content = json.dumps(record, sort_keys=True, default=str).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64

@@ -51,7 +51,7 @@ class Tried:
 
     @property
     def completion(self) -> Any:
-        """As a chat's where the prompt is one's."""
+        """The answer, as a turn where the prompt is a chat's."""
         return [{"role": "assistant", "content": self.text}] if isinstance(self.prompt, list) else self.text
 
 

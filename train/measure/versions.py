@@ -59,7 +59,7 @@ def environment_lock() -> str | None:
 
 
 def model_hash(name: str) -> str | None:
-    """Of the weights, which base_hash remembers: they are large."""
+    """The hash of the weights, which base_hash remembers: they are large."""
     from train.plan.model.hashes import base_hash
 
     model = resolve_model(name)

@@ -97,11 +97,11 @@ def head_of(whole: Any) -> Any:
 
 
 class Given(nn.Module):  # type: ignore[misc]
-    """In a backbone's place: its states are what comes in."""
+    """Stands in a backbone's place: its states are what comes in."""
 
     @property
     def decoder(self) -> Given:
-        """Where a family's head asks what is below its model (opt)."""
+        """What a family's head asks for below its model (opt)."""
         return self
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:

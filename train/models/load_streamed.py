@@ -166,7 +166,7 @@ def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, 
 
 
 def fits_main_memory(stream: Stream, device: str) -> bool:
-    """On a processor the mapped files are main memory already."""
+    """Whether the layers fit main memory; on a processor the mapped files are main memory already."""
     if device == "cpu":
         return False
     facts = Path("/proc/meminfo").read_text()

@@ -36,11 +36,11 @@ class Part:
         return self.end == self.layers
 
     def enter(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        """In place of the last layer before those that are here."""
+        """Stands in place of the last layer before those that are here."""
         return hidden if self.came is None else self.came
 
     def leave(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        """In place of the first layer behind them."""
+        """Stands in place of the first layer behind them."""
         self.left = hidden
         return hidden
 

@@ -34,7 +34,7 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The largest adapters that a server can be prepared for."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 START_S = 900.0
-"""From a slow disk, with kernels that are compiled the first time."""
+"""The longest start: from a slow disk, with kernels that are compiled the first time."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - for adapters that are read once
 INSTEAD = "engine=transformers makes the answers in the training process"
 

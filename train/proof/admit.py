@@ -42,7 +42,7 @@ def verdict_of(config: HubConfig) -> Verdict:
 
 
 def prove(config: HubConfig) -> Verdict:
-    """By the config as transformers knows it; no code that comes with a model is run."""
+    """Tries a miniature made by the config as transformers knows it; no code that comes with a model is run."""
     from transformers import AutoConfig
 
     with tempfile.TemporaryDirectory() as folder:

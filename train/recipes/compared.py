@@ -67,7 +67,7 @@ class Compared:
         return {"good": good.astype(np.int64), "kl": kl, "of_good": of_good, "of_bad": of_bad}
 
     def parts(self, label: int) -> NDArray[np.float32]:
-        """By what to multiply so that a mean over all rows is that over those with this label."""
+        """Factors of the rows by which a mean over all is that over those with this label."""
         own = (self.good == label).astype(np.float32)
         found: NDArray[np.float32] = own * len(own) / max(1.0, own.sum())
         return found.astype(np.float32)

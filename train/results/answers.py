@@ -55,7 +55,7 @@ class Questioner:
         return str(self.chat.tokenizer.decode(answer, skip_special_tokens=True)).strip()
 
     def _room(self, prompt_tokens: int) -> int:
-        """Within what the model has learned to see at once."""
+        """How long an answer may be within what the model has learned to see at once."""
         positions = int(getattr(text_of(self.model.config), "max_position_embeddings", 0) or 1 << 30)
         return max(1, min(self.answer_tokens, positions - prompt_tokens))
 

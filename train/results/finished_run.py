@@ -65,7 +65,7 @@ class FinishedRun:
 
     @property
     def original_or_base(self) -> str:
-        """In 16 bit, as a merge needs it: the copy that is here, if it is not quantised."""
+        """The base in 16 bit, as a merge needs it: the copy that is here, if it is not quantised."""
         config = Path(self.base) / "config.json"
         quantised = config.is_file() and "quantization_config" in json.loads(config.read_text())
         return self.original if quantised else self.base

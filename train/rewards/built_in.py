@@ -10,7 +10,7 @@ from typing import Any
 
 Function = Callable[..., list[float]]
 NUMBER = re.compile(r"(?:(?<![\w)\].])[-−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
-"""With a sign where it is one and no minus between two numbers, and commas only between thousands."""
+"""A number: with a sign where it is one and no minus between two numbers, and commas only between thousands."""
 
 
 def function_of(kind: str, argument: str) -> Function:

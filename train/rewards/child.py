@@ -24,7 +24,7 @@ from train.rewards import confine
 from train.rewards.built_in import function_of
 
 Function = tuple[Callable[..., Any], str]
-"""With its file, for the line of what it raises."""
+"""A function with its file, for the line of what it raises."""
 MODULE = "rewards_of_a_file"
 """What it is called in its process, so that a file named as a library is hides none."""
 MOST = 300
@@ -128,7 +128,7 @@ def taken(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
 
 
 def as_number(value: Any) -> float | None:
-    """None says that it does not apply to this answer; what is no number is NaN here."""
+    """The value as a number; None says that it does not apply to this answer, and what is no number is NaN here."""
     if value is None:
         return None
     return float(value) if hasattr(value, "__float__") else math.nan

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 8 * 10**9
 START_S = 60.0
-"""To read the files, which may import much; a call has its own limit."""
+"""How long reading the files may take, which may import much; a call has its own limit."""
 BYTES_PER_VALUE, BYTES_OF_A_MESSAGE = 32, 4000
 NOT_A_COLUMN = ("prompt", "completion")
 """What TRL does not hand on as a column: it has these as prompts and completions."""

@@ -37,7 +37,7 @@ Ends = dict[tuple[int, str, int], float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """From a process's clock to that of the first one."""
+    """Turns a process's clock into that of the first one."""
 
     shift_s: float = 0.0
     drift: float = 0.0

@@ -70,7 +70,7 @@ class Trial:
 
 
 def running(number: int, node: str, what: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> Trial:
-    """From the piece and what its worker has told of it."""
+    """The trial from its piece and what its worker has told of it."""
     told = [note for note in notes if "loss" in note]
     losses = losses_of([note["step"], note["loss"]] for note in told)
     total = max([0, *(int(note["total"]) for note in told)])
@@ -91,8 +91,8 @@ def ended(number: int, node: str, seconds: float, result: Mapping[str, Any]) -> 
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> list[Trial]:
-    """From what was told of the pieces of a run, in order of time; none where they are no trials. A trial that was lost
-    with its machine may begin again with other settings."""
+    """The trials from what was told of the pieces of a run, in order of time; none where they are no trials. A trial
+    that was lost with its machine may begin again with other settings."""
     trials: dict[int, Trial] = {}
     for event in events:
         number, node = int(event["piece"]), str(event["node"])

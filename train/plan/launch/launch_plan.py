@@ -141,7 +141,7 @@ class LaunchPlan:
     speeds: Mapping[str, float]
     warnings: Sequence[str]
     nodes: Sequence[TrainingNode]
-    """In the agreed order, the head first."""
+    """The nodes in the agreed order, the head first."""
     electricity: RunElectricity
     asked: Settings = field(default_factory=dict)
     """What it is written back from as a file: all that was asked for, as it was asked (console/run_file.py)."""
@@ -182,5 +182,5 @@ def own(nodes: Sequence[N], name: str) -> N:
 
 
 def smallest(plan: LaunchPlan) -> TrainingNode:
-    """Where all nodes run by one file it is as this node needs it."""
+    """The node that needs most: where all nodes run by one file it is as this node needs it."""
     return next((node for node in plan.nodes if node.weights == "stream"), plan.nodes[0])

@@ -127,7 +127,7 @@ def adapter_to_bring(plan: Plan) -> AdapterSource | None:
 
 
 def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
-    """None where no other model's is needed, and for one that the head makes itself."""
+    """The tokenizer of another model; None where none is needed, and for one that the head makes itself."""
     model = plan.request.config.tokenizer_model(plan.request.home)
     if model is None or (model.embedded and not model.folder):
         return None

@@ -76,7 +76,7 @@ class LaunchFacts:
     """What bootstrap's proof measured."""
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    """By node, why it could not be asked how fast it computes."""
+    """Node → why it could not be asked how fast it computes."""
     code: str = ""
     """Hash of the training package here."""
     verdict: Verdict | None = None
@@ -168,7 +168,7 @@ def speeds(
     streams: Iterable[str] = (),
     staged: Iterable[str] = (),
 ) -> Speeds:
-    """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
+    """The speeds of the newest run that computed the same, else as `train calibrate` measured them. `counted`: what of
     the recipe's own a speed depends on; `streams`: the nodes whose base is streamed; `staged`: those that have a part
     of the model, of which layers of a row per second count."""
     alike = [name for name in (*COUNTED_ALIKE, *counted) if name != "weights"]

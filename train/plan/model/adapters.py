@@ -67,7 +67,7 @@ class Descent:
     base: str
     hub: str | None = None
     sha256: str = ""
-    """Of the base's files as they were trained on (hashes.py)."""
+    """The hash of the base's files as they were trained on (hashes.py)."""
     targets: str = ""
     """lora_targets, as they were set."""
     runs: Sequence[Ancestor] = ()
@@ -75,7 +75,7 @@ class Descent:
 
     @property
     def words(self) -> str:
-        """For a page in Markdown."""
+        """The descent for a page in Markdown."""
         return " → ".join([f"`{Path(self.base).name}`", *(line_of(run) for run in self.runs)])
 
 
@@ -259,8 +259,8 @@ def same_targets(name: str, one: Any, other: Any) -> bool:
 
 
 def require_base(adapter: Adapter, model: Model) -> None:
-    """By hash where a folder here is the model; else by the names that the hub knows. Each node compares hashes before
-    the first step (`require_hash`)."""
+    """Compares hashes where a folder here is the model; else the names that the hub knows. Each node compares hashes
+    before the first step (`require_hash`)."""
     own = adapter.descent
     if own and own.sha256 and model.source == "folder" and model.folder:
         return require_hash(adapter, base_hash(model.folder), model.name)

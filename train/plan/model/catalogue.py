@@ -282,13 +282,13 @@ class Taken:
 
     @property
     def words(self) -> str:
-        """For the end of a sentence."""
+        """The selection for the end of a sentence."""
         cut = f", its records [{self.first}:{self.end}]" if self.first or self.end else ""
         return cut + "".join(f", {theirs} as {ours}" for ours, theirs in self.columns.items())
 
     @property
     def typed(self) -> str:
-        """As it stands behind the data set's name."""
+        """The selection as it stands behind the data set's name."""
         cut = f"[{self.first}:{self.end}]" if self.first or self.end else ""
         pairs = "&".join(f"{ours}={theirs}" for ours, theirs in self.columns.items())
         return cut + (f"?{pairs}" if pairs else "")
@@ -306,12 +306,12 @@ class Dataset:
     files: tuple[Path, ...] = ()
     """What `fetch` brought, where it is a folder of that; or the texts of a folder."""
     folder: Path | None = None
-    """Below which `files` are."""
+    """The folder below which `files` are."""
     passed_over: str = ""
     """What else is below it and will not be trained on, in words."""
     taken: Taken = field(default_factory=Taken)
     parts: tuple[Part, ...] = ()
-    """Of several that are trained on together, each."""
+    """The data sets, where several are trained on together."""
 
     @property
     def each(self) -> tuple[Part, ...]:

@@ -75,7 +75,7 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """In bytes."""
+    """Bytes by what takes them."""
 
     base: int
     """The frozen weights; none are frozen in full fine-tuning."""
@@ -319,7 +319,7 @@ def fewer_rows(setup: Setup) -> list[Change]:
 
 
 def steps_down(facts: Facts, setup: Setup) -> list[Change]:
-    """From what costs nothing to what costs most."""
+    """The changes, from what costs nothing to what costs most."""
     steps = fewer_rows(setup)
     steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
     if not setup.checkpointing:

@@ -110,8 +110,8 @@ def cut(
     why: str,
     speeds: Mapping[str, float] | None = None,
 ) -> Cut | None:
-    """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
-    measures them before it cuts."""
+    """The cut; None where no node shares the model with another. Where speeds are not known yet it follows the memory;
+    the run measures them before it cuts."""
     asked = [group for group in parse_pipes(pipes) if len(stages_of(group, devices)) > 1]
     if not asked or not isinstance(facts, Facts):
         return None

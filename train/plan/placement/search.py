@@ -39,7 +39,7 @@ def choose(
 
 
 def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> Fit:
-    """For a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
+    """Chooses for a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
     if not parse_pipes(config.holding.pipes):
         return first_that_fits(case_of(config.held(pipes="off"), devices, facts))
     case = case_of(config, devices, facts)
@@ -100,7 +100,7 @@ def ways(case: Case) -> Iterator[Way]:
 
 
 def cut_way(case: Case, pipes: str, why: str = "") -> Way:
-    """Who is in no pipe holds the base: to stream it beside a pipe is not known to the trainer."""
+    """A machine in no pipe holds the base: to stream it beside a pipe is not known to the trainer."""
     return Way(backend=instead_of_unsloth(case), places=[HELD] * len(case.devices), pipes=pipes, why_pipes=why)
 
 

@@ -1,4 +1,4 @@
-"""From a file, flags or `-e` to the settings of a run: its recipe says which settings there are."""
+"""Reads the settings of a run from a file, flags or `-e`: its recipe says which there are."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LARGEST_FOR_VLLM = 512
 """The largest lora_r that a server of vLLM takes."""
 LOSSES = ("dapo", "grpo", "dr_grpo", "gspo")
 BOUNDS = {"gspo": (3e-4, 4e-4)}
-"""By loss, how far below and above 1 a ratio may go: that of whole answers, as gspo takes it, stays far nearer to 1."""
+"""Loss → how far below and above 1 a ratio may go: that of whole answers, as gspo takes it, stays far nearer to 1."""
 USUAL_BOUNDS = (0.2, 0.2)
 SHORTEST_PROMPT = 8
 NOT_HERE = {
@@ -138,7 +138,7 @@ class GrpoConfig(SftConfig):
         object.__setattr__(self, "load_in", "16bit")
 
     def _check_reuse(self) -> None:
-        """Of more steps than one on the same answers."""
+        """Checks what belongs to several steps on the same answers."""
         at_least(self, "steps_per_rollout", 1)
         at_least(self, "epsilon", 0)
         at_least(self, "epsilon_high", 0)

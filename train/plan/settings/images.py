@@ -109,7 +109,7 @@ class ImagesConfig(RunConfig):
         return "sgd" if self.optimizer == "sgd" else "adamw"
 
     def rate_by_rows(self) -> tuple[float, str]:
-        """And why: the noise of a gradient falls with the rows that it is made of."""
+        """The peak rate, and why: the noise of a gradient falls with the rows that it is made of."""
         rate, rows = (TUNING_RATES if self.is_base else RATES)[self._rule]
         times = max(1, self.rows_per_step) / rows
         known = f"{rate:g} at {rows} rows a step"

@@ -189,7 +189,7 @@ def data_words(config: SftConfig) -> list[str]:
 
 
 def require_asking(config: SftConfig) -> None:
-    """For a recipe that needs something to be asked."""
+    """Requires records that ask something, for a recipe that needs it."""
     if config.format == "text":
         raise BadInput(
             f"format: text does not go with recipe={config.recipe}: a text asks nothing",

@@ -38,7 +38,7 @@ ONE_MACHINE = {
 
 
 AGAIN = {"max_steps": "epochs", "epochs": "max_steps"}
-"""Of which one is set."""
+"""Settings of which one alone is set."""
 if TYPE_CHECKING:
     Base = RunConfig
 else:  # beside the settings of a recipe, whose defaults stay

@@ -101,7 +101,7 @@ def exchange_rows(
 
 
 def raise_for_all(world: World, problem: BadInput | None) -> NoReturn:
-    """Who has the problem says it in its own words; for the others it is a peer's."""
+    """Ends the run on all nodes: the node with the problem says it in its own words, for the others it is a peer's."""
     told = world.gather([world.node, str(problem).splitlines()[0]] if problem else None)
     if problem:
         raise problem

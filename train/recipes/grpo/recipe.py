@@ -74,7 +74,7 @@ class GrpoRecipe:
         self.config = config
         self.generator = Generator(config.max_new_tokens, config.answers_at_once)
         self.speeds: dict[str, float] = {}
-        """By name, the tokens that each draws in a second."""
+        """Node → the tokens that it draws in a second."""
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.is_a_run = self.is_measured = False

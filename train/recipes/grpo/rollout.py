@@ -17,7 +17,7 @@ from train.plan.settings.config import GrpoConfig
 from train.runlog import event_types
 
 TINY = 1e-4
-"""Beside a spread, so that answers of nearly the same reward do not pull as hard as others."""
+"""Added to a spread, so that answers of nearly the same reward do not pull as hard as others."""
 LOG_P = ("old_log_p", "base_log_p")
 
 
@@ -106,7 +106,7 @@ class Rollout:
     """Tokens of each answer that are trained on."""
     advantages: NDArray[np.float64]
     weights: NDArray[np.float64]
-    """By what each answer's sum over its tokens is multiplied, before the step's sum is divided by all of them."""
+    """What each answer's sum over its tokens is multiplied by, before the step's sum is divided by all of them."""
     told: event_types.Rollout
     pad_id: int
     made_s: float = 0.0
@@ -133,7 +133,7 @@ class Rollout:
         return {"rollout": told}
 
     def again(self, names: Sequence[str]) -> Rollout:
-        """For another step on the same answers, which cost nobody anything; `names`: of all nodes."""
+        """The rollout for another step on the same answers, which cost nobody anything; `names`: of all nodes."""
         zeros = dict.fromkeys(names, 0)
         nothing = event_types.Rollout(generate_s=zeros, generate_wait_s=zeros, made=zeros, taken_over=0)
         return replace(self, told=self.told | nothing, made_s=0.0, waited_s=0.0)

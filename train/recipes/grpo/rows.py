@@ -51,7 +51,7 @@ class PromptRecord(TypedDict):
     """A line of records.jsonl."""
 
     prompt: str | list[Message]
-    """As it stands in the data, and as the rewards get it."""
+    """What is asked as it stands in the data, and as the rewards get it."""
     columns: dict[str, object]
 
 

@@ -94,7 +94,7 @@ def base_of(config: ImagesConfig) -> Path:
 
 
 def name_classes(model: Any, names: list[str]) -> None:
-    """In transformers' own place for them."""
+    """Writes the names of the classes into transformers' own place for them."""
     if not hasattr(model.config, "id2label"):
         return
     model.config.id2label = dict(enumerate(names))

@@ -113,7 +113,7 @@ def kinds(columns: Columns) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
 
 
 def build_model(functions: Functions, config: OwnConfig, rows: Path) -> nn.Module:
-    """On the processor, its first weights by the seed; all that is trained in fp32."""
+    """Builds the model on the processor, its first weights by the seed, all that is trained in fp32."""
     seed_all(config.seed)
     shapes = {name: facts["shape"] for name, facts in read_index(rows)["columns"].items()}
     model = call("model", functions.file, functions.model, config.own | {"shapes": shapes})

@@ -79,7 +79,7 @@ def mapped(path: Path) -> NDArray[Any]:
 
 
 def is_empty(path: Path) -> bool:
-    """Nothing can be mapped of a file without rows."""
+    """Whether a file has no rows: then nothing of it can be mapped."""
     return path.stat().st_size <= 128
 
 

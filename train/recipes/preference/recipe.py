@@ -259,7 +259,7 @@ class PreferenceRecipe:
 
 @contextmanager
 def at_rest(model: Any) -> Iterator[None]:
-    """In evaluation, and as it was after."""
+    """Puts a model into evaluation, and afterwards as it was."""
     before = model.training
     model.eval()
     try:
