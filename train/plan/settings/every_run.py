@@ -48,6 +48,11 @@ class Holding:
     """Whether anything is trained: else the model only answers."""
 
 
+def flags(config: RunConfig, *names: str) -> list[str]:
+    """These settings as flags of `python -m train`."""
+    return [f"--{name.replace('_', '-')}={getattr(config, name)}" for name in names]
+
+
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"scope": scope, "help": text, "choices": choices})
 

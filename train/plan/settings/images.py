@@ -16,7 +16,7 @@ from train.plan.model import picture_bases
 from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import picture_sets
-from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import Holding, RunConfig, at_least, flags, option
 from train.plan.values import Settings
 from train.runlog import paths
 
@@ -183,5 +183,4 @@ class ImagesConfig(RunConfig):
         return picture_sets.resolve(self.dataset)
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("recipe", "image_size", "eval_fraction", "max_bad")
-        return [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        return flags(self, "recipe", "image_size", "eval_fraction", "max_bad")

@@ -19,21 +19,8 @@ from train.runlog import paths
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}
-    | {
-        "backend",
-        "load_in",
-        "nodes",
-        "follow",
-        "queue",
-        "config",
-        "json",
-        "out",
-        "format",
-        "date",
-        "help",
-        "known_only",
-    }
-    | {"links", "link_mbit", "wireless", "fixed", "main_memory", "tflops"}
+    | {"backend", "load_in", "nodes", "follow", "queue", "config", "json", "out", "format", "date", "help"}
+    | {"known_only", "links", "link_mbit", "wireless", "fixed", "main_memory", "tflops"}
 )
 """Names that a recipe can neither take nor give another default: they mean something else, or nothing to it."""
 
