@@ -118,13 +118,13 @@ def _room(value: Any, names: list[str]) -> Room | None:
         return None
     try:
         holds = {str(name): int(count) for name, count in dict(value["holds"]).items()}
-        found = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
+        room = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
     except (KeyError, TypeError, ValueError):
         raise BadInput("pipe: it is not {layers, layer_bytes, holds: {NODE: LAYERS}}") from None
     for name in holds:
         if name not in names:
             raise BadInput(f"pipe: '{name}' is none of nodes{nearest(name, names)}")
-    return found
+    return room
 
 
 def _node(entry: Any) -> Member:

@@ -106,8 +106,8 @@ def prepare_words(plan: Plan) -> list[str]:
 
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
-    found = plan.request.config.file_to_bring
-    return file_for_head(plan, *found) if found else None
+    file = plan.request.config.file_to_bring
+    return file_for_head(plan, *file) if file else None
 
 
 def template_to_bring(plan: Plan) -> RecipeFile | None:
@@ -142,8 +142,8 @@ def calibrate_words(plan: Plan) -> list[str]:
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
-    own = {"model": f"{BASE_MODELS}/{plan.model.folder_name}"} if plan.model.folder_name else {}
-    given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | own
+    base = {"model": f"{BASE_MODELS}/{plan.model.folder_name}"} if plan.model.folder_name else {}
+    given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | base
     return ["calibrate", "--json", *(f"--{name.replace('_', '-')}={as_word(value)}" for name, value in given.items())]
 
 

@@ -47,19 +47,21 @@ def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFa
 
 
 def first_that_fits(case: Case) -> Fit:
-    found = None
+    tried = None
     for way in ways(case):
-        found = fit(case, way)
-        if found.ok:
+        tried = fit(case, way)
+        if tried.ok:
             break
-    assert found
-    return found
+    assert tried
+    return tried
 
 
-def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
-    if tuple(targets) != ALL_LINEAR and (unknown := {name for name in targets if name.rpartition(".")[2] not in known}):
+def require_targets(targets: Sequence[str], layers: Collection[str]) -> None:
+    if tuple(targets) != ALL_LINEAR and (
+        unknown := {name for name in targets if name.rpartition(".")[2] not in layers}
+    ):
         raise BadInput(
-            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(known)}"
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(layers)}"
         )
 
 
