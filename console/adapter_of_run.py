@@ -29,7 +29,7 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
     """Its folder here, with what the nodes have now: a run that was continued has made another."""
     parts = [part for node in nodes for part in node.parts(run)]
     answers, silent = ask_all(parts, lambda node: node.files(run), doing=f"looking for the adapter of {run} on")
-    below = f"results/{run}/{paths.MADE[0]}/"
+    below = f"results/{run}/{paths.ADAPTER}/"
     files = {name: answer["files"] for name, answer in answers.items()}
     having = {name: hashes for name, hashes in files.items() if any(path.startswith(below) for path in hashes)}
     if not having:
@@ -42,7 +42,7 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
         raise BadInput(
             f"the adapter of {run} was changed on its way from {node.name}", fix="fix: type the same command again"
         )
-    return paths.results(home, run) / paths.MADE[0]
+    return paths.results(home, run) / paths.ADAPTER
 
 
 def require_base(found: Plan, home: Path = FETCHED) -> None:

@@ -80,7 +80,7 @@ def made_in(run: str, files: dict[str, dict[str, str]]) -> str:
     """adapter or model, as the nodes have it; adapter where none has either yet."""
     every = [path for hashes in files.values() for path in hashes]
     found = (name for name in paths.MADE if any(path.startswith(f"results/{run}/{name}/") for path in every))
-    return next(found, paths.MADE[0])
+    return next(found, paths.ADAPTER)
 
 
 def fetched_lines(

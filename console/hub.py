@@ -44,7 +44,7 @@ def files(model: BaseModel, token: dict[str, str]) -> tuple[dict[str, Any], int]
         folder = Path(model.folder)
         weight_files.require(folder)
         weight_files.require_tokens(folder)
-        return read_config(folder), sum(f.stat().st_size for f in folder.rglob("*"))
+        return dict(read_config(folder)), sum(f.stat().st_size for f in folder.rglob("*"))
     command = [sys.executable, "-m", "train", *fetch_words(model), "--look", "--json"]
     env = environment() | token
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from train.cluster.attach_to_agent import attach_to_agent
 from train.errors import BadInput, CheckFailed, Gated
 from train.failures import classify_failure, report_to_agent
-from train.plan.settings.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
+from train.plan.settings.config import SETTINGS, Settings, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {
@@ -121,7 +121,7 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def read_config(file: Path, own: set[str]) -> dict[str, Any]:
+def read_config(file: Path, own: set[str]) -> Settings:
     values = read_yaml(file, "config file")
     known = own | set(SETTINGS) | names_of(recipe_of(values))
     for name in values:

@@ -2,7 +2,7 @@
 
 
 class BadInput(Exception):
-    """Nothing was started: the command exits with 2 and this text, at most three lines."""
+    """Says that nothing was started: the command exits with 2 and this text, at most three lines."""
 
     def __init__(self, what: str, where: str = "", fix: str = "") -> None:
         super().__init__("\n".join(line for line in (what, where, fix) if line))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
@@ -66,8 +67,14 @@ def write_manifest(folder: Path, of: Path | None = None) -> None:
     (folder / "manifest.json").write_text(json.dumps(hashes, indent=1))
 
 
-def size_and_hash(path: Path) -> dict[str, int | str]:
+class SizeAndHash(TypedDict):
     """What a list of files records of each."""
+
+    size: int
+    sha256: str
+
+
+def size_and_hash(path: Path) -> SizeAndHash:
     return {"size": path.stat().st_size, "sha256": file_hash(path)}
 
 

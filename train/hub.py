@@ -12,7 +12,7 @@ from pathlib import Path
 from train.errors import BadInput, Gated
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
-"""Nothing that would have to be unpickled."""
+"""The files of a model that are loaded: none that would have to be unpickled."""
 LOUD = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 """The loggers that would print each try."""
 
@@ -35,7 +35,7 @@ def hub_model(repo: str) -> Path:
 
 
 def hub_adapter(repo: str, files: Sequence[str]) -> Path:
-    """Of an adapter these files; the hub's cache keeps them."""
+    """Fetches these files of an adapter; the hub's cache keeps them."""
     from huggingface_hub import HfApi
 
     with explained(repo, "model"):
@@ -68,7 +68,7 @@ def pip(*words: str) -> str:
 
 
 class Calm(logging.Filter):
-    """In place of all warnings of the library, one line: that it tries again, and what may help meanwhile."""
+    """Puts one line in place of all warnings of the library: that it tries again, and what may help meanwhile."""
 
     def __init__(self, repo: str) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ BASE_MODELS, RAW_DATA, ROWS, REFERENCES = "models/base", "data/raw", "data/proce
 """Folders below HOME; a run's folders are in runlog/paths.py."""
 TOKENIZERS = "models/tokenizers"
 ADAPTERS = "models/adapters"
-"""Those that runs have begun with."""
+"""Adapters that runs have begun with."""
 TOKENIZER_FILES = (
     "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
 )  # fmt: skip

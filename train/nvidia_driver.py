@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 LOADED = "proc/driver/nvidia/version"
 LIBRARY = "libnvidia-ml.so."
@@ -28,8 +28,15 @@ def versions(root: Path = Path("/")) -> dict[str, str | None]:
     }
 
 
-def loaded(root: Path = Path("/")) -> dict[str, Any]:
-    """The loaded driver's version, and whether it is the open one; empty where none is loaded."""
+class LoadedDriver(TypedDict, total=False):
+    """Empty where none is loaded."""
+
+    version: str
+    open: bool
+    """Whether it is the open kernel module."""
+
+
+def loaded(root: Path = Path("/")) -> LoadedDriver:
     try:
         text = (root / LOADED).read_text(errors="replace")
     except OSError:

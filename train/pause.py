@@ -29,7 +29,7 @@ def seconds(text: str) -> float | None:
 
 
 def read(file: Path, at: float) -> Pause | None:
-    """None where there is none, or its time is over."""
+    """The pause; None where there is none, or its time is over."""
     try:
         lasts_s, since = seconds(file.read_text(errors="replace")), file.stat().st_mtime
     except OSError:

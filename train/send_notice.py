@@ -23,7 +23,7 @@ from typing import Any
 
 TIMEOUT_S = 10.0
 PAUSES_S = (1.0, 4.0)
-"""Between tries: a network that is away for a moment."""
+"""The pauses between tries: a network may be away for a moment."""
 AGAIN = (408, 429, 500, 502, 503, 504)
 PRIORITIES = {"done": "default", "failed": "high", "lost": "high", "waiting": "high", "test": "default"}
 TAGS = {"done": "white_check_mark", "failed": "x", "lost": "zap", "waiting": "hourglass", "test": "wave"}
@@ -111,7 +111,7 @@ def without_login(url: str) -> tuple[str, dict[str, str]]:
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), header
 
 
-def _facts(notice: Notice) -> dict[str, Any]:
+def _facts(notice: Notice) -> dict[str, str]:
     return {"event": notice.kind, "run": notice.run, "title": notice.title}
 
 

@@ -49,8 +49,8 @@ def torch_cuda(sites: Iterable[Path]) -> str | None:
 
 
 def content_hash(folder: Path, memo: Mapping[str, list[Any]] | None = None) -> str | None:
-    """From the contents; with a memo of the relay from the hashes in it, where nothing has changed since, else from
-    names and sizes, which the hash says."""
+    """The hash of the contents; with a memo of the relay from the hashes in it, where nothing has changed since, else
+    from names and sizes, which the hash says."""
     digest, whole = hashlib.sha256(), True
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".motley-")]
     for path in files:

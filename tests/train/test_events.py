@@ -12,6 +12,7 @@ from tests.train import cluster
 from train.cluster import agent_files
 from train.cluster.world import World
 from train.runlog import events
+from train.runlog.event_types import FIELDS, EveryNodeStep, Rollout
 from train.runlog.state import history
 from train.runlog.tail import read
 
@@ -34,22 +35,24 @@ def documented() -> dict[str, list[str]]:
 
 def test_the_page_describes_every_event_and_every_field():
     assert {name: set(fields) for name, fields in documented().items()} == {
-        name: set(fields) for name, fields in events.SCHEMA.items()
+        name: set(fields) for name, fields in FIELDS.items()
     }
     page = (cluster.ROOT / "docs/inside/events.md").read_text()
     parts = [page.split(f"{mark}")[1] for mark in ("Each of `nodes`", "a step also has `rollout`")]
     of_nodes, of_rollout = (re.findall(r"^\| `(\w+)`", part.split("\n\n", 2)[1], re.M) for part in parts)
-    assert (of_nodes, of_rollout) == (list(events.NODE_KEYS), list(events.ROLLOUT_KEYS))
+    assert (of_nodes, of_rollout) == (list(EveryNodeStep.__annotations__), list(Rollout.__annotations__))
 
 
 def test_a_real_run_writes_what_the_schema_says(run):
     found = run.events()
     assert {"start", "step", "eval", "proof", "checkpoint", "done"} <= {event["event"] for event in found}
     for event in found:
-        assert set(event) == {"event", "time", *events.SCHEMA[event["event"]]}
+        fields = FIELDS[event["event"]]
+        assert set(event) == {"event", "time", *fields}
+        assert [name for name, kind in fields.items() if not isinstance(event[name], kind)] == []
     for event in run.steps():
         for node in event["nodes"].values():
-            assert set(node) == set(events.NODE_KEYS)
+            assert set(node) == EveryNodeStep.__required_keys__
 
 
 def test_every_node_writes_the_same_facts(run):
@@ -70,7 +73,7 @@ def test_an_event_of_another_shape_is_refused(tmp_path):
 def test_a_gradient_that_overflowed_is_written_as_json_knows_it(tmp_path):
     """fp16's scaler skips such a step; jq, JavaScript and pandas know no Infinity."""
     file = tmp_path / "events.jsonl"
-    step = dict.fromkeys(events.SCHEMA["step"], 1) | {"grad_norm": float("inf"), "nodes": {}}
+    step = dict.fromkeys(FIELDS["step"], 1) | {"grad_norm": float("inf"), "nodes": {}}
     events.EventLog(file).write("step", **step)
     (written,) = [json.loads(line, parse_constant=pytest.fail) for line in file.read_text().splitlines()]
     assert written["grad_norm"] is None

@@ -26,7 +26,7 @@ from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
 from train.recipes.grpo.recipe import GrpoRecipe
 from train.recipes.grpo.rollout import advantages
-from train.runlog.events import ROLLOUT_KEYS
+from train.runlog.event_types import Rollout
 
 BROKEN = str(Path(__file__).with_name("broken.py"))
 STEPS, ROWS, GROUP = 6, 8, 4
@@ -105,7 +105,7 @@ def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path
     adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
     assert adapters[0] and adapters[1:] == adapters[:-1]
     last = run.steps()[-1]
-    assert {*last["rollout"], "kl", "clipped"} == set(ROLLOUT_KEYS)
+    assert {*last["rollout"], "kl", "clipped"} == Rollout.__optional_keys__
     assert list(last["rollout"]["generate_s"]) == list(last["nodes"])
 
 

@@ -16,7 +16,7 @@ from train.engine.run import train_run
 from train.models.model_files import model_folder
 from train.plan.settings.config import load_config
 from train.recipes.preference import reference
-from train.runlog.events import PAIR_KEYS
+from train.runlog.event_types import PAIRS
 
 STEPS, ROWS = 6, 8
 TOLERANCE = 1e-5
@@ -83,7 +83,7 @@ def assert_is_truth(steps, truth, events=(), weights=None, within=1):
 
 
 def assert_figures(found, truth, within=1):
-    assert set(found) <= set(PAIR_KEYS) and set(found) == truth.keys() & set(PAIR_KEYS)
+    assert set(found) <= set(PAIRS) and set(found) == truth.keys() & set(PAIRS)
     for name, value in found.items():
         assert value == pytest.approx(truth[name], rel=2 * within * TOLERANCE, abs=2 * within * TOLERANCE), name
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from train.cluster.node_status import Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.runlog import paths
+from train.runlog.tail import Event
 
 ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
@@ -110,7 +111,7 @@ class StatusFile:
     since: float = 0.0
     next_at: float = 0.0
 
-    def write(self, state: str, facts: dict[str, Any]) -> None:
+    def write(self, state: str, facts: Mapping[str, object]) -> None:
         at, wall = self.world.clock.now(), self.world.clock.wall()
         self.next_at = at + TIMING.show_s
         if state != self.state:
@@ -180,7 +181,7 @@ class TrainerProgress:
                 self._take(event, at)
             self.since = at
 
-    def _take(self, event: dict[str, Any], at: float) -> None:
+    def _take(self, event: Event, at: float) -> None:
         kind = event.get("event")
         if kind in STEPS and not self.old:
             if not self.stepped:

@@ -92,7 +92,7 @@ class Peer:
     def reachable(self, at: float) -> bool:
         return self.status is not None and not self.lost(at)
 
-    def facts(self, at: float) -> dict[str, Any]:
+    def facts(self, at: float) -> dict[str, object]:
         """This peer as agent.json shows it."""
         silent_s = round(at - self.at, 1) if self.at else None
         status = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)

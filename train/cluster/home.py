@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 from train.files import write_atomic
 from train.runlog import paths
@@ -19,9 +19,28 @@ CACHES = {
 }
 
 
-def furnish(home: Path, cluster: Mapping[str, Any], *, links: Mapping[str, Path], launch: Path) -> None:
+class NodeData(TypedDict):
+    name: str
+    address: str
+    processes: int
+
+
+class ClusterData(TypedDict, total=False):
+    """A node's cluster_config.yaml, as it is written here (train/plan/launch/cluster_config.py reads it)."""
+
+    run: Required[str]
+    node: str
+    token: str
+    nodes: Sequence[NodeData]
+    interface: str
+    presence_port: int
+    group_ports: Sequence[int]
+    pipe: Mapping[str, object]
+
+
+def furnish(home: Path, cluster: ClusterData, *, links: Mapping[str, Path], launch: Path) -> None:
     """`cluster`: the node's cluster_config; `links`: where each shared file or folder is; `launch`: its launch.json."""
-    log = paths.logs(home, str(cluster["run"]))
+    log = paths.logs(home, cluster["run"])
     for folder in (home / "config", home / "models", log):
         folder.mkdir(parents=True, exist_ok=True)
     for name, there in links.items():

@@ -20,11 +20,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
-from train.cluster.home import environment, furnish
+from train.cluster.home import ClusterData, NodeData, environment, furnish
 from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
@@ -44,6 +44,30 @@ LINGER_S = 2.0
 """How long the container stays: who follows the run from outside reads its last lines before it is gone."""
 LAST_BYTES = 3500
 """Most bytes of the last words: Kubernetes keeps the last 4096 of what a container leaves as its message."""
+
+
+class Job(TypedDict, total=False):
+    """What the launch has written for all pods of a run."""
+
+    run: Required[str]
+    launch: Required[str]
+    """Names this very launch."""
+    prepare: Required[str]
+    """The job of Kubernetes that makes model and rows."""
+    steps: Required[Sequence[Sequence[str]]]
+    nodes: Required[Sequence[NodeData]]
+    presence_port: Required[int]
+    group_ports: Required[Sequence[int]]
+    pipe: Mapping[str, object]
+
+
+class Prepared(TypedDict, total=False):
+    """What the pod that prepares has left."""
+
+    launch: Required[str]
+    rows: str
+    """The name of the folder of rows."""
+    failed: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +95,11 @@ def main(args: argparse.Namespace) -> int:
 # -- model and rows --------------------------------------------------------------------------------------------------
 
 
-def prepare(home: Path, job: Mapping[str, Any]) -> int:
+def prepare(home: Path, job: Job) -> int:
     """Runs the job's steps: commands that do nothing where their result is there; the last one makes the rows."""
     folder = home / "jobs" / job["run"]
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {"launch": job["launch"]}
+    found: Prepared = {"launch": job["launch"]}
     with (folder / ".prepare.lock").open("w") as lock, shown_alive(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)  # two pods of the run may be on this machine
         for words in job["steps"]:
@@ -99,12 +123,12 @@ def last_line(text: str) -> dict[str, Any]:
     return {}
 
 
-def prepared(home: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+def prepared(home: Path, job: Job) -> Prepared | None:
     """What `prepare` of this very launch has left; empty until then."""
     with contextlib.suppress(OSError, ValueError):
-        found: dict[str, Any] = json.loads((home / "jobs" / job["run"] / PREPARED).read_text())
-        return found if found["launch"] == job["launch"] else {}
-    return {}
+        found: Prepared = json.loads((home / "jobs" / job["run"] / PREPARED).read_text())
+        return found if found["launch"] == job["launch"] else None
+    return None
 
 
 @contextlib.contextmanager
@@ -125,7 +149,7 @@ def shown_alive(folder: Path) -> Iterator[None]:
         thread.join()
 
 
-def wait(home: Path, job: Mapping[str, Any]) -> int:
+def wait(home: Path, job: Job) -> int:
     seen, since, said = "", time.monotonic(), time.monotonic()
     while not (found := prepared(home, job)):
         time.sleep(LOOK_S)
@@ -146,7 +170,7 @@ def wait(home: Path, job: Mapping[str, Any]) -> int:
     return 0
 
 
-def sign_of(home: Path, job: Mapping[str, Any]) -> str:
+def sign_of(home: Path, job: Job) -> str:
     file = home / "jobs" / str(job["run"]) / ALIVE
     return file.read_text() if file.exists() else ""
 
@@ -154,9 +178,9 @@ def sign_of(home: Path, job: Mapping[str, Any]) -> str:
 # -- the agent -------------------------------------------------------------------------------------------------------
 
 
-def furnish_pod(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
+def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[str, str]) -> None:
     found = prepared(home, job)
-    if not found.get("rows"):
+    if not found or not found.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
     links = {name: home / name for name in (BASE_MODELS, "data")}
     furnish(place, cluster_of(job, env), links=links, launch=config / paths.LAUNCH)
@@ -173,11 +197,12 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Mapping[str, Any], e
         (place / paths.NOTIFY).unlink(missing_ok=True)
 
 
-def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def cluster_of(job: Job, env: Mapping[str, str]) -> ClusterData:
     """This node's cluster_config: the others by the names of the Service, itself by the address that this pod has."""
     place, address = int(env["JOB_COMPLETION_INDEX"]), env["MOTLEY_ADDRESS"]
-    nodes = [node | ({"address": address} if number == place else {}) for number, node in enumerate(job["nodes"])]
-    return {
+    nodes = list(job["nodes"])
+    nodes[place] = {**nodes[place], "address": address}
+    cluster: ClusterData = {
         "run": job["run"],
         "node": nodes[place]["name"],
         "token": env["MOTLEY_TOKEN"],
@@ -185,8 +210,10 @@ def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]
         "interface": env.get("GLOO_SOCKET_IFNAME") or nic_of(address),
         "presence_port": job["presence_port"],
         "group_ports": job["group_ports"],
-        **({"pipe": job["pipe"]} if job.get("pipe") else {}),
     }
+    if pipe := job.get("pipe"):
+        cluster["pipe"] = pipe
+    return cluster
 
 
 def run_agent(place: Path, env: Mapping[str, str]) -> int:

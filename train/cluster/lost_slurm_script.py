@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 BEAT = "script.beat"
 LOOK_S = 1.0
@@ -83,8 +82,8 @@ def reason_to_leave(node: Node) -> str:
     until = float(node.env.get("MOTLEY_LEAVE_AT") or "inf")
     if time.time() > until:
         return "its time is nearly over"
-    facts: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
         facts = json.loads(node.status.read_text())
-    waits = facts.get("state") == "waiting" and time.time() - float(facts["since"]) > WAIT_S
-    return "too few nodes are left to go on" if waits else ""
+        if facts.get("state") == "waiting" and time.time() - float(facts["since"]) > WAIT_S:
+            return "too few nodes are left to go on"
+    return ""

@@ -22,11 +22,11 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from train.cluster.home import environment, furnish
+from train.cluster.home import ClusterData, NodeData, environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
@@ -43,6 +43,22 @@ IN_VAIN = 3
 WHY = """three starts after one another made no new step (saved: step {step}), so it is not queued again
 see: ./motley logs
 fix: a longer --time in slurm_options"""
+
+
+class ToldNode(NodeData):
+    """What a node tells of itself; `id`: its number in the job."""
+
+    id: int
+
+
+class Starts(TypedDict, total=False):
+    """The last start of a job."""
+
+    job: str
+    step: int
+    """The step that was saved."""
+    in_vain: int
+    """How many starts in a row have ended there."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +94,7 @@ def address(name: str) -> str:
     raise BadInput(f"{name} has no address but loopback", "where: its own /etc/hosts, or the cluster's DNS")
 
 
-def about(env: Mapping[str, str], at: str) -> dict[str, Any]:
+def about(env: Mapping[str, str], at: str) -> ToldNode:
     return {"id": int(env["SLURM_NODEID"]), "name": name_of(env), "address": at, "processes": processes(env)}
 
 
@@ -94,10 +110,11 @@ def ports(job_id: int) -> tuple[int, tuple[int, int]]:
     return first, (first + 1, first + PORTS_OF_A_JOB - 1)
 
 
-def cluster_of(env: Mapping[str, str], told: list[dict[str, Any]], nic: str) -> dict[str, Any]:
+def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterData:
     """The cluster_config of this node."""
     nodes = [
-        {key: node[key] for key in ("name", "address", "processes")} for node in sorted(told, key=lambda n: n["id"])
+        NodeData(name=node["name"], address=node["address"], processes=node["processes"])
+        for node in sorted(told, key=lambda node: node["id"])
     ]
     heartbeat, groups = ports(int(env["SLURM_JOB_ID"]))
     return {
@@ -166,7 +183,7 @@ def over(job: Path, run: str, since: float) -> int:
 
 def again(env: Mapping[str, str], job: Path) -> bool:
     """Whether the job is to be queued again, now that a start of it has left; else the run has failed, and says why."""
-    known: dict[str, Any] = {}
+    known: Starts = {}
     with contextlib.suppress(OSError, ValueError):
         known = json.loads((job / STARTS).read_text())
     known = next_start(known, env["SLURM_JOB_ID"], saved_step(job, env["MOTLEY_RUN"]))
@@ -182,7 +199,7 @@ def again(env: Mapping[str, str], job: Path) -> bool:
     return False
 
 
-def next_start(known: Mapping[str, Any], job: str, step: int) -> dict[str, Any]:
+def next_start(known: Starts, job: str, step: int) -> Starts:
     """What the next start of a job is told: the step that is saved, and how many in a row have ended there."""
     before = known.get("in_vain", 0) if known.get("job") == job else 0
     return {"job": job, "step": step, "in_vain": 0 if step != known.get("step", 0) else before + 1}

@@ -1,1 +1,1 @@
-"""From a file of records to packed rows."""
+"""Turns a file of records into packed rows."""

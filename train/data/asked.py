@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from train.data.formats import FORMATS, BadRecord, Message, as_text, convert
+from train.data.formats import FORMATS, BadRecord, JsonObject, Message, as_text, convert
 
 QUESTIONS = ("prompt", "question", "query")
 USED = {
@@ -21,7 +21,7 @@ NEXT = {"role": "assistant", "content": "-"}
 """An answer where there is none, for the checks of a whole conversation."""
 
 
-def form_of(record: dict[str, Any]) -> str:
+def form_of(record: JsonObject) -> str:
     """The form of what it asks; empty where it asks nothing that is known."""
     if any(name in record for name in QUESTIONS):
         return "prompt"
@@ -29,11 +29,11 @@ def form_of(record: dict[str, Any]) -> str:
     return found or ("alpaca" if "instruction" in record else "")
 
 
-def question_name(record: dict[str, Any]) -> str:
+def question_name(record: JsonObject) -> str:
     return next((name for name in QUESTIONS if name in record), QUESTIONS[0])
 
 
-def asked_in(form: str, record: dict[str, Any]) -> tuple[tuple[Message, ...], str | None]:
+def asked_in(form: str, record: JsonObject) -> tuple[tuple[Message, ...], str | None]:
     """The turns that are asked, and the answer behind them; None where the model comes next."""
     lacks_answer = form == "alpaca" and not {"output", "response"} & record.keys()
     turns = FORMATS[form][1](record | {"output": NEXT["content"]} if lacks_answer else record).messages

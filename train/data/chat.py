@@ -202,9 +202,10 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
     system = [message for message in known if message["role"] == "system"]
     rest = tuple(message for message in known if message["role"] != "system")
     instructions = "\n\n".join(message["content"] for message in system)
-    joined = ({**system[0], "content": instructions}, *rest) if system else rest
+    whole: list[Message] = [{**message, "content": instructions} for message in system[:1]]
+    joined = (*whole, *rest)
     opened = next((at for at, message in enumerate(rest) if message["role"] != "assistant"), 0)
-    asked = {**rest[opened], "content": f"{instructions}\n\n{rest[opened]['content']}".strip()}
+    asked: Message = {**rest[opened], "content": f"{instructions}\n\n{rest[opened]['content']}".strip()}
     yield known
     tried = [known]
     for form in (joined, (*joined[: len(joined) - len(rest)], *rest[opened:]), (asked, *rest[opened + 1 :])):
@@ -214,7 +215,7 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
 
 
 def _known(template: str, message: Message) -> Message:
-    """In the words of this template; where it has none for calls, as many chat models write them."""
+    """The turn in the words of this template; where it has none for calls, as many chat models write them."""
     if message["role"] == "developer" and "developer" not in template:
         message = {**message, "role": "system"}
     if message.get("tool_calls") and "tool_calls" not in template:
@@ -293,7 +294,7 @@ def token_span(encoding: Any, start: int, end: int) -> Span:
 
 def end_ids(chat: Chat) -> list[int]:
     """The marks that end an answer: the tokenizer's own, and the one that the template writes behind a turn."""
-    asked = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "x"})
+    asked = (Message(role="user", content="?"), Message(role="assistant", content="x"))
     [sample] = encode(chat, [Example(asked)], answers_only=True)
     last = [] if isinstance(sample, BadRecord) else [number for number, flag in zip(*sample, strict=True) if flag][-1:]
     own = chat.tokenizer.eos_token_id

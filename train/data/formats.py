@@ -6,10 +6,35 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Required, TypedDict
 
-Message = dict[str, Any]
-"""role and content, which is text; of a tool's call also tool_calls, as chat templates read them."""
+JsonObject = dict[str, object]
+"""A JSON object as somebody wrote it: each value is looked at before it is used."""
+
+
+class Function(TypedDict):
+    name: str
+    arguments: object
+
+
+class ToolCall(TypedDict, total=False):
+    """A call of a tool, as chat templates read it."""
+
+    id: str
+    type: Required[str]
+    function: Required[Function]
+
+
+class Message(TypedDict, total=False):
+    """A turn of a conversation."""
+
+    role: Required[str]
+    content: Required[str]
+    name: str
+    tool_call_id: str
+    tool_calls: list[ToolCall]
+
+
 ROLES = {
     "human": "user",
     "user": "user",
@@ -24,7 +49,6 @@ ROLES = {
     "observation": "tool",
     "function_call": "assistant",
 }
-PASSED_ON = ("name", "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +57,22 @@ class Example:
 
     messages: tuple[Message, ...] = ()
     text: str = ""
-    tools: tuple[dict[str, Any], ...] = ()
+    tools: tuple[JsonObject, ...] = ()
     """What the assistant may call, as chat templates read it."""
     trained_turns: int = 0
-    """Of the assistant's turns the last ones that are trained on; 0: all."""
+    """How many of the assistant's turns are trained on, the last ones; 0: all."""
 
 
 class BadRecord(ValueError):
     """Why this record cannot be used."""
 
 
-def detect(record: dict[str, Any]) -> str | None:
+def detect(record: JsonObject) -> str | None:
     """The format whose keys the record has; the first that fits, in the order of FORMATS."""
     return next((name for name, (keys, _) in FORMATS.items() if keys(record)), None)
 
 
-def convert(format_name: str, record: dict[str, Any]) -> Example:
+def convert(format_name: str, record: JsonObject) -> Example:
     _, converter = FORMATS[format_name]
     example = converter(record)
     if example.messages:
@@ -77,29 +101,29 @@ def _require_whole_characters(example: Example) -> None:
         raise BadRecord(f"half a character ({half}, as of a cut emoji), which no tokenizer reads") from None
 
 
-def from_chat(record: dict[str, Any]) -> Example:
+def from_chat(record: JsonObject) -> Example:
     turns = record.get("messages", record.get("conversations"))
     return Example(tuple(_turn(turn, "role", "content") for turn in _turns(turns)), tools=_tools(record))
 
 
-def from_sharegpt(record: dict[str, Any]) -> Example:
-    system = [{"role": "system", "content": _text(record, "system")}] if record.get("system") else []
+def from_sharegpt(record: JsonObject) -> Example:
+    system = [Message(role="system", content=_text(record, "system"))] if record.get("system") else []
     turns = [_turn(turn, "from", "value") for turn in _turns(record.get("conversations"))]
     return Example((*system, *turns), tools=_tools(record))
 
 
-def from_alpaca(record: dict[str, Any]) -> Example:
+def from_alpaca(record: JsonObject) -> Example:
     """An example from a record of Alpaca (instruction, input, output) or Dolly (instruction, context, response)."""
     dolly = "output" not in record and "response" in record
     extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
     question = _text(record, "instruction")
     if extra := record.get(extra_key):
         question = f"{question}\n\n{extra}"
-    system = [{"role": "system", "content": _text(record, "system")}] if record.get("system") else []
+    system = [Message(role="system", content=_text(record, "system"))] if record.get("system") else []
     return Example((*system, *_exchange(question, _text(record, answer_key))))
 
 
-def from_pair(record: dict[str, Any]) -> Example:
+def from_pair(record: JsonObject) -> Example:
     """prompt and completion: two strings, or two lists of turns."""
     asked, answered = next((pair for pair in PAIRS if set(pair) <= record.keys()), PAIRS[0])
     if isinstance(record.get(asked), list):
@@ -108,7 +132,7 @@ def from_pair(record: dict[str, Any]) -> Example:
     return Example(_exchange(_text(record, asked), _text(record, answered)))
 
 
-def from_text(record: dict[str, Any]) -> Example:
+def from_text(record: JsonObject) -> Example:
     return Example(text=_text(record, "text"))
 
 
@@ -135,28 +159,33 @@ def _turn(turn: Any, role_key: str, content_key: str) -> Message:
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
             raise BadRecord("a turn holds something other than text")
         content = "".join(str(part.get("text", "")) for part in content)
-    message = {
-        "role": role,
-        "content": "" if content is None and calls else as_text(content, f"a turn's '{content_key}'"),
-    }
-    message |= {key: turn[key] for key in PASSED_ON if isinstance(turn.get(key), str)}
-    return message | ({"tool_calls": calls} if calls else {})
+    text = "" if content is None and calls else as_text(content, f"a turn's '{content_key}'")
+    message = Message(role=role, content=text)
+    if isinstance(turn.get("name"), str):
+        message["name"] = turn["name"]
+    if isinstance(turn.get("tool_call_id"), str):
+        message["tool_call_id"] = turn["tool_call_id"]
+    if calls:
+        message["tool_calls"] = calls
+    return message
 
 
-def _calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
+def _calls(turn: JsonObject) -> list[ToolCall]:
     """A turn's calls of tools, in the shape that chat templates read: the arguments an object, not its text."""
     old = [{"function": turn["function_call"]}] if turn.get("function_call") else []
     calls = turn.get("tool_calls") or old
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise BadRecord("a turn's 'tool_calls' is no list of calls")
-    shaped = []
+    shaped: list[ToolCall] = []
     for call in calls:
         function = call.get("function", call)
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise BadRecord("a call in 'tool_calls' has no name")
-        called = {"name": function["name"], "arguments": _arguments(function.get("arguments"))}
-        known = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-        shaped.append({**known, "type": "function", "function": called})
+        called = Function(name=function["name"], arguments=_arguments(function.get("arguments")))
+        if isinstance(call.get("id"), str):
+            shaped.append(ToolCall(id=call["id"], type="function", function=called))
+        else:
+            shaped.append(ToolCall(type="function", function=called))
     return shaped
 
 
@@ -169,7 +198,7 @@ def _arguments(written: Any) -> Any:
         return written
 
 
-def _tools(record: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+def _tools(record: JsonObject) -> tuple[JsonObject, ...]:
     """A list, or the text of one, as some data sets keep it."""
     tools = record.get("tools") or []
     if isinstance(tools, str):
@@ -179,7 +208,7 @@ def _tools(record: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     return tuple(tools)
 
 
-def _text(record: dict[str, Any], key: str) -> str:
+def _text(record: JsonObject, key: str) -> str:
     if record.get(key) is None:
         raise BadRecord(f"'{key}' is missing")
     return as_text(record[key], f"'{key}'")
@@ -197,19 +226,19 @@ def as_text(value: Any, what: str) -> str:
 PAIRS = (("prompt", "completion"), ("prompt", "response"), ("question", "answer"), ("query", "response"))
 
 
-def _has_all_of(*choices: tuple[str, ...]) -> Callable[[dict[str, Any]], bool]:
+def _has_all_of(*choices: tuple[str, ...]) -> Callable[[JsonObject], bool]:
     return lambda record: any(set(keys) <= record.keys() for keys in choices)
 
 
-def _turns_have(key: str) -> Callable[[dict[str, Any]], bool]:
-    def test(record: dict[str, Any]) -> bool:
+def _turns_have(key: str) -> Callable[[JsonObject], bool]:
+    def test(record: JsonObject) -> bool:
         turns = record.get("conversations") or [None]
         return isinstance(turns, list) and isinstance(turns[0], dict) and key in turns[0]
 
     return test
 
 
-Format = tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], Example]]
+Format = tuple[Callable[[JsonObject], bool], Callable[[JsonObject], Example]]
 FORMATS: dict[str, Format] = {
     "chat": (lambda record: "messages" in record or _turns_have("role")(record), from_chat),
     "sharegpt": (_turns_have("from"), from_sharegpt),

@@ -4,15 +4,14 @@ card say the same."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from train.data.index import Index
 from train.errors import BadInput
 from train.files import write_atomic
 from train.plan.settings.config import RunConfig
 
-PASSED_OVER, TRAINED_ON = "passed_over", "trained_on"
+TRAINED_ON = "trained_on"
 
 
 def words_at(rows: Path) -> list[str]:
@@ -24,21 +23,22 @@ def note(folder: Path, passed_over: str) -> None:
     """`folder`: of the rows. What lay beside the data and is not in it, as it was when they were last asked for."""
     file = folder / "index.json"
     index = json.loads(file.read_text())
-    if index.get(PASSED_OVER, "") != passed_over:
-        write_atomic(file, json.dumps(index | {PASSED_OVER: passed_over}, indent=1).encode() + b"\n")
+    if index.get("passed_over", "") != passed_over:
+        write_atomic(file, json.dumps(index | {"passed_over": passed_over}, indent=1).encode() + b"\n")
 
 
-def words(index: Mapping[str, Any]) -> list[str]:
-    tally, length = index.get("records", {}), index["row_length"] if "records" in index else 0
-    found = [index[PASSED_OVER]] if index.get(PASSED_OVER) else []
-    if tally.get("bad"):
+def words(index: Index) -> list[str]:
+    found = [index["passed_over"]] if index.get("passed_over") else []
+    tally = index.get("records")
+    if tally and tally["bad"]:
         first = "".join(f", the first: {problem}" for problem in tally["first_bad"][:1])
         found.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")
-    if tally.get("truncated"):
+    if tally and tally["truncated"]:
+        length = index["row_length"]
         found.append(
             f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
         )
-    if not index["splits"]["eval"]["rows"] and index.get(TRAINED_ON, True):
+    if not index["splits"]["eval"]["rows"] and index.get("trained_on", True):
         found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
     return [f"data: {what}" for what in found]
 

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from train.data import pair_records, prompt_records
 from train.data.formats import BadRecord, Example
@@ -67,7 +66,7 @@ class Look:
         return f"{count}: {skipped}{self.held_out} held out, {trained} trained on"
 
 
-def look(request: Request) -> dict[str, Any]:
+def look(request: Request) -> dict[str, object]:
     """Empty where the data is not here, or not read here; BadInput where it cannot be trained on."""
     config, data = request.config, request.dataset
     found = {part.data.name: one for part in data.each if (one := look_at(config, part.data))}
@@ -82,7 +81,7 @@ def look(request: Request) -> dict[str, Any]:
 
 
 def together(config: RunConfig, data: Dataset, looks: list[Look]) -> Look:
-    """Of several data sets all that an epoch takes."""
+    """Sums up all that an epoch takes of several data sets."""
     if not data.parts:
         return looks[0]
     pairs = [(one, part.weight) for one, part in zip(looks, data.parts, strict=True)]

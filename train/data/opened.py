@@ -5,13 +5,16 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from train.cache import build_once, cache_dir
 from train.data.chat import Chat, load_chat
+from train.data.index import Index
+from train.data.parts import Parts, together
 from train.data.records import Reader, Say, require_bytes
+from train.data.rows import FORMAT
 from train.files import file_hash
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, Model, resolve_model
@@ -20,49 +23,91 @@ from train.plan.settings.config import SftConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
-    """The data sets of a run that asks a model, and how it is asked."""
+class DataFiles:
+    """The data sets of a run that asks a model, before its tokenizer is loaded, which takes seconds."""
 
+    config: SftConfig
     data: Dataset
     model: Model
     files: list[list[Path]]
     """The files of each data set."""
+    hashes: list[object]
+    """All that decides which records there are."""
+    template: str
+    """A chat template of one's own; empty where it is the model's."""
+
+    def readers(self, say: Say, format_name: str) -> list[Reader]:
+        """A reader for each data set."""
+        return [
+            Reader(some, say, taken=part.data.taken, format_name=format_name, max_bad=self.config.max_bad)
+            for part, some in zip(self.data.each, self.files, strict=True)
+        ]
+
+    def opened(self, say: Say, date: str) -> OpenedData:
+        """`date`: what templates write as today's."""
+        if self.model.folder:
+            weight_files.require_tokens(self.model.folder)
+        chat = load_chat(self.model, date, self.template, self.config.system)
+        say(f"template  {chat.reason}")
+        return OpenedData(found=self, chat=chat)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenedData:
+    """The same with how the model is asked."""
+
+    found: DataFiles
     chat: Chat
-    own_template: bool
-    """Whether the template is not the model's own."""
+
+    def made_from(self, settings: Mapping[str, object]) -> dict[str, object]:
+        """All that decides the rows' bytes; `settings`: those of the recipe on which they depend."""
+        return {
+            "format": FORMAT,
+            "data": self.found.hashes,
+            "tokenizer": self.chat.hash(),
+            "settings": settings,
+        }
+
+    def complete(
+        self, index: Index, parts: Parts, readers: list[Reader], made_from: Mapping[str, object], data_format: str
+    ) -> Index:
+        """The index of rows with all that is said alike by every recipe that asks a model."""
+        found = self.found
+        if found.data.parts:
+            index["parts"] = parts.made
+        index["data_format"] = data_format
+        index["chat_template"] = self.chat.template
+        if self.chat.dated:
+            index["date"] = self.chat.date
+        index["records"] = together([reader.tally for reader in readers]).as_records()
+        index["made_from"] = made_from
+        index["model"] = found.model.name
+        index["files"] = [file.name for some in found.files for file in some]
+        if found.template or found.config.system:
+            index["own_template"] = True
+        return index
 
 
-def open_data(config: SftConfig, say: Say, date: str) -> Opened:
+def find_data(config: SftConfig, say: Say) -> DataFiles:
     data, model = config.data(), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
     files = [dataset_files(part.data) for part in data.each]
     for some in files:
         require_bytes(some)
-    if model.folder:
-        weight_files.require_tokens(model.folder)
     template = chat_template.read(config.chat_template)
-    chat = load_chat(model, date, template, config.system)
-    say(f"template  {chat.reason}")
-    return Opened(data=data, model=model, files=files, chat=chat, own_template=bool(template or config.system))
+    hashes = hashes_of(data, files)
+    return DataFiles(config=config, data=data, model=model, files=files, hashes=hashes, template=template)
 
 
-def readers_of(data: Dataset, files: list[list[Path]], say: Say, format_name: str, max_bad: float) -> list[Reader]:
-    """A reader for each data set."""
-    return [
-        Reader(some, say, taken=part.data.taken, format_name=format_name, max_bad=max_bad)
-        for part, some in zip(data.each, files, strict=True)
-    ]
-
-
-def hashes_of(data: Dataset, files: list[list[Path]]) -> list[Any]:
-    """All that decides which records there are; of one data set as it is, the hashes of its files."""
-    found: list[Any] = [[file_hash(file) for file in some] for some in files]
+def hashes_of(data: Dataset, files: list[list[Path]]) -> list[object]:
+    """The hashes of the files of one data set as it is; else those of each, with what is taken of it."""
+    hashes = [[file_hash(file) for file in some] for some in files]
     taken = [part.data.taken.typed for part in data.each]
     if not data.parts and not taken[0]:
-        return list(found[0])
+        return list(hashes[0])
     names = [part.data.name for part in data.each]
-    return [list(one) for one in zip(names, [part.weight for part in data.each], taken, found, strict=True)]
+    return [list(entry) for entry in zip(names, [part.weight for part in data.each], taken, hashes, strict=True)]
 
 
 def dataset_files(data: Dataset) -> list[Path]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from train.data.asked import asked_in, form_of, question_name, question_of
-from train.data.formats import BadRecord, Example, Message, as_text, convert
+from train.data.formats import BadRecord, Example, JsonObject, Message, as_text, convert
 from train.data.records import Asked, Found
 from train.data.split import draw
 from train.errors import BadInput
@@ -29,7 +29,7 @@ class Preference:
     answers: tuple[tuple[Message, ...], ...]
     """The better and the worse one, or one alone."""
     good: bool = True
-    """Of one alone: what it is called."""
+    """What a single answer is called."""
 
     def split(self, eval_fraction: float) -> str:
         """The side follows from what is asked alone, so what is asked twice is on one side."""
@@ -66,7 +66,7 @@ def require_kind(found: Found, paired: bool) -> None:
     raise BadInput(f"{what}: all rows of a run are of one kind", f"found: {found.where}", fix)
 
 
-def pair(record: dict[str, Any], form: str = "auto") -> Preference:
+def pair(record: JsonObject, form: str = "auto") -> Preference:
     for name in PAIRED:
         if record.get(name) in NOTHING:
             raise BadRecord(f"a pair without '{name}': both answers are needed")
@@ -98,7 +98,7 @@ def of_conversations(chosen: tuple[Message, ...], rejected: tuple[Message, ...],
     return Preference(prompt, (chosen[same:], rejected[same:]))
 
 
-def single(record: dict[str, Any], form: str = "auto") -> Preference:
+def single(record: JsonObject, form: str = "auto") -> Preference:
     label = record.get("label")
     if not isinstance(label, bool) and label not in (0, 1):
         raise BadRecord(f"'label' is {label!r}, and it is true for a good answer or false for a bad one")
@@ -109,9 +109,7 @@ def single(record: dict[str, Any], form: str = "auto") -> Preference:
     return Preference(prompt, (answer_of(prompt, answer, "completion"),), bool(label))
 
 
-def prompt_of(
-    record: dict[str, Any], form: str, *, is_answered: bool = False
-) -> tuple[tuple[Message, ...], str | None]:
+def prompt_of(record: JsonObject, form: str, *, is_answered: bool = False) -> tuple[tuple[Message, ...], str | None]:
     """What is asked; with `is_answered` also the answer that stands behind it, in a form that has one."""
     form = form_of(record) if form == "auto" else form
     name = question_name(record)
@@ -145,7 +143,7 @@ def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Mess
 
 
 def turns(found: list[Any], name: str) -> tuple[Message, ...]:
-    """As a conversation is read elsewhere, whichever end it has."""
+    """The turns as a conversation is read elsewhere, whichever end it has."""
     if not found or not all(isinstance(turn, dict) for turn in found):
         raise BadRecord(f"'{name}' is no list of turns")
     if "from" in found[0]:
@@ -156,6 +154,6 @@ def turns(found: list[Any], name: str) -> tuple[Message, ...]:
 
 
 def sides(paired: bool, form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """On which side each record is; as in look.py."""
+    """The side of the split of each record, as look.py asks for it."""
     made = map(partial(preference_of, paired=paired, form=form), asked[1])
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in made]

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from train.data.index import Index, PartIndex
 from train.data.records import Reader, Tally
 from train.plan.model.catalogue import Dataset
-
-KEY = "parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Parts:
     """What index.json says of the data sets behind its rows; nothing of one alone."""
 
     def __init__(self, data: Dataset) -> None:
-        self.data, self.rows, self.made = data, {"train": 0, "eval": 0}, list[dict[str, Any]]()
+        self.data, self.rows, self.made = data, {"train": 0, "eval": 0}, list[PartIndex]()
 
     def add(self, rows: Mapping[str, int], reader: Reader) -> None:
         """The next one is written: so many rows each split has now."""
@@ -52,16 +51,11 @@ class Parts:
         own = {split: count - self.rows[split] for split, count in rows.items()}
         if self.data.parts and part.weight and not own["train"]:
             reader.require_some(held_out=own["eval"])
-        self.made.append({"name": part.data.name, "weight": part.weight, "rows": own, **counted(reader.tally)})
+        tally = reader.tally
+        self.made.append(
+            PartIndex(name=part.data.name, weight=part.weight, rows=own, records=tally.records, bad=tally.bad)
+        )
         self.rows = dict(rows)
-
-    @property
-    def index(self) -> dict[str, Any]:
-        return {KEY: self.made} if self.data.parts else {}
-
-
-def counted(tally: Tally) -> dict[str, int]:
-    return {"records": tally.records, "bad": tally.bad}
 
 
 def together(tallies: Sequence[Tally]) -> Tally:
@@ -73,18 +67,18 @@ def together(tallies: Sequence[Tally]) -> Tally:
     return Tally(**sums, longest=max(tally.longest for tally in tallies), first_bad=first_bad)
 
 
-def parts_in(index: Mapping[str, Any], split: str) -> tuple[RowsPart, ...]:
+def parts_in(index: Index, split: str) -> tuple[RowsPart, ...]:
     found, first = [], 0
-    for part in index.get(KEY, ()):
-        end = first + int(part["rows"][split])
-        found.append(RowsPart(str(part["name"]), float(part["weight"]), first, end))
+    for part in index.get("parts", ()):
+        end = first + part["rows"][split]
+        found.append(RowsPart(part["name"], part["weight"], first, end))
         first = end
     return tuple(found)
 
 
 def parts_of(rows: Any) -> tuple[RowsPart, ...]:
-    """Of rows that a run has; none where they are of one data set."""
-    found: tuple[RowsPart, ...] = getattr(rows, KEY, ())
+    """The parts of the rows that a run has; none where they are of one data set."""
+    found: tuple[RowsPart, ...] = getattr(rows, "parts", ())
     return found
 
 

@@ -18,31 +18,30 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from train.cache import build_once, home_dir
 from train.data import left_out
-from train.data.chat import Chat, encode, load_chat, shown
+from train.data.chat import Chat, encode, shown
 from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
-from train.data.opened import dataset_files, hashes_of, readers_of
+from train.data.index import Index, SplitIndex
+from train.data.opened import OpenedData, find_data
 from train.data.packing import Packer, Sample
-from train.data.parts import Parts, together
-from train.data.records import Asked, Reader, Say, Tally, examples, require_bytes
-from train.data.rows import FORMAT, OWN_TEMPLATE, RowWriter, packed_rows
+from train.data.parts import Parts
+from train.data.records import Asked, Reader, Say, Tally, examples
+from train.data.rows import FORMAT, RowWriter, packed_rows
 from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
-from train.plan.model import weight_files
-from train.plan.model.catalogue import Dataset, Facts, Model, resolve_model
+from train.plan.model.catalogue import Facts, Model, resolve_model
 from train.plan.run_name import as_name
-from train.plan.settings import chat_template, own_recipe
+from train.plan.settings import own_recipe
 from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
 from train.runlog.events import person
 
@@ -107,36 +106,21 @@ def _without_torch(model: str) -> None:
 def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
     _check(config, date)
-    data, model = config.data(), resolve_model(config.model)
-    say(f"data      {data.reason}")
-    say(f"model     {model.reason}")
-    _warn_of_length(config, model, say)
-    files = [dataset_files(part.data) for part in data.each]
-    for some in files:
-        require_bytes(some)
-    hashes, chosen = hashes_of(data, files), {name: getattr(config, name) for name in KEY_SETTINGS}
+    found = find_data(config, say)
+    _warn_of_length(config, found.model, say)
+    chosen = {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
-    template = chat_template.read(config.chat_template)
-    own = [text for text in (template, config.system and f"system: {config.system}") if text]
-    request = _request_hash(model, [FORMAT, hashes, chosen, *own])
+    own = [text for text in (found.template, config.system and f"system: {config.system}") if text]
+    request = _request_hash(found.model, [FORMAT, found.hashes, chosen, *own])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
-    if model.folder:
-        weight_files.require_tokens(model.folder)
-    chat = load_chat(model, date, template, config.system)
-    say(f"template  {chat.reason}")
-    key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
-    folder = rows_folder(data.name, key, out)
+    opened = found.opened(say, date)
+    made_from = opened.made_from(chosen)
+    folder = rows_folder(found.data.name, made_from, out)
     known = folder.exists()
-    readers = readers_of(data, files, say, config.format, config.max_bad)
-    facts: dict[str, Any] = {
-        "made_from": key,
-        "model": model.name,
-        "files": [file.name for some in files for file in some],
-    }
-    facts |= {OWN_TEMPLATE: True} if own else {}
-    build_once(folder, lambda unfinished: _build(unfinished, config, data, readers, chat, facts))
+    readers = found.readers(say, config.format)
+    build_once(folder, lambda unfinished: _build(unfinished, config, opened, readers, made_from))
     if not out:
         _remember(request, folder.name)
     report(folder, known, say)
@@ -155,7 +139,7 @@ def _check(config: RunConfig, date: str) -> None:
 # What was requested before is found again without loading a tokenizer, which takes seconds.
 
 
-def _request_hash(model: Model, key: list[Any]) -> str:
+def _request_hash(model: Model, key: list[object]) -> str:
     """The hash of a request, by the tokenizer's files; empty where they are not here."""
     folder = Path(model_location(model)) if model.folder or model.embedded else None
     if folder is None:
@@ -185,37 +169,27 @@ def _memory() -> Path:
     return home_dir() / ROWS / ".asked.json"
 
 
-def _build(  # noqa: PLR0917 - what prepare found
-    folder: Path, config: SftConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+def _build(
+    folder: Path, config: SftConfig, opened: OpenedData, readers: list[Reader], made_from: Mapping[str, object]
 ) -> None:
     """The rows of one data set after another: each row is of one of them."""
-    length = config.max_seq_length
+    length, chat = config.max_seq_length, opened.chat
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    parts = Parts(data)
+    parts = Parts(opened.found.data)
     with Questions(folder / "questions.jsonl") as questions:
         for reader in readers:
             _write(config, reader, chat, writers, questions)
             parts.add({split: writer.count["rows"] for split, writer in writers.items()}, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
     _require_rows(splits, config, readers)
-    index = {
-        "format": FORMAT,
-        "row_length": length,
-        "token_bytes": chat.token_bytes,
-        "pad_id": chat.pad_id,
-        "splits": splits,
-        **parts.index,
-        "data_format": ", ".join(dict.fromkeys(reader.format for reader in readers)),
-        "chat_template": chat.template,
-        **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(together([reader.tally for reader in readers])),
-        **facts,
-    }
-    index |= {"example": _example(folder, index, chat)}
+    head = Index(format=FORMAT, row_length=length, token_bytes=chat.token_bytes, pad_id=chat.pad_id, splits=splits)
+    formats = ", ".join(dict.fromkeys(reader.format for reader in readers))
+    index = opened.complete(head, parts, readers, made_from, formats)
+    index["example"] = _example(folder, index, chat)
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
-def _example(folder: Path, index: dict[str, Any], chat: Chat) -> str:
+def _example(folder: Path, index: Index, chat: Chat) -> str:
     """The first sample, its beginning and its end, as the model gets it."""
     rows = packed_rows(folder, index, "train")
     end = int(rows.samples[1])
@@ -299,7 +273,7 @@ def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], config: RunConfig, readers: list[Reader]) -> None:
+def _require_rows(splits: Mapping[str, SplitIndex], config: RunConfig, readers: list[Reader]) -> None:
     if splits["train"]["targets"]:
         return
     reader = readers[0]
@@ -318,7 +292,7 @@ def _warn_of_length(config: RunConfig, model: Model, say: Say) -> None:
         say(f"careful   {model.name} was made for {model.facts.positions} tokens, rows will have more")
 
 
-def rows_folder(dataset: str, key: dict[str, Any], out: str | None) -> Path:
+def rows_folder(dataset: str, key: Mapping[str, object], out: str | None) -> Path:
     """`key`: all that decides the rows' bytes."""
     name = f"{as_name(dataset)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
     folder = Path(out).expanduser() if out else home_dir() / ROWS / name
@@ -331,7 +305,7 @@ def rows_folder(dataset: str, key: dict[str, Any], out: str | None) -> Path:
     return folder
 
 
-def holds(folder: Path, key: Any) -> bool:
+def holds(folder: Path, key: Mapping[str, object]) -> bool:
     try:
         return bool(json.loads((folder / "index.json").read_text())["made_from"] == key)
     except (OSError, ValueError, KeyError):

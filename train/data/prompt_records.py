@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.data.asked import USED, asked_in, form_of, question_name, question_of
-from train.data.formats import BadRecord, Message
+from train.data.formats import BadRecord, JsonObject, Message
 from train.data.records import Asked, Found, renamed
 from train.data.sources import Source
 from train.data.split import draw
@@ -28,7 +28,7 @@ class Prompt:
     asked: Any
     """A text, or turns: as it stands in the data, and as the rewards get it."""
     messages: tuple[Message, ...]
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: JsonObject = field(default_factory=dict)
 
     def split(self, eval_fraction: float) -> str:
         """The side follows from what is asked alone, so what is asked twice is on one side."""
@@ -45,7 +45,7 @@ def prompt_of(found: Found, form: str = "auto") -> Prompt | BadRecord:
         return error
 
 
-def read(record: dict[str, Any], form: str = "auto") -> Prompt:
+def read(record: JsonObject, form: str = "auto") -> Prompt:
     form = form_of(record) if form == "auto" else form
     if not form:
         raise BadRecord(f"there is no prompt in it: its keys are {', '.join(map(str, list(record)[:8]))}")
@@ -55,13 +55,13 @@ def read(record: dict[str, Any], form: str = "auto") -> Prompt:
     return prompt
 
 
-def of_question(record: dict[str, Any]) -> Prompt:
+def of_question(record: JsonObject) -> Prompt:
     name = question_name(record)
     columns = {key: value for key, value in record.items() if key != name}
     return Prompt(record.get(name), question_of(record.get(name), name), columns)
 
 
-def of_conversation(form: str, record: dict[str, Any]) -> Prompt:
+def of_conversation(form: str, record: JsonObject) -> Prompt:
     """All turns before the last answer are the prompt; that answer is the column `answer` where there is none of that
     name."""
     asked, answer = asked_in(form, record)
@@ -72,7 +72,7 @@ def of_conversation(form: str, record: dict[str, Any]) -> Prompt:
 
 
 def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """On which side each record is; as in look.py."""
+    """The side of the split of each record, as look.py asks for it."""
     prompts = [prompt_of(found, form) for found in asked[1]]
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 

@@ -1,18 +1,19 @@
-"""From files to examples: records are read, converted, and put on their side of the split; bad ones are named and
+"""Turns files into examples: records are read, converted, and put on their side of the split; bad ones are named and
 counted, and stop it at a limit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from train.data.formats import BadRecord, Example, convert, detect
+from train.data.formats import BadRecord, Example, JsonObject, convert, detect
 from train.data.in_order import in_order
+from train.data.index import Records
 from train.data.sources import Source
 from train.errors import BadInput
 from train.plan.model.catalogue import Taken
@@ -38,12 +39,15 @@ class Tally:
     longest: int = 0
     first_bad: list[str] = field(default_factory=list)
 
+    def as_records(self) -> Records:
+        return cast(Records, asdict(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A record with the place it comes from."""
 
-    value: dict[str, Any] | None
+    value: JsonObject | None
     problem: str
     where: str
     seen: int
@@ -112,7 +116,7 @@ class Reader:
                     yield Found(value, record.problem, where, seen)
                 read += source.size
 
-    def _detect(self, value: dict[str, Any], where: str) -> None:
+    def _detect(self, value: JsonObject, where: str) -> None:
         found = detect(value)
         keys = ", ".join(map(str, list(value)[:8]))
         if not found:
@@ -137,7 +141,7 @@ class Reader:
         self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
 
     def require_some(self, *, held_out: int) -> None:
-        """Where nothing is left to train on."""
+        """Raises BadInput where nothing is left to train on."""
         where = f"file: {self.sources[0].path}"
         problem = f": {self.tally.first_bad[0]}" if self.tally.first_bad else ""
         if held_out:
@@ -173,7 +177,7 @@ def bounds(taken: Taken, sources: Sequence[Source]) -> tuple[int, float]:
     return first, end
 
 
-def renamed(record: dict[str, Any], columns: Mapping[str, str], where: str) -> dict[str, Any]:
+def renamed(record: JsonObject, columns: Mapping[str, str], where: str) -> JsonObject:
     """The record with the keys that Motley knows in place of its own."""
     if lacking := [theirs for theirs in columns.values() if theirs not in record]:
         known = ", ".join(map(str, list(record)[:8]))

@@ -17,11 +17,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from train.data.index import Index, SplitIndex
 from train.data.packing import Sample
 from train.data.parts import RowsPart, parts_in
 from train.errors import BadInput
@@ -29,7 +30,6 @@ from train.files import file_hash
 
 FORMAT = 1
 IGNORED = -100
-OWN_TEMPLATE = "own_template"
 FILES = ("tokens", "trained", "samples", "rows", "targets")
 
 Ints: TypeAlias = "NDArray[np.int64]"
@@ -140,24 +140,24 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     return packed_rows(folder, index, split)
 
 
-def packed_rows(folder: Path, index: dict[str, Any], split: str) -> PackedRows:
+def packed_rows(folder: Path, index: Index, split: str) -> PackedRows:
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
-    arrays: dict[str, Any] = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
+    arrays = {name: mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
     if len(arrays["targets"]) != facts["rows"] or len(arrays["tokens"]) != facts["tokens"]:
         raise BadInput(
             f"the prepared dataset is cut short: {len(arrays['targets'])} of {facts['rows']} rows are there",
             f"folder: {folder / split}",
             "remove that folder and prepare the dataset again",
         )
-    arrays |= {"parts": parts_in(index, split)}
-    return PackedRows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
+    parts = parts_in(index, split)
+    return PackedRows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays, parts=parts)
 
 
-def read_index(folder: Path) -> dict[str, Any]:
+def read_index(folder: Path) -> Index:
     path = folder / "index.json"
     try:
-        index: dict[str, Any] = json.loads(path.read_text())
+        index: Index = json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(
             "this is no prepared dataset: it has no index.json",
@@ -183,8 +183,9 @@ def date_of(folder: Path) -> str:
 def template_of(folder: Path) -> str:
     """The template of one's own by which these rows were made, or the model's with a system message of one's own; empty
     where it is the model's as it is."""
-    index = read_index(folder) if (folder / "index.json").is_file() else {}
-    return str(index["chat_template"]) if index.get(OWN_TEMPLATE) else ""
+    if not (folder / "index.json").is_file() or not (index := read_index(folder)).get("own_template"):
+        return ""
+    return index["chat_template"]
 
 
 class RowWriter:
@@ -216,11 +217,11 @@ class RowWriter:
         self._put("rows", np.array([self.count["samples"]], dtype="<i8"))
         self._put("targets", np.array([trained.sum()], dtype="<i4"))
 
-    def close(self) -> dict[str, Any]:
-        """What index.json says about this split."""
+    def close(self) -> SplitIndex:
         for file in self.files.values():
             file.close()
-        return {**self.count, "hash": split_hash(self.row_length, (self.hashes[name].hexdigest() for name in FILES))}
+        whole = split_hash(self.row_length, (self.hashes[name].hexdigest() for name in FILES))
+        return cast(SplitIndex, {**self.count, "hash": whole})
 
     def _put(self, name: str, values: NDArray[Any]) -> None:
         data = values.tobytes()
@@ -241,7 +242,7 @@ def mapped(path: Path, dtype: str) -> NDArray[Any]:
 
 
 def padded_left(prompts: Sequence[Sequence[int]], pad_id: int) -> dict[str, NDArray[np.int64]]:
-    """So that all answers begin at one place."""
+    """Pads on the left, so that all answers begin at one place."""
     length = max(map(len, prompts), default=1)
     input_ids = np.full((len(prompts), length), pad_id, dtype=np.int64)
     mask = np.zeros((len(prompts), length), dtype=np.int64)

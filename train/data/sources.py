@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from train.data.formats import JsonObject
 from train.errors import BadInput
 
 BLOCK = 1 << 20
@@ -28,7 +29,7 @@ LARGEST_GROUP = 8 << 30
 @dataclass(frozen=True, slots=True)
 class Record:
     line: int
-    value: dict[str, Any] | None
+    value: JsonObject | None
     problem: str = ""
     unit: str = "line"
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from train.data.formats import Example
+from train.data.formats import Example, JsonObject
 
 
 def split_of(example: Example, eval_fraction: float) -> str:
@@ -15,7 +15,7 @@ def split_of(example: Example, eval_fraction: float) -> str:
     return "eval" if draw(content_of(example)) < eval_fraction else "train"
 
 
-def content_of(example: Example) -> dict[str, Any]:
+def content_of(example: Example) -> JsonObject:
     """One question with its answer as the plainest record of it, a text as in texts.py."""
     if not example.messages:
         return {"text": example.text}
@@ -26,6 +26,6 @@ def content_of(example: Example) -> dict[str, Any]:
 
 
 def draw(record: Any) -> float:
-    """From 0 to below 1."""
+    """A number from 0 to below 1 that follows from the record alone."""
     content = json.dumps(record, sort_keys=True, default=str).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64

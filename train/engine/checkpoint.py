@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 import torch
 from safetensors import SafetensorError
@@ -30,6 +30,7 @@ from train.models.weights import (
     ADAPTER,
     WEIGHTS,
     Named,
+    Numbers,
     Trained,
     optimizer_state,
     set_optimizer_state,
@@ -37,9 +38,42 @@ from train.models.weights import (
     trained_weights,
     write_weights,
 )
+from train.runlog.event_types import Best
 
 OUTER = "outer.safetensors"
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
+
+
+class GainsState(TypedDict):
+    """The fields of early_stop.Gains."""
+
+    mark: float | None
+    without: int
+
+
+class State(TypedDict, total=False):
+    """state.json: what a run needs beside weights and optimizer to go on."""
+
+    math: Required[Mapping[str, object]]
+    """What decides the loss curve."""
+    best: Required[Best | None]
+    evaluated: int
+    """The last step that was evaluated."""
+    base: float | None
+    gains: GainsState
+    proven: int
+    shares: Mapping[str, float]
+    speeds: Mapping[str, float]
+    total_steps: int
+    warm_up: int
+    scaler: Mapping[str, object] | None
+    made: object
+    """What the next step trains on, where it is made already: its recipe's."""
+    local_steps: int
+    adapter: str
+    """The hash of the trained weights."""
+    step: int
+    optimizer: Numbers
 
 
 @dataclass(frozen=True)
@@ -47,7 +81,7 @@ class Saved:
     """An intact checkpoint on disk."""
 
     folder: Path
-    state: dict[str, Any]
+    state: State
 
     @property
     def step(self) -> int:
@@ -59,7 +93,7 @@ def write(
     step: int,
     model: nn.Module,
     trained: Trained,
-    state: dict[str, Any],
+    state: State,
     *,
     outer: Mapping[str, Tensor] | None = None,
     manifest: bool = True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +18,7 @@ from train.errors import Disagreement
 from train.models import lora_init as first_weights
 from train.parallel.process_group import World
 
-Claims = list[tuple[str, dict[str, Any]]]
+Claims = Sequence[tuple[str, Mapping[str, object]]]
 """The node of each rank, and the facts that all must have alike."""
 
 

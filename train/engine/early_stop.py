@@ -6,11 +6,12 @@ the run was interrupted, and on any cluster.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from train.engine import checkpoint, consistency
 from train.plan.settings.config import RunConfig
+from train.runlog.event_types import Best
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -33,9 +34,6 @@ class Gains:
             self.mark, self.without = loss, 0
         else:
             self.without += 1
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def eval_every(config: RunConfig, total_steps: int) -> int:
@@ -74,7 +72,7 @@ def conclude(run: Run) -> None:
         take_best(run, best)
 
 
-def take_best(run: Run, best: dict[str, Any]) -> None:
+def take_best(run: Run, best: Best) -> None:
     """Takes the best weights from a node that has them: one that was away then gets them from another."""
     saved = checkpoint.intact(run.config.checkpoint_folder(), best["step"])
     held = run.world.gather(saved.state["adapter"] if saved else None)
@@ -91,4 +89,4 @@ def take_best(run: Run, best: dict[str, Any]) -> None:
     claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
     claims.append((f"the checkpoint of step {best['step']}", {"adapter": held[source]}))
     consistency.require_agreement(claims, "in the result", f"checkpoints: {run.config.checkpoint_folder()}")
-    run.milestones.newest, run.milestones.metrics = best["loss"], best.get("metrics", {})
+    run.milestones.newest, run.milestones.metrics = best["loss"], dict(best.get("metrics", {}))

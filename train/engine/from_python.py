@@ -26,7 +26,7 @@ from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe, own_settings
-from train.plan.settings.config import OwnConfig, RunConfig, SftConfig, load_config
+from train.plan.settings.config import OwnConfig, RunConfig, Settings, SftConfig, load_config
 from train.recipes import Recipe
 from train.recipes.own.file import Functions, functions_of, load
 from train.recipes.own.recipe import OwnRecipe
@@ -69,14 +69,14 @@ def trained(config: RunConfig, recipe: Recipe | None = None) -> Fitted:
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # else the main thread may wait for a peer that is gone
     leaver = Leaver(interrupts=alone) if main else None
     try:
-        run, receipt = train_run(config, leaver, recipe=recipe)
+        run, ended = train_run(config, leaver, recipe=recipe)
     finally:
         if leaver:
             leaver.release()
     return Fitted(
         model=run.module.model.eval(),
-        folder=Path(receipt[config.RESULT]) if receipt else None,
-        loss=receipt.get("last_loss"),
+        folder=ended.folder if ended else None,
+        loss=ended.loss if ended else None,
         held_out=run.milestones.newest,
         steps=run.step,
     )
@@ -99,10 +99,10 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
     return functions_of(recipe, path), own_settings.settings_class(own, str(path))
 
 
-def checked(kind: type[OwnConfig], file: Path, settings: dict[str, Any]) -> OwnConfig:
+def checked(kind: type[OwnConfig], file: Path, settings: Mapping[str, object]) -> OwnConfig:
     values = {"run": own_settings.title_of(file), **texts(settings), "recipe": str(file)}
     return cast(OwnConfig, load_config(values, kind))
 
 
-def texts(values: Mapping[str, Any]) -> dict[str, Any]:
+def texts(values: Mapping[str, object]) -> Settings:
     return {name: str(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}

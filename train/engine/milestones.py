@@ -19,6 +19,7 @@ from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import making
 from train.recipes.model_card import CARD
+from train.runlog.event_types import Best
 from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Milestones:
     saved: int = -1
     evaluated: int = 0
     """The last step that was evaluated; an evaluation that a signal broke off is made again when the run resumes."""
-    best: dict[str, Any] | None = None
-    """Step, loss and metrics of the best evaluation."""
+    best: Best | None = None
+    """The best evaluation."""
     gains: Gains = field(default_factory=Gains)
     newest: float | None = None
     """Loss of the last evaluation."""
@@ -105,7 +106,9 @@ def prove(run: Run) -> None:
     if run.milestones.proven == run.step:
         return
     mine = consistency.tensors_hash(run.trained.named.items())
-    claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
+    claims: consistency.Claims = [
+        (name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])
+    ]
     consistency.require_agreement(
         claims, f"at step {run.step}", f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
     )
@@ -193,43 +196,43 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
         started = time.perf_counter()
         stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
         try:
-            how: dict[str, Any] = {"outer": run.strategy.tensors(), "manifest": stage is None}
-            state = state_of(run) | {"adapter": consistency.tensors_hash(run.trained.named.items())}
-            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state, **how)
+            state = state_of(run)
+            state["adapter"] = consistency.tensors_hash(run.trained.named.items())
+            outer, folder = run.strategy.tensors(), stage or root
+            checkpoint.write(
+                folder, run.step, run.module.model, run.trained, state, outer=outer, manifest=stage is None
+            )
         except checkpoint.WRITE_ERRORS as error:
             message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
             run.reporter.warn(run.step, message)
             return
         made.saved = run.step
         checkpoint.prune(root, run.step, run.config.keep, made.best["step"] if made.best else None)
-        folder, took_s = str(root / f"step-{run.step}"), round(time.perf_counter() - started, 3)
-        run.reporter.write("checkpoint", step=run.step, folder=folder, seconds=took_s, staged=stage is not None)
+        named, took_s = str(root / f"step-{run.step}"), round(time.perf_counter() - started, 3)
+        run.reporter.write("checkpoint", step=run.step, folder=named, seconds=took_s, staged=stage is not None)
 
 
-def state_of(run: Run) -> dict[str, Any]:
+def state_of(run: Run) -> checkpoint.State:
     """What a run needs beside weights and optimizer to go on."""
     scaler = run.trained.scaler
-    return {
-        "math": run.math,
-        "best": run.milestones.best,
-        "evaluated": run.milestones.evaluated,
-        "base": run.milestones.base,
-        "gains": run.milestones.gains.as_dict(),
-        "proven": run.milestones.proven,
-        "shares": dict(zip(run.balance.names, run.balance.shares, strict=True)),
-        "speeds": run.balance.speeds,
-        "total_steps": run.total_steps,
-        "warm_up": run.warm_up,
-        "scaler": scaler.state_dict() if scaler else None,
-        **made_of(run),
-        **run.strategy.state(),
-    }
-
-
-def made_of(run: Run) -> dict[str, Any]:
-    """What the next step trains on, where it is made already."""
-    state = run.made.state(run.step // run.config.steps_per_draw) if run.made else {}
-    return {"made": state} if state else {}
+    state = checkpoint.State(
+        math=run.math,
+        best=run.milestones.best,
+        evaluated=run.milestones.evaluated,
+        base=run.milestones.base,
+        gains={"mark": run.milestones.gains.mark, "without": run.milestones.gains.without},
+        proven=run.milestones.proven,
+        shares=dict(zip(run.balance.names, run.balance.shares, strict=True)),
+        speeds=run.balance.speeds,
+        total_steps=run.total_steps,
+        warm_up=run.warm_up,
+        scaler=scaler.state_dict() if scaler else None,
+    )
+    if run.made and (made := run.made.state(run.step // run.config.steps_per_draw)):
+        state["made"] = made
+    if local := run.strategy.state():
+        state["local_steps"] = local["local_steps"]
+    return state
 
 
 def write_result(run: Run) -> Path:

@@ -17,17 +17,19 @@ import torch
 from torch import nn
 
 from train.errors import BadInput
+from train.models.weights import WeightGroup
 from train.parallel.muon import Muon
 from train.plan.machines.nodes import Device
 from train.plan.settings.config import RunConfig
 
-Groups = list[dict[str, Any]]
 MOMENTUM = 0.9
 STEADY = 0.8
 """Part of a run that `wsd` trains at its peak rate before it falls."""
 
 
-def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *, on_cpu: bool = False) -> Any:
+def make_optimizer(
+    config: RunConfig, parameters: list[nn.Parameter] | list[WeightGroup], *, on_cpu: bool = False
+) -> Any:
     """Makes the optimizer of weights, or of groups of them with options of their own."""
     how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":

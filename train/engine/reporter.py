@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from train.errors import BadInput
@@ -33,7 +34,7 @@ class Reporter:
             ) from None
         self.board = SummaryWriter(str(config.log_folder / "tensorboard"), purge_step=step + 1)
 
-    def step(self, event: dict[str, Any]) -> None:
+    def step(self, event: Mapping[str, Any]) -> None:
         self.write("step", **event)
         self.progress.show(event)
         for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):

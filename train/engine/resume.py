@@ -4,11 +4,11 @@ while its group changed. The others get it from that node."""
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 import torch
 
 from train.engine import checkpoint
+from train.engine.checkpoint import State
 from train.engine.early_stop import Gains
 from train.engine.loop import Run, drawn_rows
 from train.engine.milestones import Milestones, state_of
@@ -22,7 +22,9 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     """Brings all ranks to the same step, weights and optimizer; returns why there. `kept`: what this process has of its
     last group."""
     saved = None if kept else find_own(run)
-    own = state_of(kept) | {"step": kept.step} if kept else saved.state if saved else None
+    own: State | None = saved.state if saved else None
+    if kept:
+        own = {**state_of(kept), "step": kept.step}
     source, state = choose_source(run.world.gather(own))
     why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
@@ -32,9 +34,7 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     return why
 
 
-def take_over(
-    run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None, kept: Run | None
-) -> str:
+def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: State | None, kept: Run | None) -> str:
     if state is None and run.config.resume not in ("auto", "never"):
         raise BadInput(
             f"resume: no node has a checkpoint of run '{run.config.resume}'", fix="use resume: auto or never"
@@ -47,15 +47,19 @@ def take_over(
     if run.world.rank == source and saved is not None:
         checkpoint.load(saved, run.module.model, run.trained.optimizer)
         run.strategy.load(checkpoint.outer(saved))
-    step = int(state["step"])
+    step = state["step"]
     send_state(run, source, step, kept)
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
-    run.warm_up = int(state.get("warm_up", run.config.warmup_steps))
+    run.warm_up = state.get("warm_up", run.config.warmup_steps)
     here = step if saved and saved.step == step else -1
-    gains = Gains(**state.get("gains", {}))
-    evaluated = int(state.get("evaluated", step))
-    known: dict[str, Any] = {"best": state["best"], "base": state.get("base"), "gains": gains}
-    run.milestones = Milestones(settled=step, saved=here, evaluated=evaluated, **known)
+    run.milestones = Milestones(
+        settled=step,
+        saved=here,
+        evaluated=state.get("evaluated", step),
+        best=state["best"],
+        base=state.get("base"),
+        gains=Gains(**state["gains"]) if "gains" in state else Gains(),
+    )
     if run.trained.scaler and state["scaler"]:
         run.trained.scaler.load_state_dict(state["scaler"])
     return f"resumed at step {step}, from {run.workers.names[source]}"
@@ -77,16 +81,16 @@ def find_own(run: Run) -> checkpoint.Saved | None:
     return saved
 
 
-def choose_source(states: list[dict[str, Any] | None]) -> tuple[int, dict[str, Any] | None]:
+def choose_source(states: list[State | None]) -> tuple[int, State | None]:
     """The first rank among those with the newest step; rank 0 where nobody has any."""
-    steps = [int(state["step"]) if state else -1 for state in states]
+    steps = [state["step"] if state else -1 for state in states]
     source = steps.index(max(steps))
     return source, states[source]
 
 
-def require_same_math(run: Run, state: dict[str, Any]) -> None:
+def require_same_math(run: Run, state: State) -> None:
     defaults = {spec.name: spec.default for spec in fields(run.config)}  # of what was no setting when it was written
-    then, now = defaults | state["math"], run.math
+    then, now = {**defaults, **state["math"]}, run.math
     if changed := [name for name in now if then.get(name) != now[name]]:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
         raise BadInput(

@@ -16,6 +16,7 @@ import json
 import os
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
     from train.parallel.process_group import World
     from train.parallel.worker_orders import Words
     from train.recipes import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a run has come to, on a process that writes files."""
+
+    folder: Path
+    """The folder of its result."""
+    loss: float | None
+    """The loss of the last step."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
 
 def train_run(
     config: RunConfig, leaver: Leaver | None, *, as_json: bool = False, recipe: Recipe | None = None
-) -> tuple[Run, dict[str, Any]]:
-    """The run at its end, and its receipt; none from a process that writes no files. `recipe`: where it is no module
+) -> tuple[Run, Ended | None]:
+    """Trains to the end of the run; None beside it from a process that writes no files. `recipe`: where it is no module
     and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
     from train.parallel.worker_orders import Words
 
@@ -93,7 +104,7 @@ class LeftError(Exception):
 
 def in_a_group(
     config: RunConfig, leaver: Leaver | None, words: Words | None, kept: Run | None, *, as_json: bool, recipe: Any
-) -> tuple[Run, dict[str, Any]]:
+) -> tuple[Run, Ended | None]:
     from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
     from train.parallel.process_group import join
@@ -117,7 +128,7 @@ def in_a_group(
         leaver.run = run
     if words:
         words.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
-    receipt: dict[str, Any] = {}
+    ended: Ended | None = None
     stay = False
     world.watch_peers()
     try:
@@ -127,7 +138,7 @@ def in_a_group(
             words.tell_agent(stays=False)
         if world.writes:
             made = milestones.write_result(run)
-            receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
+            ended = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
         world.say_last_word()
     except Exception as error:
         stay = bool(words and stays(run, words, error))
@@ -137,7 +148,7 @@ def in_a_group(
             leaver.run = None
         if not stay and (recipe := making(run.recipe)):
             recipe.close()
-    return run, receipt
+    return run, ended
 
 
 def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
@@ -170,33 +181,34 @@ def leave_group(run: Run, world: World | None) -> LeftError:
     return LeftError(run)
 
 
-def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any]:
+def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
     from train.runlog.events import held_out_words
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
 
     steps = history(read(run.config.log_folder / EVENTS))
-    losses = [event["loss"] for event in steps]
+    losses = [float(event["loss"]) for event in steps]
+    last = losses[-1] if losses else None
     receipt = {
         "ok": True,
         "run": run.config.run,
         "steps": run.step,
         "first_loss": losses[0] if losses else None,
-        "last_loss": losses[-1] if losses else None,
+        "last_loss": last,
         "best": run.milestones.best,
         run.config.RESULT: str(made),
         "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
-    run.reporter.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
+    run.reporter.write("done", step=run.step, loss=last, seconds=round(seconds, 2))
     run.reporter.close()
-    loss = f" · loss {losses[-1]:.4f}" if losses else ""
+    loss = "" if last is None else f" · loss {last:.4f}"
     held_out = f" · best {held_out_words(run.milestones.best)}" if run.milestones.best else ""
     run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
     if as_json:
         print(json.dumps(receipt))
-    return receipt
+    return Ended(made, last)
 
 
 TIMED_OUT = ("timed out waiting", "collective operation timeout")

@@ -4,6 +4,7 @@ process group, and what is to be trained is proven to be the same everywhere bef
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -101,8 +102,9 @@ def set_up(
     if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
         why_held = hold_layers(config, recipe, module, trained, rows.row_length, micro_batch)
     total_steps = config.steps_over(parts.epoch_of(rows))
-    how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
-    strategy = make_strategy(config, world, module, trained, stage, workers, **how)
+    strategy = make_strategy(
+        config, world, module, trained, stage, workers, wire=wire, total_steps=total_steps, on_cpu=mixed
+    )
     run = Run(
         config=config,
         recipe=recipe,
@@ -138,7 +140,7 @@ class NotKeptError(PeerFailed):
     """What this process keeps does not fit the new group: it must start again."""
 
 
-def require_kept(built: dict[str, Any], before: dict[str, Any]) -> None:
+def require_kept(built: Mapping[str, object], before: Mapping[str, object]) -> None:
     if changed := [name for name, value in built.items() if before[name] != value]:
         raise NotKeptError(f"{', '.join(changed)}: another one in this group, and the process begins anew")
 
@@ -352,17 +354,14 @@ def check_shares(config: RunConfig, ranks: int) -> None:
 
 def agree(
     config: RunConfig, decisions: Decisions, world: World, trains_on: dict[str, str]
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, object], list[str]]:
     """Proof that all ranks are about to train the same thing: what decides the loss curve, and the ranks' names."""
     math_facts = config.scoped("math") | {"precision": decisions.precision, "load_in": decisions.load_in}
     math_facts |= trains_on
     versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
     claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
-    consistency.require_agreement(
-        [(node, facts) for node, facts in claims],
-        "before the first step",
-        "see: ./motley check-versions, ./motley launch",
-    )
+    fix = "see: ./motley check-versions, ./motley launch"
+    consistency.require_agreement(claims, "before the first step", fix)
     nodes = [node for node, _ in claims]
     names = [node if nodes.count(node) == 1 else f"{node}:{nodes[:i].count(node)}" for i, node in enumerate(nodes)]
     return math_facts, names
@@ -377,7 +376,7 @@ def make_scaler(precision: str, device: str) -> Any:
     return scaler
 
 
-def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:
+def announce(run: Run, reasons: list[str], decisions: Mapping[str, str]) -> None:
     config, names = run.config, list(run.workers.names)
     weights = sum(p.numel() for p in run.trained.parameters)
     run.reporter.write(

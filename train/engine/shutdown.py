@@ -30,7 +30,7 @@ WAITS = "MOTLEY_WAITS"
 
 
 class Leaver:
-    """From now on SIGTERM and SIGINT end this process. Set `run` once there is something to save."""
+    """Lets SIGTERM and SIGINT end this process. Set `run` once there is something to save."""
 
     def __init__(self, *, interrupts: bool = False) -> None:
         """`interrupts`: the process is somebody's own, with all that it holds. Ctrl-C is a KeyboardInterrupt in its

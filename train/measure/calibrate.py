@@ -132,7 +132,7 @@ def keep(file: Path, key: str, speed: Speed) -> None:
 
 
 def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
-    """With what the recipe has beside the run, as a server of answers, which ends with it."""
+    """Measures with what the recipe has beside the run, as a server of answers, which ends with it."""
     from train import recipes
 
     recipe = recipes.of(config)
@@ -190,7 +190,7 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
 
 
 def with_answers(speed: Speed, answer_s: float) -> Speed:
-    """Of both halves of a step: a row is made before it is trained on."""
+    """The speed over both halves of a step: a row is made before it is trained on."""
     return replace(speed, rows_per_s=1 / (1 / speed.rows_per_s + answer_s))
 
 

@@ -13,9 +13,9 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from train.plan.model.catalogue import config_of, read_config, resolve_model
+from train.plan.model.catalogue import HubConfig, config_of, read_config, resolve_model
 from train.proof.admit import verdict_of
 
 
@@ -32,9 +32,9 @@ def main(args: argparse.Namespace) -> int:
     return 1 if found.refused else 0
 
 
-def config_named(model: str) -> dict[str, Any]:
+def config_named(model: str) -> HubConfig:
     if model == "-":
-        return dict(json.load(sys.stdin))
+        return cast(HubConfig, json.load(sys.stdin))
     known = resolve_model(model)
     if known.embedded and not known.folder:
         from train.models.model_files import model_folder

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.formats import BadRecord
+from train.data.formats import BadRecord, JsonObject
 from train.data.prompt_records import Prompt, read
 from train.data.records import require_bytes
 from train.data.sources import Source
@@ -47,11 +47,11 @@ class Tried:
     """Where the answer comes from."""
     text: str
     prompt: Any
-    columns: dict[str, Any]
+    columns: JsonObject
 
     @property
     def completion(self) -> Any:
-        """As a chat's where the prompt is one's."""
+        """The answer, as a turn where the prompt is a chat's."""
         return [{"role": "assistant", "content": self.text}] if isinstance(self.prompt, list) else self.text
 
 

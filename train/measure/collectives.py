@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from train.errors import CheckFailed
 from train.measure import link
@@ -22,7 +22,20 @@ LATE_S = 0.05
 PATTERN = 251
 """After how many values the pattern repeats: each sum of them is exact in fp32."""
 
-Measured = dict[str, Any]
+
+class MeasuredCollective(TypedDict):
+    collective: str
+    mb: float
+    seconds: float
+    limit_s: float
+    """What the link would take at least."""
+
+
+class Measured(TypedDict):
+    link_mbit: float
+    round_trip_s: float
+    rows: list[MeasuredCollective]
+    barrier_s: float
 
 
 def needed_bytes(name: str, size: int, world: int) -> float:
@@ -33,7 +46,7 @@ def needed_bytes(name: str, size: int, world: int) -> float:
 
 def bench(world: Any, sizes: list[int], repeats: int, device: str) -> Measured:
     link_mbit, round_trip_s = link.ring(world.gather, world.rank, link.own_address(), turns=RING_TURNS)
-    rows = []
+    rows: list[MeasuredCollective] = []
     for size in sizes:
         count = max(1, size // 4 // world.size) * world.size  # as many for each process
         for name, case in cases(world, count, device).items():
@@ -157,5 +170,5 @@ def text(found: Measured, processes: int, backend: str) -> list[str]:
     ]
 
 
-def cell(row: Measured) -> str:
+def cell(row: MeasuredCollective) -> str:
     return f"{row['seconds'] * 1e3:.2f} ms {row['limit_s'] / row['seconds']:5.0%}"

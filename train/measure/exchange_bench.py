@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 from train.errors import BadInput, CheckFailed
 from train.measure import link
@@ -146,6 +146,19 @@ def allreduce_text(measured: list[dict[str, float]], link_mbit: float) -> list[s
     return lines
 
 
+class StepSeconds(TypedDict):
+    """Medians over the steps of the slowest rank."""
+
+    gradient_mb: float
+    step_s: float
+    blocked_s: float
+
+
+class MeasuredSync(StepSeconds):
+    sync: str
+    wire: str
+
+
 def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     from train.models import backends
     from train.models.device import precision_of
@@ -171,20 +184,18 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     batches = [
         sft.full_rows(*shape, text_of(model.config).vocab_size, device, seed) for seed in range(args.micro_batches)
     ]
-    measured = []
+    measured: list[MeasuredSync] = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
         exchange = sync.make(kind, "fp32", module, parameters, device, world)
         for wire in sync.WIRES:
             exchange.wire = wire
             found = measure_steps(world, exchange, parameters, batches, args.repeats)
-            measured.append({"sync": kind, "wire": wire, **found})
+            measured.append(MeasuredSync(sync=kind, wire=wire, **found))
     return measured, sync_text(measured)
 
 
-def measure_steps(
-    world: Any, exchange: Any, parameters: list[Any], batches: list[Any], repeats: int
-) -> dict[str, float]:
+def measure_steps(world: Any, exchange: Any, parameters: list[Any], batches: list[Any], repeats: int) -> StepSeconds:
     """Medians over the steps of the slowest rank; the first step warms up."""
     steps, blocked = [], []
     for _ in range(repeats + 1):
@@ -204,8 +215,8 @@ def measure_steps(
     }
 
 
-def sync_text(measured: list[dict[str, Any]]) -> list[str]:
-    best = min(measured, key=lambda row: float(row["step_s"]))
+def sync_text(measured: list[MeasuredSync]) -> list[str]:
+    best = min(measured, key=lambda row: row["step_s"])
     lines = [f"{measured[0]['gradient_mb']:.1f} MB of gradients", "sync  wire   step s   of it waiting and sending"]
     for row in measured:
         mark = "  ← fastest" if row is best else ""

@@ -59,7 +59,7 @@ def gather_over(store: dist.Store, rank: int, world: int) -> link.Gather:
 
 
 def all_reduces(rank: int, world: int) -> list[float]:
-    """As many as fit into a second, at least two; each is checked."""
+    """Does as many as fit into a second, at least two; each is checked."""
     values = torch.empty(FLOATS)
     dist.all_reduce(torch.ones(1024))
     times_s: list[float] = []

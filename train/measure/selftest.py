@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from train.errors import BadInput
 from train.plan.settings.config import add_settings, config_of
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     out = person(args.json)
-    done: list[dict[str, Any]] = []
+    done: list[dict[str, object]] = []
     failure = ""
     for name, check in checks(args):
         started = time.perf_counter()
@@ -165,7 +164,9 @@ def save_and_reload(bench: SimpleNamespace) -> str:
     model = bench.module.model
     wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.write(Path(folder), 1, model, Trained(trained_weights(model), bench.optimizer), {})
+        checkpoint.write(
+            Path(folder), 1, model, Trained(trained_weights(model), bench.optimizer), {"math": {}, "best": None}
+        )
         saved, problems = checkpoint.newest_intact(Path(folder))
         if saved is None:
             raise ValueError("; ".join(problems))

@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from train.cache import cache_dir
 from train.package import package_hash
@@ -36,7 +35,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def collect(model: str | None = None, dataset: str | None = None, root: Path = Path("/")) -> dict[str, Any]:
+def collect(model: str | None = None, dataset: str | None = None, root: Path = Path("/")) -> dict[str, object]:
     """`root` stands for the machine's file system, so that a test can show it another machine."""
     sites = [Path(folder) for folder in sys.path if folder.endswith("-packages")]
     return {
@@ -60,7 +59,7 @@ def environment_lock() -> str | None:
 
 
 def model_hash(name: str) -> str | None:
-    """Of the weights, which base_hash remembers: they are large."""
+    """The hash of the weights, which base_hash remembers: they are large."""
     from train.plan.model.hashes import base_hash
 
     model = resolve_model(name)

@@ -12,7 +12,7 @@ from torch import Tensor
 STEP, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 """SplitMix64's numbers, as signed ones: torch multiplies 64-bit integers as a processor does."""
 BITS = 53
-"""Of each number: as many as a double holds."""
+"""How many bits each number has: as many as a double holds."""
 
 
 def key(*counters: int | str) -> int:
@@ -30,10 +30,10 @@ def whole(keys: Sequence[int], count: int, device: torch.device) -> Tensor:
 
 
 def uniform(keys: Sequence[int], count: int, device: torch.device) -> Tensor:
-    """Between 0 and 1, and neither."""
+    """Numbers between 0 and 1, and neither."""
     return (whole(keys, count, device).double() + 0.5) * 2.0**-BITS
 
 
 def shifted(numbers: Tensor, by: int) -> Tensor:
-    """To the right, as numbers without a sign."""
+    """Shifts to the right, as numbers without a sign."""
     return (numbers >> by) & ((1 << (64 - by)) - 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any
 
 from train.errors import BadInput
 from train.plan.machines.architectures import BF16_SINCE
@@ -32,10 +31,19 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
     else:
         memory, bf16, device, capability = main, True, "cpu", ""
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) if base else 0
-    has: dict[str, Any] = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
-    wanted = config.holding.weights
-    has |= {"capability": capability, "alike": cards_alike()}
-    return Device(node, device, memory, bf16=bf16, base_bytes=weights, main_bytes=main, weights=wanted, **has)
+    return Device(
+        node,
+        device,
+        memory,
+        bf16=bf16,
+        unsloth=importlib.util.find_spec("unsloth") is not None,
+        bitsandbytes=importlib.util.find_spec("bitsandbytes") is not None,
+        base_bytes=weights,
+        main_bytes=main,
+        weights=config.holding.weights,
+        capability=capability,
+        alike=cards_alike(),
+    )
 
 
 def capability_of(gpu: int) -> str:

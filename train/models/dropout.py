@@ -13,7 +13,7 @@ DROPS = re.compile(r".*(dropout|drop_path_rate|dropout_prob)")
 
 
 def switched_off(config: Any) -> dict[str, float]:
-    """In transformers' config of a model, where there is one; as it was set there."""
+    """Switches dropout off in transformers' config of a model; returns what was set there."""
     config = text_of(config)
     settings = config.to_dict() if config else {}
     found = {name: value for name, value in settings.items() if DROPS.fullmatch(name) and value}
@@ -36,7 +36,8 @@ def in_words(found: dict[str, float]) -> list[str]:
 
 
 def switched_off_in(model: nn.Module) -> list[str]:
-    """In a model that is made already: in its layers, and in the numbers that a layer hands to a function."""
+    """Switches dropout off in a model that is made: in its layers, and in the numbers that a layer hands to a
+    function."""
     found: set[str] = set()
     for module in model.modules():
         is_layer = isinstance(module, nn.modules.dropout._DropoutNd)

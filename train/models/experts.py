@@ -73,7 +73,7 @@ def uncovered(model: nn.Module) -> list[str]:
 
 
 def routers_with_adapter(model: nn.Module) -> list[str]:
-    """Those that are linear layers themselves; what they return is no layer's output."""
+    """The routers that are linear layers themselves; what they return is no layer's output."""
     return [
         name.removesuffix(".base_layer")
         for name, module in model.named_modules()

@@ -21,16 +21,16 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
-from train.files import file_hash, size_and_hash
+from train.files import SizeAndHash, file_hash, size_and_hash
 from train.hub_data import NoSuchPart, training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
 from train.plan.model import weight_files
@@ -76,6 +76,23 @@ class Listing:
         return sum(file.size for file in self.files)
 
 
+class Fetched(TypedDict, total=False):
+    """What `fetch` prints as JSON: of what was brought, or of what there is."""
+
+    folder: str
+    bytes: int
+    here: bool
+    """Whether all of it lies in the folder."""
+    config: str
+    """The file config.json."""
+    listing: Mapping[str, Any]
+    """A Listing."""
+    closed: bool
+    files: Mapping[str, SizeAndHash]
+    problem: str
+    """Why the hub has not that part; empty where it has."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="catalogue name or hub id")
     parser.add_argument("--dataset", help="catalogue name or hub id")
@@ -105,7 +122,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict[str, Any]:
+def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> Fetched:
     model = resolve_model(name)
     repo, folder = place_of(model, in_4bit=in_4bit)
     is_here = (folder / "config.json").is_file()
@@ -137,7 +154,7 @@ def place_of(model: Model, *, in_4bit: bool) -> tuple[str | None, Path]:
     return model.hub, folder
 
 
-def list_model(name: str, *, in_4bit: bool = False) -> dict[str, Any]:
+def list_model(name: str, *, in_4bit: bool = False) -> Fetched:
     """What the hub has of the model, for a machine that is to fetch it by itself, and not to choose what."""
     repo, _ = place_of(resolve_model(name), in_4bit=in_4bit)
     if not repo:
@@ -146,7 +163,7 @@ def list_model(name: str, *, in_4bit: bool = False) -> dict[str, Any]:
     return {"listing": asdict(listing), "bytes": listing.size, "closed": listing.closed}
 
 
-def fetch_listed(name: str, given: dict[str, Any], *, in_4bit: bool = False) -> dict[str, Any]:
+def fetch_listed(name: str, given: Mapping[str, Any], *, in_4bit: bool = False) -> Fetched:
     """`given`: what list_model() has found elsewhere, and a token where one was let go here; it stays in memory."""
     told = given["listing"]
     listing = Listing(**{**told, "files": [Wanted(**file) for file in told["files"]]})
@@ -158,7 +175,7 @@ def fetch_listed(name: str, given: dict[str, Any], *, in_4bit: bool = False) -> 
     return {"folder": str(folder), "bytes": listing.size, "here": True}
 
 
-def fetch_tokenizer(name: str) -> dict[str, Any]:
+def fetch_tokenizer(name: str) -> Fetched:
     """→ models/tokenizers/NAME"""
     model = resolve_model(name)
     if not model.hub:
@@ -171,7 +188,7 @@ def fetch_tokenizer(name: str) -> dict[str, Any]:
     return {"folder": str(folder), "bytes": size_of(folder), "here": True}
 
 
-def fetch_dataset(name: str) -> dict[str, Any]:
+def fetch_dataset(name: str) -> Fetched:
     data = resolve_dataset(name)
     if not data.hub:
         raise BadInput(f"{name} needs no fetching: {data.reason}")
@@ -179,12 +196,12 @@ def fetch_dataset(name: str) -> dict[str, Any]:
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
     known = json.loads((folder / LISTED).read_text())
-    files = {name: {"size": size, "sha256": sha256} for name, (size, _, sha256) in known.items()}
+    files = {name: SizeAndHash(size=size, sha256=sha256) for name, (size, _, sha256) in known.items()}
     files |= {FETCHED: size_and_hash(folder / FETCHED)}  # by it the head knows the folder as a data set
     return {"folder": str(folder), "bytes": size_of(folder), "here": True, "files": files}
 
 
-def look_at_dataset(name: str) -> dict[str, Any]:
+def look_at_dataset(name: str) -> Fetched:
     """Whether the hub has that part of it; `problem` says why not."""
     data = resolve_dataset(name)
     folder = home_dir() / RAW_DATA / data.local_name

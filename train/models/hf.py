@@ -97,11 +97,11 @@ def head_of(whole: Any) -> Any:
 
 
 class Given(nn.Module):  # type: ignore[misc]
-    """In a backbone's place: its states are what comes in."""
+    """Stands in a backbone's place: its states are what comes in."""
 
     @property
     def decoder(self) -> Given:
-        """Where a family's head asks what is below its model (opt)."""
+        """What a family's head asks for below its model (opt)."""
         return self
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
@@ -131,8 +131,9 @@ def _base(spec: ModelSpec) -> Any:
     config = config_of(spec.folder)
     dropout.switched_off(config)
     require_positions(config, spec)
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention_of(config), "local_files_only": True}
-    options["trust_remote_code"] = False
+    options = wrapper.LoadOptions(
+        dtype=dtype, attn_implementation=attention_of(config), local_files_only=True, trust_remote_code=False
+    )
     on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
     if spec.device != "cpu" or form != "16bit":  # transformers puts a quantised base on any card that it sees

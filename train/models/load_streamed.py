@@ -15,7 +15,7 @@ from train.models import experts, four_bit
 from train.models.backends import ModelSpec
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
-from train.models.wrapper import class_of
+from train.models.wrapper import LoadOptions, class_of
 
 MAIN_MEMORY = 0.8
 """The part of the free main memory that the layers may take; else they are read from the files each time."""
@@ -43,7 +43,7 @@ class LayerFiles:
         self.files.drop(f"{self.prefix}.{index}.")
 
 
-def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> Any:
+def load(spec: ModelSpec, config: Any, options: LoadOptions, form: str) -> Any:
     """The model as transformers loads it, but with streamed layers. `form`: as the base is to be held."""
     if form == "8bit":
         raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")
@@ -77,12 +77,11 @@ def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> An
     return model
 
 
-def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tuple[Any, list[nn.Module], str]:
+def without_layers(spec: ModelSpec, config: Any, options: LoadOptions) -> tuple[Any, list[nn.Module], str]:
     """What is left of it, its layers without weights, and what their names begin with."""
     build = class_of(config)
-    own = {name: options[name] for name in ("dtype", "attn_implementation")}
     with torch.device("meta"):
-        whole = build._from_config(config, **own)
+        whole = build._from_config(config, dtype=options["dtype"], attn_implementation=options["attn_implementation"])
     experts.in_fp32(whole)
     layers = whole.get_decoder().layers
     prefix = next(name for name, module in whole.named_modules() if module is layers)
@@ -167,7 +166,7 @@ def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, 
 
 
 def fits_main_memory(stream: Stream, device: str) -> bool:
-    """On a processor the mapped files are main memory already."""
+    """Whether the layers fit main memory; on a processor the mapped files are main memory already."""
     if device == "cpu":
         return False
     facts = Path("/proc/meminfo").read_text()

@@ -65,7 +65,7 @@ KINDS: Mapping[str, Callable[[Tensor, int, float, int], tuple[Tensor, Tensor]]] 
 
 
 def _strongest(matrix: Tensor, rank: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """As an SVD gives them, in a hundredth of its time where the matrix is large: by a guess that the matrix turns."""
+    """Finds them as an SVD does, in a hundredth of its time where the matrix is large, by a guess that it turns."""
     wide = min(rank + BESIDE, *matrix.shape)
     guess = np.random.Generator(np.random.PCG64(seed % 2**63)).standard_normal((matrix.shape[1], wide))
     basis, _ = torch.linalg.qr(matrix @ torch.from_numpy(guess))
@@ -90,7 +90,7 @@ def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def named(model: nn.Module) -> dict[str, Tensor]:
-    """By the names of the weights that began so; empty where they began by chance."""
+    """The first weights by the names of those that began so; empty where they began by chance."""
     return {
         f"{name}.{part}.weight": getattr(layer, f"first_{part}")
         for name, layer in _layers(model)

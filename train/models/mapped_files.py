@@ -8,12 +8,12 @@ import json
 import math
 import mmap
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from train.errors import BadInput
+from train.plan.model.weight_files import Header
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -27,7 +27,7 @@ class MappedFile:
         with path.open("rb") as file:
             self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # of what is read-only torch would warn
         length = int.from_bytes(self.map[:8], "little")
-        self.header: dict[str, Any] = json.loads(self.map[8 : 8 + length])
+        self.header: Header = json.loads(self.map[8 : 8 + length])
         self.header.pop("__metadata__", None)
         self.start = 8 + length
 

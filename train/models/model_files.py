@@ -33,7 +33,7 @@ def model_folder(name: str) -> str:
 
 
 def shape_of(folder: Path) -> Facts | None:
-    """None for a family whose memory is not known."""
+    """The shape of a model; None for a family whose memory is not known."""
     try:
         return facts_of(read_config(folder), str(folder))
     except BadInput:

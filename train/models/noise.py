@@ -62,7 +62,7 @@ def of_rows(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def sample_lengths(position_ids: Tensor) -> Tensor:
-    """Of each token the length of its sample, which begins where positions do."""
+    """The length of each token's sample, which begins where positions do."""
     sample = (position_ids == 0).cumsum(1) - 1
     counts = torch.zeros_like(position_ids).scatter_add_(1, sample, torch.ones_like(position_ids))
     return counts.gather(1, sample)

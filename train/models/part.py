@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from train.models.backends import Batch, ModelSpec
 from train.models.load_streamed import quietly
-from train.models.wrapper import class_of, text_of
+from train.models.wrapper import LoadOptions, class_of, text_of
 
 
 class Part:
@@ -36,11 +36,11 @@ class Part:
         return self.end == self.layers
 
     def enter(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        """In place of the last layer before those that are here."""
+        """Stands in place of the last layer before those that are here."""
         return hidden if self.came is None else self.came
 
     def leave(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
-        """In place of the first layer behind them."""
+        """Stands in place of the first layer behind them."""
         self.left = hidden
         return hidden
 
@@ -55,7 +55,7 @@ class Part:
             self.came = self.left = None
 
 
-def load(spec: ModelSpec, config: Any, options: dict[str, Any]) -> Any:
+def load(spec: ModelSpec, config: Any, options: LoadOptions) -> Any:
     """The model as transformers loads it, but for the layers that are elsewhere."""
     assert spec.layers is not None
     part = Part(*spec.layers, text_of(config).num_hidden_layers)

@@ -195,7 +195,7 @@ class Stream:
         return index, place, self.reader.submit(self._bring, index, self.places[place], free)
 
     def _bring(self, index: int, place: Place, free: Any) -> Weights:
-        """In the reader's thread. `free`: an event after which nothing computes with what lies there."""
+        """Runs in the reader's thread. `free`: an event after which nothing computes with what lies there."""
         layer = self.layers[index]
         if place.on_the_way is not None:
             if place.arrived:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The largest adapters that a server can be prepared for."""
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 START_S = 900.0
-"""From a slow disk, with kernels that are compiled the first time."""
+"""The longest start: from a slow disk, with kernels that are compiled the first time."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - for adapters that are read once
 INSTEAD = "engine=transformers makes the answers in the training process"
 
@@ -174,15 +174,16 @@ class Server:
 
         def answer(prompt: list[int], row: int) -> Answer:
             how = {"max_tokens": most, "stop_token_ids": list(end_ids), "ignore_eos": True}
-            how |= {"logprobs": 0, "return_token_ids": True} | drawn(draw, row)
-            found = json.loads(self.ask("/v1/completions", {"model": self.adapter, "prompt": prompt, **how}))
+            how |= {"logprobs": 0, "return_token_ids": True}
+            request = {"model": self.adapter, "prompt": prompt, **how, **drawn(draw, row)}
+            found = json.loads(self.ask("/v1/completions", request))
             choice = found["choices"][0]
             return Answer(tokens=choice["token_ids"], log_p=choice["logprobs"]["token_logprobs"])
 
         with ThreadPoolExecutor(min(len(prompts), self.serving.at_once)) as pool:
             return list(pool.map(answer, prompts, rows))
 
-    def ask(self, path: str, request: dict[str, Any]) -> bytes:
+    def ask(self, path: str, request: Mapping[str, object]) -> bytes:
         try:
             status, said = self.talk("POST", path, json.dumps(request))
         except OSError:
@@ -216,7 +217,7 @@ class Line(http.client.HTTPConnection):
         self.sock.connect(str(self.door))
 
 
-def drawn(draw: Draw, row: int) -> dict[str, Any]:
+def drawn(draw: Draw, row: int) -> dict[str, float]:
     if draw.rollout is None:
         return {"temperature": 0.0}
     seed = key(draw.seed, draw.rollout, row) & ((1 << 63) - 1)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -21,9 +21,20 @@ MAGNITUDE = "lora_magnitude_vector"
 """DoRA's own weight, which is a layer in the model and a bare number on disk."""
 SCORE = "score"
 """The head of a reward model, by the name that transformers gives it."""
-FASTER = "faster"
-"""Of a group of weights: how many times the run's rate it learns at."""
 Named = dict[str, nn.Parameter]
+Numbers = dict[str, float]
+"""What an optimizer knows of a weight that is no tensor, by "WEIGHT|KIND"."""
+
+
+class WeightGroup(TypedDict, total=False):
+    """Weights that the optimizer treats alike, with what is not as it has it for all."""
+
+    params: Required[list[nn.Parameter]]
+    weight_decay: float
+    betas: tuple[float, float]
+    muon: bool
+    faster: float
+    """How many times the run's rate they learn at."""
 
 
 class Trained:
@@ -48,7 +59,7 @@ class Trained:
 
     def set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get(FASTER, 1.0)
+            group["lr"] = rate * group.get("faster", 1.0)
 
     def forget_gradients(self) -> None:
         """Drops the gradients of a step that was broken off."""
@@ -131,18 +142,21 @@ def write_whole(folder: Path, model: nn.Module, named: Named) -> None:
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], Numbers]:
     """The optimizer's state as named tensors and, apart, plain numbers (bitsandbytes counts its steps so)."""
     tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
+    numbers: Numbers = {}
     for name, parameter in named.items():
         for kind, value in optimizer.state.get(parameter, {}).items():
-            (tensors if isinstance(value, Tensor) else numbers)[f"{name}|{kind}"] = value
+            if isinstance(value, Tensor):
+                tensors[f"{name}|{kind}"] = value
+            else:
+                numbers[f"{name}|{kind}"] = value
     return tensors, numbers
 
 
 def set_optimizer_state(
-    named: Named, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
+    named: Named, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: Numbers
 ) -> None:
     optimizer.state.clear()
     for key, value in [*tensors.items(), *numbers.items()]:

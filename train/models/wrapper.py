@@ -11,12 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from train.errors import BadInput
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
+
+
+class LoadOptions(TypedDict, total=False):
+    """What transformers is told when it loads a model."""
+
+    dtype: Required[torch.dtype]
+    attn_implementation: Required[str]
+    local_files_only: bool
+    trust_remote_code: bool
+    device_map: dict[str, str]
+    quantization_config: Any
 
 
 def text_of(config: Any) -> Any:

@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from train.cache import build_once
 from train.data.rows import PackedRows, Rows
 from train.errors import BadInput
 from train.plan.model import verdict
-from train.plan.model.catalogue import read_config
+from train.plan.model.catalogue import HubConfig, read_config
 from train.plan.model.verdict import Verdict
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import RunConfig, SftConfig
@@ -36,14 +35,14 @@ def require_exact(config: RunConfig, decisions: Decisions, base: Path, rows: Ite
     return [f"proof: {found.line}"]
 
 
-def verdict_of(config: dict[str, Any]) -> Verdict:
+def verdict_of(config: HubConfig) -> Verdict:
     """The verdict that is kept on this machine, or a new one; several processes share one proof."""
     folder = build_once(verdict.folder_of(config), lambda unfinished: verdict.keep(unfinished, prove(config)))
     return verdict.kept(folder)
 
 
-def prove(config: dict[str, Any]) -> Verdict:
-    """By the config as transformers knows it; no code that comes with a model is run."""
+def prove(config: HubConfig) -> Verdict:
+    """Tries a miniature made by the config as transformers knows it; no code that comes with a model is run."""
     from transformers import AutoConfig
 
     with tempfile.TemporaryDirectory() as folder:

@@ -66,7 +66,8 @@ def experts_of(model: Any) -> dict[str, int]:
 
 
 def adapters(model: Any) -> dict[str, int]:
-    """By the last name of what each is around: a layer, or the weight that has all experts. `model` is changed."""
+    """Counts adapters by the last name of what each is around: a layer, or the weight that has all experts. `model` is
+    changed."""
     import peft
     from peft.tuners.lora import LoraLayer
 

@@ -147,6 +147,6 @@ def shrink_positions(made: Any) -> None:
 
 
 def shares(sizes: list[int], whole: int) -> list[int]:
-    """As many, in about their proportion, of fewer."""
+    """The same number of shares, in about their proportion, of fewer."""
     ends = [sum(sizes[: at + 1]) * whole // sum(sizes) for at in range(len(sizes))]
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]

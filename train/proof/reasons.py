@@ -20,7 +20,7 @@ FAILS = {
     "bf16": "it does not compute in bf16",
     "fp16": "it does not compute in fp16",
 }
-"""By the name of the check."""
+"""Name of the check → why a model is refused."""
 CAUSES = {
     r"has no attribute 'layers'": "its class keeps them under another name than most",
     r"layer by layer": "its files name the weights of a layer otherwise than its class",
@@ -32,7 +32,7 @@ CAUSES = {
     r"does not recognize|Unrecognized|model type": "this version of transformers does not know the family",
     r"\bCUDA\b|[Tt]riton": "it computes on graphics cards alone",
 }
-"""By what the error says."""
+"""What an error says → its cause."""
 MOST = 160
 """Characters of an error that are shown."""
 
@@ -55,6 +55,6 @@ def with_cause(what: str, error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """With the next one, where it only announces that."""
+    """The first line, with the next one where it only announces that."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])

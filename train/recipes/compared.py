@@ -4,7 +4,6 @@ tokens (recipes/preference/losses.py says what a batch has)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from train.data.rows import IGNORED
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.rows import Columns, PairRows
+from train.runlog.event_types import MadeRows
 
 OF_BOTH, OF_GOOD, OF_BAD = ("margin",), ("chosen_log_p",), ("rejected_log_p",)
 
@@ -67,7 +67,7 @@ class Compared:
         return {"good": good.astype(np.int64), "kl": kl, "of_good": of_good, "of_bad": of_bad}
 
     def parts(self, label: int) -> NDArray[np.float32]:
-        """By what to multiply so that a mean over all rows is that over those with this label."""
+        """Factors of the rows by which a mean over all is that over those with this label."""
         own = (self.good == label).astype(np.float32)
         found: NDArray[np.float32] = own * len(own) / max(1.0, own.sum())
         return found.astype(np.float32)
@@ -90,12 +90,11 @@ class Compared:
             found = {name: value for name, value in found.items() if name not in gone} | {"kl": self.kl}
         return found
 
-    def told_of(self, seen: list[float]) -> dict[str, Any]:
+    def told_of(self, seen: list[float]) -> MadeRows:
         return {"pairs": self.figures(seen)}
 
-    def state(self, number: int) -> dict[str, Any]:
+    def state(self, number: int) -> None:
         """Nothing: the base says the same again."""
-        return {}
 
 
 def answers_of(batch: Columns) -> Columns:

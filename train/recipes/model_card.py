@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -138,8 +138,8 @@ def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, aft
         "seed": str(config.seed),
         "held-out loss": held_out(None, after),
     }
-    known = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["motley"]}
-    known |= {"datasets": [hub_data]} if hub_data else {}
+    known: dict[str, object] = {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    known |= {"tags": ["motley"]} | ({"datasets": [hub_data]} if hub_data else {})
     use = ["## With transformers\n", "```python", "from transformers import pipeline\n"]
     use += [
         'write = pipeline("text-generation", "path/of/this/folder")',
@@ -216,7 +216,7 @@ def picture_card(
     return page(config.run, known | {"tags": ["motley"]}, f"A picture classifier, {what}", facts, [use])
 
 
-def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use: list[str]) -> str:
+def page(run: str, known: Mapping[str, object], what: str, facts: dict[str, str], use: list[str]) -> str:
     return "\n".join(
         [
             "---",
@@ -231,9 +231,9 @@ def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use:
     )
 
 
-def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, Any]:
+def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, object]:
     """https://huggingface.co/docs/hub/model-cards. The licence is its owner's to choose."""
-    found: dict[str, Any] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
+    found: dict[str, object] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
     if origin.hub:
         found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
     if hub_data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,7 @@ class Questioner:
     the same each time; a small model from nothing would repeat itself."""
 
     def __init__(self, model: Any, chat: Chat, answer_tokens: int, device: str, *, drawn: bool = False) -> None:
-        self.how: dict[str, Any] = (
-            {"do_sample": True, "temperature": 0.8, "top_k": 50} if drawn else {"do_sample": False}
-        )
+        self.how = {"do_sample": True, "temperature": 0.8, "top_k": 50} if drawn else {"do_sample": False}
         self.model = model
         self.chat = chat
         self.answer_tokens = answer_tokens
@@ -57,7 +55,7 @@ class Questioner:
         return str(self.chat.tokenizer.decode(answer, skip_special_tokens=True)).strip()
 
     def _room(self, prompt_tokens: int) -> int:
-        """Within what the model has learned to see at once."""
+        """How long an answer may be within what the model has learned to see at once."""
         positions = int(getattr(text_of(self.model.config), "max_position_embeddings", 0) or 1 << 30)
         return max(1, min(self.answer_tokens, positions - prompt_tokens))
 
@@ -86,23 +84,18 @@ class Trained:
     shape: str
     """A folder whose config.json says how large it is."""
     spec: backends.ModelSpec
-    options: dict[str, Any]
-    """How its base is built as well."""
 
     @classmethod
     def of(cls, run: FinishedRun) -> Trained:
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
-        options: dict[str, Any] = {"device": device, "precision": precision_of(device)}
+        made = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision_of(device))
         if not run.base:
-            spec = backends.ModelSpec(folder=str(run.folder), method="base", **options)
-            return cls(chat_of(run), str(run.folder), spec, options)
-        options |= {"max_seq_length": run.max_seq_length, "load_in": run.load_in}
+            return cls(chat_of(run), str(run.folder), made)
+        made = replace(made, max_seq_length=run.max_seq_length, load_in=run.load_in)
         base, rows = model_folder(run.base), Path(run.dataset)
         if run.is_adapter:
-            spec = backends.ModelSpec(folder=base, adapter=run.folder, **options)
-        else:
-            spec = backends.ModelSpec(folder=str(run.folder), method="base", **options)
-        return cls(load_chat(resolve_model(base), date_of(rows), template_of(rows)), base, spec, options)
+            made = replace(made, folder=base, method="lora", adapter=run.folder)
+        return cls(load_chat(resolve_model(base), date_of(rows), template_of(rows)), base, made)
 
 
 class OneModel:
@@ -128,7 +121,7 @@ class BeforeAndAfter:
         if run.is_adapter:
             before, self.without = after, after.disable_adapter
         else:
-            before = build(backends.ModelSpec(folder=made.shape, method="base", **made.options))
+            before = build(replace(made.spec, folder=made.shape))
         self._before, self._after = (
             Questioner(model, made.chat, answer_tokens, made.spec.device) for model in (before, after)
         )

@@ -14,8 +14,9 @@ import argparse
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, cast
 
 from train.errors import BadInput
 from train.plan.settings.config import OwnConfig, SftConfig, add_settings, load_config
@@ -23,11 +24,30 @@ from train.results import finished_run
 
 if TYPE_CHECKING:
     from train.data.rows import Rows
-    from train.models.backends import LossModule
+    from train.models.backends import LossModule, ModelSpec
     from train.results.finished_run import FinishedRun
 
+SomeRows = TypeVar("SomeRows", bound="Rows")
 Messages = list[dict[str, str]]
 ROWS = 200
+
+
+class Loss(TypedDict):
+    loss: float
+    perplexity: float
+    tokens: int
+
+
+class Evaluated(TypedDict, total=False):
+    """What `eval` prints as JSON: `adapter` and `base`, or of a model from nothing `model`."""
+
+    rows: Required[int]
+    """How many held-out rows were looked at."""
+    adapter: Loss
+    base: Loss
+    model: Loss
+    questions: Required[list[dict[str, str]]]
+    """Each with the answers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,21 +103,26 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> dict[str, Any]:
+def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> Evaluated:
     """`on_answer` gets each question with both answers as soon as they are there."""
     from train.data.chat import load_chat
     from train.data.rows import date_of, open_rows, template_of
+    from train.models.backends import ModelSpec
     from train.models.model_files import model_folder
     from train.plan.model.catalogue import resolve_model
     from train.results.answers import Questioner
 
     folder = prepared_folder(args)
-    rows = open_rows(folder, "eval")
-    if not len(rows):
-        fix = "prepare it with --eval-fraction 0.05"
-        raise BadInput("nothing is held out in this data set", f"folder: {folder}", fix)
+    rows = some_held_out(open_rows(folder, "eval"), folder, "prepare it with --eval-fraction 0.05")
     base_folder = model_folder(args.model)
-    module, device = load(args, base_folder, rows.row_length)
+    module, device = built(
+        ModelSpec(
+            folder=base_folder,
+            load_in=args.load_in or "16bit",
+            adapter=args.adapter,
+            max_seq_length=rows.row_length,
+        )
+    )
     model: Any = module.model
     chat = load_chat(resolve_model(base_folder), date_of(folder), template_of(folder))
     ask = Questioner(model, chat, args.answer_tokens, device)
@@ -116,7 +141,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     return {"rows": len(some), "adapter": tuned, "base": untuned, "questions": asked}
 
 
-def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> dict[str, Any]:
+def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> Loss:
     from train.engine.batches import loss_over
 
     total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
@@ -126,23 +151,15 @@ def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> dic
 
 def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     """Evaluates a model that has no base."""
-    import torch
-
     from train.data.rows import open_rows
-    from train.models import backends
-    from train.models.device import precision_of
+    from train.models.backends import ModelSpec
     from train.results.answers import Questioner, chat_of
 
     folder = Path(run.dataset)
-    rows = open_rows(folder, "eval")
-    if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {folder}", "use eval_fraction=0.05")
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    precision, backend = precision_of(device), backends.get("hf")
-    spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision)
-    module = backends.loss_module(backend, backend.build(spec), precision, device)
+    rows = some_held_out(open_rows(folder, "eval"), folder)
+    module, device = built(ModelSpec(folder=str(run.folder), method="base"))
     some = list(range(min(args.rows or ROWS, len(rows))))
-    result: dict[str, Any] = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
+    result: Evaluated = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
     ask = Questioner(module.model, chat_of(run), args.answer_tokens, device, drawn=True)
     prompts = json.loads((folder / "prompts.json").read_text())[: args.questions]
     for given in (ask.chat.tokenizer.decode(prompt, skip_special_tokens=True) for prompt in prompts):
@@ -165,9 +182,7 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     from train.recipes.own.rows import RECIPE, open_rows
 
     folder = Path(run.dataset)
-    rows = open_rows(folder, "eval")
-    if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {folder}", "use eval_fraction=0.05")
+    rows = some_held_out(open_rows(folder, "eval"), folder)
     config = cast(OwnConfig, load_config(run.settings | {"recipe": str(folder / RECIPE), "dataset": str(folder)}))
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     recipe = own.OwnRecipe(config)
@@ -184,8 +199,8 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     return 0
 
 
-def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[LossModule, str]:
-    """The base with its adapter, and the device that it is on."""
+def built(spec: ModelSpec) -> tuple[LossModule, str]:
+    """A model on the best device of this machine, and which that is."""
     import torch
 
     from train.models import backends
@@ -193,15 +208,14 @@ def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[L
 
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     precision, backend = precision_of(device), backends.get("hf")
-    spec = backends.ModelSpec(
-        folder=base_folder,
-        device=device,
-        precision=precision,
-        load_in=args.load_in or "16bit",
-        adapter=args.adapter,
-        max_seq_length=row_length,
-    )
-    return backends.loss_module(backend, backend.build(spec), precision, device), device
+    model = backend.build(replace(spec, device=device, precision=precision))
+    return backends.loss_module(backend, model, precision, device), device
+
+
+def some_held_out(rows: SomeRows, folder: Path, fix: str = "use eval_fraction=0.05") -> SomeRows:
+    if not len(rows):
+        raise BadInput("nothing is held out in this data set", f"folder: {folder}", fix)
+    return rows
 
 
 def held_out_questions(folder: Path) -> list[Messages]:
@@ -224,10 +238,10 @@ def prepared_folder(args: argparse.Namespace) -> Path:
     return prepare(cast(SftConfig, config), say=lambda _: None)
 
 
-def losses_as_text(result: dict[str, Any]) -> list[str]:
+def losses_as_text(result: Evaluated) -> list[str]:
     lines = [f"{result['rows']} held-out rows   loss   perplexity"]
-    for name in [name for name in ("base", "adapter", "model") if name in result]:
-        figures = result[name]
+    each = {"base": result.get("base"), "adapter": result.get("adapter"), "model": result.get("model")}
+    for name, figures in ((name, figures) for name, figures in each.items() if figures):
         lines.append(f"  {name:18}{figures['loss']:7.3f}{figures['perplexity']:13.2f}")
     return lines
 

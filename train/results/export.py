@@ -171,7 +171,7 @@ def export_adapter(folder: Path, model: Model, args: argparse.Namespace) -> None
 
 
 def chat_with(model: Model, adapter: Path) -> Chat:
-    """By the template that was trained with, where that is none of the model's."""
+    """The chat by the template that was trained with, where that is none of the model's."""
     own = adapter / adapters.TEMPLATE
     return load_chat(model, template=own.read_text(encoding="utf-8") if own.is_file() else "")
 

@@ -16,7 +16,7 @@ from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
 from train.plan.run_name import check_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RunConfig, nearest
+from train.plan.settings.config import RunConfig, Settings, nearest
 from train.runlog import paths
 from train.runlog.tail import read
 
@@ -36,7 +36,7 @@ class FinishedRun:
     max_seq_length: int
     load_in: str
     """How the base was held while it trained."""
-    settings: dict[str, Any]
+    settings: Settings
     """All that it was launched with."""
 
     @property
@@ -65,7 +65,7 @@ class FinishedRun:
 
     @property
     def original_or_base(self) -> str:
-        """In 16 bit, as a merge needs it: the copy that is here, if it is not quantised."""
+        """The base in 16 bit, as a merge needs it: the copy that is here, if it is not quantised."""
         config = Path(self.base) / "config.json"
         quantised = config.is_file() and "quantization_config" in json.loads(config.read_text())
         return self.original if quantised else self.base
@@ -100,7 +100,7 @@ def find(args: argparse.Namespace) -> FinishedRun:
         )
     launched = json.loads((logs / paths.LAUNCH).read_text())
     settings = launched["all"]
-    base, rows = base_of(home, launched), launched.get("rows")
+    base, rows = base_of(home, launched["model"]["folder_name"], settings), launched.get("rows")
     starts = [event for event in read(logs / paths.EVENTS) if event["event"] == "start"]
     return FinishedRun(
         run=run,
@@ -115,13 +115,12 @@ def find(args: argparse.Namespace) -> FinishedRun:
     )
 
 
-def base_of(home: Path, launched: dict[str, Any]) -> str:
+def base_of(home: Path, folder_name: str, settings: Settings) -> str:
     """The folder here, else the name; empty where there is none."""
-    name = launched["model"]["folder_name"]
-    if not name:
+    if not folder_name:
         return ""
-    folder = home / BASE_MODELS / name
-    return str(folder) if folder.is_dir() else str(launched["all"].get("model", ""))
+    folder = home / BASE_MODELS / folder_name
+    return str(folder) if folder.is_dir() else str(settings.get("model", ""))
 
 
 def newest_checkpoint(home: Path, run: str) -> tuple[Path, int]:

@@ -27,7 +27,7 @@ class Form:
 
     begin: str
     turns: Mapping[str, tuple[str, str]]
-    """For each role what stands before and behind its words."""
+    """Role → what stands before and behind its words."""
     answer: str
     """What an answer follows."""
 
@@ -62,7 +62,7 @@ def stops(chat: Chat, form: Form | None) -> list[str]:
 
 
 def form_of(chat: Chat) -> Form | None:
-    """None where a turn is written by what stands around it, or no system message is known."""
+    """The form of a template; None where a turn is written by what stands around it, or no system message is known."""
     try:
         form = _read_off(chat)
         is_same = form and all(form.render(turns) == _asked(chat, turns) for turns in _conversations(chat))

@@ -8,7 +8,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from train.data.rows import read_index
 from train.errors import BadInput
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from train.models.backends import LossModule
 
 SHOWN = 5
+Likely = TypedDict("Likely", {"class": str, "probability": float})
+"""A class that a picture may be of."""
 
 
 def classes_of_run(run: FinishedRun) -> list[str]:
@@ -57,7 +59,7 @@ def ask(run: FinishedRun, args: argparse.Namespace) -> int:
     return 0
 
 
-def likeliest(run: FinishedRun, source: Source) -> list[dict[str, Any]]:
+def likeliest(run: FinishedRun, source: Source) -> list[Likely]:
     import torch
 
     from train.recipes.images import models as pictures

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict
 
 import gguf
 
@@ -37,6 +37,12 @@ def end_turns_with(token: int) -> None:
     gguf.SpecialVocab.add_to_gguf = add_both
 
 
+class Orders(TypedDict):
+    pre: str
+    end_of_turn: int | None
+    quant: str
+
+
 def hold_in_4_bit() -> None:
     """What the converter would hold in 16 bit: all but norms and the like."""
     add, name_type = gguf.GGUFWriter.add_tensor, gguf.GGUFWriter.add_file_type
@@ -53,7 +59,7 @@ def hold_in_4_bit() -> None:
     gguf.GGUFWriter.add_file_type = lambda self, _: name_type(self, gguf.LlamaFileType.MOSTLY_Q4_0)
 
 
-def main(orders: dict[str, Any], words: list[str]) -> None:
+def main(orders: Orders, words: list[str]) -> None:
     import convert_hf_to_gguf
 
     if orders["pre"]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 Function = Callable[..., list[float]]
 NUMBER = re.compile(r"(?:(?<![\w)\].])[-−])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
-"""With a sign where it is one and no minus between two numbers, and commas only between thousands."""
+"""A number: with a sign where it is one and no minus between two numbers, and commas only between thousands."""
 
 
 def function_of(kind: str, argument: str) -> Function:
@@ -22,7 +22,7 @@ def function_of(kind: str, argument: str) -> Function:
     return plain[kind]
 
 
-def text_of(completion: str | Sequence[dict[str, Any]]) -> str:
+def text_of(completion: str | Sequence[Mapping[str, Any]]) -> str:
     """What was answered: of a chat its last message, whose content may stand in parts."""
     if isinstance(completion, str):
         return completion

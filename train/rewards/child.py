@@ -15,20 +15,38 @@ import os
 import resource
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from train.plan.settings.rewards import FILE
 from train.rewards import confine
 from train.rewards.built_in import function_of
 
 Function = tuple[Callable[..., Any], str]
-"""With its file, for the line of what it raises."""
+"""A function with its file, for the line of what it raises."""
 MODULE = "rewards_of_a_file"
 """What it is called in its process, so that a file named as a library is hides none."""
 MOST = 300
 """Characters of a message of the functions'."""
+
+
+class ChildAnswer(TypedDict, total=False):
+    """A line of the process of the rewards."""
+
+    loaded: int
+    """How many functions there are."""
+    hidden: bool
+    """Whether other processes are hidden from it."""
+    missing: str
+    """Why the file cannot be confined, and was not run."""
+    wrong: str
+    """What is wrong with a function, as the end of a sentence about it."""
+    at: int
+    """The number of that function."""
+    rows: list[int]
+    """The answers of which that is so."""
+    values: list[float | None]
 
 
 def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
@@ -41,9 +59,9 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
     with open(asked, encoding="utf-8") as requests, open(answered, "w", encoding="utf-8") as answers:
         for line in requests:
             request = json.loads(line)
-            answer: dict[str, Any]
+            answer: ChildAnswer
             if "load" in request:
-                answer = load(request["load"], functions, missing) | {"hidden": hidden}
+                answer = {**load(request["load"], functions, missing), "hidden": hidden}
             else:
                 function, path = functions[request["function"]]
                 answer = values_of(function, path, request)
@@ -51,7 +69,7 @@ def main(asked: int, answered: int, parent: int, memory_bytes: int) -> None:
             answers.flush()
 
 
-def load(rewards: list[dict[str, str]], functions: list[Function], missing: str) -> dict[str, Any]:
+def load(rewards: list[dict[str, str]], functions: list[Function], missing: str) -> ChildAnswer:
     """The file is run once, however many of its functions are asked for, and not at all where it is not confined."""
     if missing and any(reward["kind"] == FILE for reward in rewards):
         return {"missing": missing}
@@ -78,7 +96,7 @@ def run_file(path: str) -> types.ModuleType:
     return module
 
 
-def values_of(function: Callable[..., Any], path: str, request: dict[str, Any]) -> dict[str, Any]:
+def values_of(function: Callable[..., Any], path: str, request: Mapping[str, Any]) -> ChildAnswer:
     given = request["columns"] | {"prompts": request["prompts"], "completions": request["completions"]}
     expected = len(request["completions"])
     try:
@@ -95,8 +113,10 @@ def values_of(function: Callable[..., Any], path: str, request: dict[str, Any]) 
     except BaseException as error:
         return {"wrong": f"raised {described(error, path)}"}
     bad = [row for row, value in enumerate(numbers) if value is not None and not math.isfinite(value)]
-    wrong = {"wrong": f"gave {shown(values[bad[0]])}, which is no number", "rows": bad} if bad else {}
-    return {"values": [None if row in bad else value for row, value in enumerate(numbers)]} | wrong
+    answer = ChildAnswer(values=[None if row in bad else value for row, value in enumerate(numbers)])
+    if bad:
+        answer |= {"wrong": f"gave {shown(values[bad[0]])}, which is no number", "rows": bad}
+    return answer
 
 
 def taken(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
@@ -108,7 +128,7 @@ def taken(function: Callable[..., Any]) -> tuple[set[str] | None, set[str]]:
 
 
 def as_number(value: Any) -> float | None:
-    """None says that it does not apply to this answer; what is no number is NaN here."""
+    """The value as a number; None says that it does not apply to this answer, and what is no number is NaN here."""
     if value is None:
         return None
     return float(value) if hasattr(value, "__float__") else math.nan

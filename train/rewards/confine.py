@@ -66,7 +66,7 @@ NEWER = {"clone3": 435, "openat2": 437}
 OPEN = 2
 """The number of openat without a folder on x86_64."""
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Which of the two numbers, and what the kernel calls it (linux/audit.h)."""
+"""Machine → which of the two numbers is its own, and what the kernel calls it (linux/audit.h)."""
 Instruction = tuple[int, int, int, int]
 
 

@@ -16,15 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from train.errors import BadInput, CheckFailed
 from train.plan.settings.rewards import BUILT_IN, FILE, Reward, parse
 from train.rewards.process import Lost, Process
 
+if TYPE_CHECKING:
+    from train.rewards.child import ChildAnswer
+
 MEMORY_BYTES = 8 * 10**9
 START_S = 60.0
-"""To read the files, which may import much; a call has its own limit."""
+"""How long reading the files may take, which may import much; a call has its own limit."""
 BYTES_PER_VALUE, BYTES_OF_A_MESSAGE = 32, 4000
 NOT_A_COLUMN = ("prompt", "completion")
 """What TRL does not hand on as a column: it has these as prompts and completions."""
@@ -79,7 +82,7 @@ class Judge:
         count = len(completions)
         if any(len(values) != count for values in (prompts, *columns.values())):
             raise ValueError("prompts, completions and columns differ in length")
-        rows = {
+        rows: dict[str, object] = {
             "prompts": list(prompts),
             "completions": list(completions),
             "columns": {name: list(values) for name, values in columns.items() if name not in NOT_A_COLUMN},
@@ -92,7 +95,7 @@ class Judge:
         ]
         return Scored(total, {reward.name: values for reward, values in zip(self.rewards, each, strict=True)})
 
-    def values(self, at: int, rows: dict[str, Any], count: int) -> list[float | None]:
+    def values(self, at: int, rows: dict[str, object], count: int) -> list[float | None]:
         if not count:
             return []
         most_bytes = BYTES_PER_VALUE * count + BYTES_OF_A_MESSAGE
@@ -142,7 +145,7 @@ class Judge:
             raise
         return self.process
 
-    def require_confined(self, found: dict[str, Any]) -> None:
+    def require_confined(self, found: ChildAnswer) -> None:
         """Motley's own rewards need nothing of it; a person's are not run where they could open a connection."""
         if found.get("missing"):
             raise BadInput(

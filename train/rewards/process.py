@@ -14,9 +14,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from train.rewards.child import ChildAnswer
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (
@@ -58,7 +61,7 @@ class Process:
             os.set_blocking(end, False)
         self.say, self.printed, self.line = say, 0, b""
 
-    def ask(self, request: dict[str, Any], seconds: float, most_bytes: int) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, object], seconds: float, most_bytes: int) -> ChildAnswer:
         """Its answer; Lost where there is none in time, or none that it may give."""
         waiting, answer = memoryview(json.dumps(request, default=str).encode() + b"\n"), b""
         until, self.printed = time.monotonic() + seconds, 0
@@ -82,7 +85,7 @@ class Process:
                         answer += self.read(most_bytes - len(answer))
         self.show()
         try:
-            return dict(json.loads(answer))
+            return cast(ChildAnswer, dict(json.loads(answer)))
         except (ValueError, TypeError):
             raise Lost("wrote into what its process answers with") from None
 

@@ -1,6 +1,6 @@
 """The event log of a run: events.jsonl, one JSON object a line, the same on every node; and one line for who watches.
 
-docs/inside/events.md describes every event; SCHEMA is what the tests hold both to.
+What each event has: event_types.py, and docs/inside/events.md for people.
 """
 
 from __future__ import annotations
@@ -16,42 +16,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
+from train.runlog.event_types import FIELDS, MadeRows
 from train.runlog.stages import layer_words
 from train.safe_stdio import draw, plain
-
-NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
-SCHEMA: dict[str, tuple[str, ...]] = {
-    "start": (
-        *("run", "step", "total_steps", "rows_per_step", "rows", "nodes"),
-        *("weights", "decisions", "identity", "reasons"),
-    ),
-    "doing": ("node", "what"),
-    "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
-    "balance": ("step", "shares", "speeds", "reason"),
-    "local": ("step", "steps", "reason"),
-    "eval": ("step", "loss", "targets", "best", "metrics"),
-    "samples": ("step", "lines"),
-    "early_stop": ("step", "best", "loss", "reason"),
-    "proof": ("step", "adapter"),
-    "checkpoint": ("step", "folder", "seconds", "staged"),
-    "profile": ("step", "first", "bytes", "seconds"),
-    "warning": ("step", "message"),
-    "piece": ("step", "piece", "node", "step_s", "words", "nodes"),
-    "note": ("piece", "node", "fact"),
-    "stopped": ("step", "reason"),
-    "failed": ("step", "node", "message", "trace"),
-    "done": ("step", "loss", "seconds"),
-}
-
-
-SOMETIMES: dict[str, tuple[str, ...]] = {"step": ("rollout", "pairs")}
-"""What an event has in some runs alone: where answers are made for a step, or compared."""
-ROLLOUT_KEYS = (
-    *("reward", "spread", "by_function", "answer_tokens", "longest", "cut", "equal_groups", "answers_crc", "kl"),
-    *("clipped", "generate_s", "generate_wait_s", "made", "taken_over"),
-)
-PAIR_KEYS = ("margin", "accuracy", "chosen_log_p", "rejected_log_p", "kl", "chosen_reward", "rejected_reward")
-
 
 ON_DATA = "on "
 """How the measure of one of several data sets begins, among an evaluation's metrics; its name stands behind it."""
@@ -69,9 +36,10 @@ class EventLog:
             drop_torn_line(file)
             self.file = FileIO(str(file), "a")
 
-    def write(self, kind: str, **facts: Any) -> None:
-        if facts.keys() - set(SOMETIMES.get(kind, ())) != set(SCHEMA[kind]):
-            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
+    def write(self, kind: str, **facts: object) -> None:
+        known, sometimes = FIELDS[kind].keys(), MadeRows.__annotations__ if kind == "step" else ()
+        if facts.keys() - sometimes != known:
+            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ known)} missing or unknown")
         if self.file is None:
             return
         self.unwritten += as_json({"event": kind, "time": round(time.time(), 3), **facts}).encode() + b"\n"
@@ -87,7 +55,7 @@ class EventLog:
                 os.utime(self.file.fileno())
 
 
-def as_json(event: dict[str, Any]) -> str:
+def as_json(event: Mapping[str, object]) -> str:
     """A number that is none, as the gradient of a step that fp16's scaler skips, is null: JSON has no Infinity."""
     try:
         return json.dumps(event, allow_nan=False)
@@ -95,7 +63,7 @@ def as_json(event: dict[str, Any]) -> str:
         return json.dumps(json.loads(json.dumps(event), parse_constant=lambda _: None))
 
 
-def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
+def progress_line(event: Mapping[str, Any], total_steps: int, eta_s: float) -> str:
     rows = sum(node["rows"] for node in event["nodes"].values())
     shares = "  ".join(f"{name} {_share(node)}" for name, node in event["nodes"].items())
     tokens = "" if event["tokens"] == rows else f"{event['tokens'] / event['step_s']:.0f} tokens/s  "
@@ -165,7 +133,7 @@ class ProgressLine:
         self.last = 0.0
         self.smooth_s = 0.0
 
-    def show(self, event: dict[str, Any]) -> None:
+    def show(self, event: Mapping[str, Any]) -> None:
         if self.out is None:
             return
         self.smooth_s = event["step_s"] if not self.smooth_s else 0.9 * self.smooth_s + 0.1 * event["step_s"]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from train.errors import BadInput
 from train.files import write_atomic
@@ -38,7 +37,7 @@ Ends = dict[tuple[int, str, int], float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
-    """From a process's clock to that of the first one."""
+    """Turns a process's clock into that of the first one."""
 
     shift_s: float = 0.0
     drift: float = 0.0
@@ -198,7 +197,7 @@ def main(args: argparse.Namespace) -> int:
         places = ", ".join(map(str, args.folder))
         raise BadInput(f"no {TRACES} lies below {places}", fix="record steps first: train run --profile 20-23")
     merged = write_merged(args.folder[0] / TRACE, newest([read_trace(file) for file in files]))
-    result: dict[str, Any] = {"ok": True, "file": str(merged.file), "bytes": merged.bytes, "lines": merged.lines}
+    result = {"ok": True, "file": str(merged.file), "bytes": merged.bytes, "lines": merged.lines}
     print(json.dumps(result) if args.json else "\n".join(words(merged)))
     return 0
 

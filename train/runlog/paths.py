@@ -38,8 +38,8 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
-MADE = ("adapter", "model", "answers", "sweep", "scores")
-"""What a run has made, below its results: one of them."""
+ADAPTER, MODEL, GIVEN_ANSWERS, SWEEP, SCORES = MADE = ("adapter", "model", "answers", "sweep", "scores")
+"""What a run makes, by its recipe: the folder below its results."""
 
 
 def results(home: Path, run: str) -> Path:

@@ -19,7 +19,8 @@ HOWS = ("removed", "stopped", "failed", "done")
 KEPT_ENDS = 20
 """How many runs that have ended are kept: a node that was off learns from them what it need not train."""
 MOST_WAITING = 24
-"""With the kept ones and 16 machines each, a message between nodes stays below the 64 KiB that they read."""
+"""The most runs that wait: with the kept ones and 16 machines each, a message between nodes stays below the 64 KiB that
+they read."""
 
 
 class Refused(Exception):
@@ -70,7 +71,7 @@ class Queue:
     key: str = ""
     """The secret with which the nodes of this queue know each other."""
     entries: tuple[Entry, ...] = ()
-    """In the order in which they were added."""
+    """The runs in the order in which they were added."""
     forgotten: float = 0.0
     """What was added up to then, and is not among the entries, has ended."""
 
@@ -108,7 +109,7 @@ class Queue:
         return self._with(launch, lambda one: one.merged(replace(one, end=end)))
 
     def added(self, *new: Entry) -> Queue:
-        """With these behind all others, or Refused. What has ended long ago is forgotten."""
+        """The queue with these behind all others, or Refused. What has ended long ago is forgotten."""
         found = self
         for one in new:
             waiting = found.waiting()
@@ -126,7 +127,7 @@ class Queue:
         return found._forgets()
 
     def moved(self, run: str, to: int) -> Queue:
-        """That run at this place, counted from 1; or Refused."""
+        """The queue with that run at this place, counted from 1; or Refused."""
         entry, waiting = self._named(run), self.waiting()
         if not 1 <= to <= len(waiting):
             raise Refused(f"to: {to} is no place\nfix: a number from 1 to {len(waiting)}")

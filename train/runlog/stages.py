@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from train.runlog.state import Event, node_of
+from train.runlog.event_types import NodeStep
+from train.runlog.state import node_of
+from train.runlog.tail import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ def behind(step: Event) -> dict[str, Part]:
     return {node: part for node, part in parts_of(step).items() if node != part.begins}
 
 
-def _pipes(processes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _pipes(processes: Mapping[str, NodeStep]) -> Iterator[dict[str, NodeStep]]:
     """A pipe's processes stand behind one another, and the first has the first layer."""
-    pipe: dict[str, Any] = {}
+    pipe: dict[str, NodeStep] = {}
     for process, facts in processes.items():
         if pipe and facts.get("layers", [0])[0] == 0:
             yield pipe

@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.runlog import tail
 from train.runlog.trials import Trial, from_events
 
-Event = dict[str, Any]
+Event = tail.Event
+
 SAME_S = 5.0
-"""Within which all nodes have written the same start or step."""
+"""The seconds within which all nodes have written the same start or step."""
 SAME_WAIT_S = 30.0
 CLOCKS_S = 2.0
 """How far the nodes' clocks may be apart."""
@@ -124,7 +126,7 @@ class RunState:
         return self._first(event, event.get("step"), event.get("node"), event.get(detail))
 
     def _was_stopped(self) -> bool:
-        """Then a node that is told last sees the others leave: its trainer fails, the run has not."""
+        """Whether the run was stopped: a node that is told last sees the others leave, and its trainer fails."""
         return self.ending is not None and self.ending["event"] == "stopped"
 
     def _start(self, event: Event) -> list[Change]:

@@ -10,6 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+Event = dict[str, Any]
+"""A line of events.jsonl (event_types.py) or of members.jsonl."""
+
 
 class Tail:
     """What a growing file has got since the last time. With `last_bytes` the first time reads no more than its end."""
@@ -39,7 +42,7 @@ class Tail:
         self.offset += len(data)
         return data
 
-    def news(self) -> list[tuple[dict[str, Any], bytes]]:
+    def news(self) -> list[tuple[Event, bytes]]:
         """Each event and its line."""
         found = []
         for line in self.read().split(b"\n"):
@@ -48,10 +51,10 @@ class Tail:
                     found.append((event, line))
         return found
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         return [event for event, _ in self.news()]
 
 
-def read(file: Path) -> list[dict[str, Any]]:
+def read(file: Path) -> list[Event]:
     """All events of a file; none where there is none."""
     return Tail(file).events()

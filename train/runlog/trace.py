@@ -118,7 +118,7 @@ def is_kept(event: Event) -> bool:
 
 
 def row_names(rows: list[str], pid: int = 0) -> list[Event]:
-    """In this order, one below the other."""
+    """The events that name the rows, one below the other in this order."""
     facts = [("thread_name", "name", rows), ("thread_sort_index", "sort_index", range(len(rows)))]
     return [
         {"ph": "M", "name": kind, "pid": pid, "tid": number, "args": {key: value}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 STATES = ("done", "running", "pruned", "failed")
@@ -54,7 +54,7 @@ class Trial:
             return f"ended early, {loss} after {100 * self.steps // max(1, self.total)} %"
         return loss or "begins"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "trial": self.number,
             "params": dict(self.params),
@@ -70,7 +70,7 @@ class Trial:
 
 
 def running(number: int, node: str, what: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> Trial:
-    """From the piece and what its worker has told of it."""
+    """The trial from its piece and what its worker has told of it."""
     told = [note for note in notes if "loss" in note]
     losses = losses_of([note["step"], note["loss"]] for note in told)
     total = max([0, *(int(note["total"]) for note in told)])
@@ -91,31 +91,32 @@ def ended(number: int, node: str, seconds: float, result: Mapping[str, Any]) -> 
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> list[Trial]:
-    """From what was told of the pieces of a run, in order of time; none where they are no trials. A trial that was lost
-    with its machine may begin again with other settings."""
-    known: dict[int, dict[str, Any]] = {}
+    """The trials from what was told of the pieces of a run, in order of time; none where they are no trials. A trial
+    that was lost with its machine may begin again with other settings."""
+    trials: dict[int, Trial] = {}
     for event in events:
-        one = known.setdefault(int(event["piece"]), dict(NOTHING))
-        one["node"] = str(event["node"])
+        number, node = int(event["piece"]), str(event["node"])
+        trial = replace(trials.get(number) or begun(number, node, {}), node=node)
         if event["event"] == "piece":
-            one |= {"seconds": float(event["step_s"]), "state": "done" if one["state"] == "running" else one["state"]}
+            state = "done" if trial.state == "running" else trial.state
+            trials[number] = replace(trial, seconds=float(event["step_s"]), state=state)
             continue
         fact = event["fact"]
-        if "params" in fact and fact["params"] != one["params"]:
-            one |= NOTHING | {"node": one["node"], "params": fact["params"]}
+        if "params" in fact and fact["params"] != trial.params:
+            trial = begun(number, node, fact["params"])
         if "loss" in fact:
-            one |= {"losses": [*one["losses"], (fact["step"], fact["loss"])], "total": int(fact["total"])}
-        one |= {name: str(fact[name]) for name in ("state", "reason") if name in fact}
+            trial = replace(trial, losses=(*trial.losses, (fact["step"], fact["loss"])), total=int(fact["total"]))
+        state, reason = str(fact.get("state", trial.state)), str(fact.get("reason", trial.reason))
+        trials[number] = replace(trial, state=state, reason=reason)
     return [
-        Trial(number=number, **one | {"losses": losses_of(one["losses"])})
-        for number, one in sorted(known.items())
-        if one["params"] and one["state"] in STATES
+        replace(trial, losses=losses_of(trial.losses))
+        for _, trial in sorted(trials.items())
+        if trial.params and trial.state in STATES
     ]
 
 
-NOTHING: dict[str, Any] = {
-    **{"node": "", "params": {}, "state": "running", "losses": [], "total": 0, "seconds": 0.0, "reason": ""}
-}
+def begun(number: int, node: str, params: Mapping[str, Any]) -> Trial:
+    return Trial(number=number, node=node, params=params, state="running")
 
 
 def losses_of(pairs: Iterable[Any]) -> tuple[tuple[int, float], ...]:

@@ -30,7 +30,7 @@ def config_to_prove(values: dict[str, Any], hub_asked: hub.Asked) -> dict[str, A
         if asked.config.RESULT != "adapter" or asked.model.embedded:
             return {}
         if asked.model.folder:
-            return read_config(asked.model.folder)
+            return dict(read_config(asked.model.folder))
         return hub_asked.files(BaseModel.of(asked.model))[0]
     except (BadInput, OSError):
         return {}

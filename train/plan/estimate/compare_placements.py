@@ -38,12 +38,12 @@ class Compared:
 
 def compared(case: Case, tflops: Mapping[str, float]) -> list[Compared]:
     assert isinstance(case.facts, Facts)
-    found = [held(case, tflops)]
+    options = [held(case, tflops)]
     if case.config.holding.weights != "gpu":
-        found.append(streamed(case, tflops))
+        options.append(streamed(case, tflops))
     if case.config.holding.pipes != "off" and 1 < len(case.devices) <= case.facts.layers:
-        found.append(cut(case, tflops))
-    return found
+        options.append(cut(case, tflops))
+    return options
 
 
 def held(case: Case, tflops: Mapping[str, float]) -> Compared:
@@ -81,28 +81,28 @@ def cut(case: Case, tflops: Mapping[str, float]) -> Compared:
     """A pipe of all nodes."""
     assert isinstance(case.facts, Facts)
     config, facts, devices = case.config, case.facts, case.devices
-    found = fit(case, pipe_of_all(case))
-    layer_flop = flop_of_layers(case, again=pipeline_split.checkpoints(found.setup, devices)) / facts.layers
+    fitted = fit(case, pipe_of_all(case))
+    layer_flop = flop_of_layers(case, again=pipeline_split.checkpoints(fitted.setup, devices)) / facts.layers
     speeds = {one.name: tflops[one.name] * 1e12 / layer_flop for one in devices} if tflops else {}
-    found = cut_by_speed(found, speeds) if tflops else found
-    assert found.cut
-    exchange_s = found.seconds[config.wire if config.wire in speedup.WIRE_BYTES else "bf16"]
+    fitted = cut_by_speed(fitted, speeds) if tflops else fitted
+    assert fitted.cut
+    exchange_s = fitted.seconds[config.wire if config.wire in speedup.WIRE_BYTES else "bf16"]
     speed = None
-    if tflops and not found.cut.lacking:
-        speed = tokens(case) / pipeline_prediction.predict(found, config, speeds, {}).together.step_s
+    if tflops and not fitted.cut.lacking:
+        speed = tokens(case) / pipeline_prediction.predict(fitted, config, speeds, {}).together.step_s
     rows, hops = config.rows_per_step, min(len(devices) - 1, 2)  # in the middle both ways
     hop_s = speedup.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), case.mbit)
-    layers = {name: f"{end - first} layers" for name, (first, end) in found.cut.layers.items()}
+    layers = {name: f"{end - first} layers" for name, (first, end) in fitted.cut.layers.items()}
     return Compared(
         name="cut",
         cells={
             one.device.name: cell(one.memory.total, layers[one.device.name]) if layers else "too small together"
-            for one in found.nodes
+            for one in fitted.nodes
         },
-        ok=not found.cut.lacking,
+        ok=not fitted.cut.lacking,
         link_s=rows * hop_s * hops + exchange_s,
         tokens_per_s=speed,
-        bubble=pipeline_split.bubble(len(devices), ceil(rows / min(found.setup.micro_batch, rows))),
+        bubble=pipeline_split.bubble(len(devices), ceil(rows / min(fitted.setup.micro_batch, rows))),
     )
 
 
@@ -126,19 +126,19 @@ def cell(size: int, note: str) -> str:
     return f"{size / GIB:.1f} GB" + (f", {note}" if note else "")
 
 
-def as_text(found: Sequence[Compared], devices: Sequence[Device], source_gb: float) -> list[str]:
+def as_text(options: Sequence[Compared], devices: Sequence[Device], source_gb: float) -> list[str]:
     """A table; `source_gb`: what the layers take where they are streamed from."""
     head = ["option", *(one.name for one in devices), "link, s a step", "tokens/s"]
     table = [head]
-    for way in found:
-        speed = f"{way.tokens_per_s:.0f}" if way.tokens_per_s and way.ok else "-" if not way.ok else "not measured"
-        table.append([way.name, *(way.cells[one.name] for one in devices), f"{way.link_s:.1f}", speed])
+    for option in options:
+        speed = "-" if not option.ok else f"{option.tokens_per_s:.0f}" if option.tokens_per_s else "not measured"
+        table.append([option.name, *(option.cells[one.name] for one in devices), f"{option.link_s:.1f}", speed])
     widths = [max(len(row[at]) for row in table) for at in range(len(head))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table]
     notes = []
-    if any(way.name == "streamed" for way in found):
+    if any(option.name == "streamed" for option in options):
         notes.append(f"streamed: the layers, {source_gb:.1f} GB, come from main memory or from files")
-    if pipe := next((way for way in found if way.bubble), None):
+    if pipe := next((option for option in options if option.bubble), None):
         notes.append(f"cut: each row goes through all machines; they spend {pipe.bubble:.0%} of a step waiting")
     return [*lines, *notes]
 

@@ -30,41 +30,41 @@ class Foreseen:
     prediction: Prediction | None = None
 
 
-def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float) -> Foreseen:
+def foresee(config: RunConfig, nodes: list[PlanNode], fitted: Fit, speeds: Speeds, mbit: float) -> Foreseen:
     """Once all nodes' speeds are known, what they do together; by these the model is cut, or cut at all."""
-    if len(known.rows_per_s) < len(nodes):
-        return Foreseen(fit=fitted, speeds=known)
+    if len(speeds.rows_per_s) < len(nodes):
+        return Foreseen(fit=fitted, speeds=speeds)
     if fitted.cut:
-        return as_stages(config, fitted, known)
-    computing = machines(nodes, known, mbit)
+        return as_stages(config, fitted, speeds)
+    computing = machines(nodes, speeds, mbit)
     prediction = predict(fitted, computing, config)
-    instead = cut_instead(config, fitted, known, prediction.together.step_s)
-    return instead or Foreseen(fit=fitted, speeds=known, machines=computing, prediction=prediction)
+    instead = cut_instead(config, fitted, speeds, prediction.together.step_s)
+    return instead or Foreseen(fit=fitted, speeds=speeds, machines=computing, prediction=prediction)
 
 
-def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
+def machines(nodes: list[PlanNode], speeds: Speeds, mbit: float) -> list[Machine]:
     """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
     reported = {node.name: node.facts.route.mbit for node in nodes}
     mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [
         Machine(
             node.name,
-            known.rows_per_s[node.name],
+            speeds.rows_per_s[node.name],
             max(reported[node.name], mbit) if mixed else mbit,
-            known.fixed_s.get(node.name, 0.0),
+            speeds.fixed_s.get(node.name, 0.0),
             node.facts.route.wireless,
         )
         for node in nodes
     ]
 
 
-def as_stages(config: RunConfig, fitted: Fit, known: Speeds) -> Foreseen:
-    fitted = cut_by_speed(fitted, known.rows_per_s)
-    prediction = pipeline_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
-    return Foreseen(fit=fitted, speeds=known, prediction=prediction)
+def as_stages(config: RunConfig, fitted: Fit, speeds: Speeds) -> Foreseen:
+    fitted = cut_by_speed(fitted, speeds.rows_per_s)
+    prediction = pipeline_prediction.predict(fitted, config, speeds.rows_per_s, speeds.fixed_s)
+    return Foreseen(fit=fitted, speeds=speeds, prediction=prediction)
 
 
-def cut_instead(config: RunConfig, streamed: Fit, known: Speeds, step_s: float) -> Foreseen | None:
+def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float) -> Foreseen | None:
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
     devices = [node.device for node in streamed.nodes]
     all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
@@ -73,8 +73,8 @@ def cut_instead(config: RunConfig, streamed: Fit, known: Speeds, step_s: float) 
         return None
     case = case_of(config, devices, streamed.facts, model=streamed.model, mbit=streamed.link_mbit)
     cut = replace(fit(case, pipe_of_all(case)), decisions=streamed.decisions)
-    faster = pipeline_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
-    return faster and as_stages(config, faster[0], replace(known, rows_per_s=faster[1]))
+    faster = pipeline_prediction.faster_than_streamed(cut, config, speeds.rows_per_s, step_s)
+    return faster and as_stages(config, faster[0], replace(speeds, rows_per_s=faster[1]))
 
 
 def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
@@ -83,8 +83,8 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
     traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
-    found = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
-    return replace(found, ways=[_as_settings(way, config) for way in found.ways if _is_known(way, config)])
+    whole = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    return replace(whole, ways=[_as_settings(way, config) for way in whole.ways if _is_known(way, config)])
 
 
 def fewer_targets(fit: Fit) -> dict[str, int]:

@@ -62,7 +62,7 @@ def faster_than_streamed(
 
 
 def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
-    """That go through at a time."""
+    """How many rows go through at a time."""
     groups = parse_pipes(found.pipes)
     own = next(group for group in groups if node in group)
     count = len(stages_of(own, [one.device for one in found.nodes]))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def read_cluster(file: Path) -> ClusterConfig:
         raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
 
 
-def _checked(values: dict[str, Any]) -> ClusterConfig:
+def _checked(values: Mapping[str, object]) -> ClusterConfig:
     for key in ("run", "node", "token"):
         if not isinstance(values.get(key), (str, int)) or not str(values[key]):
             raise BadInput(f"{key}: a word is missing")
@@ -117,13 +118,13 @@ def _room(value: Any, names: list[str]) -> Room | None:
         return None
     try:
         holds = {str(name): int(count) for name, count in dict(value["holds"]).items()}
-        found = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
+        room = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
     except (KeyError, TypeError, ValueError):
         raise BadInput("pipe: it is not {layers, layer_bytes, holds: {NODE: LAYERS}}") from None
     for name in holds:
         if name not in names:
             raise BadInput(f"pipe: '{name}' is none of nodes{nearest(name, names)}")
-    return found
+    return room
 
 
 def _node(entry: Any) -> Member:

@@ -54,10 +54,10 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
     streams = [node.device.name for node in fitted.nodes if node.place.weights == "stream"]
-    parts = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
-    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
-    found = foresee(request.config, nodes, fitted, known, mbit)
-    settings |= {"pipes": found.fit.pipes} if settings.get("pipes") == "auto" else {}
+    stages = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
+    measured = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=stages)
+    foreseen = foresee(request.config, nodes, fitted, measured, mbit)
+    settings |= {"pipes": foreseen.fit.pipes} if settings.get("pipes") == "auto" else {}
     wireless = [node.name for node in nodes if node.facts.route.wireless]
     return Plan(
         request=request,
@@ -67,18 +67,18 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
         model_bytes=base.size,
         lacking=base.lacking,
         old_code=old_code,
-        fit=found.fit,
+        fit=foreseen.fit,
         link_why=link_why,
-        speeds=found.speeds,
-        prediction=found.prediction,
+        speeds=foreseen.speeds,
+        prediction=foreseen.prediction,
         verdict=facts.verdict,
-        sizes=sizes.sizes(request.config, found.fit, found.machines, found.prediction),
+        sizes=sizes.sizes(request.config, foreseen.fit, foreseen.machines, foreseen.prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
             *(f"{name} was not measured: {why}" for name, why in facts.unmeasured.items()),
             *obstacles.larger_card_idle(nodes),
-            *slows_the_run(found.prediction),
-            *(bubbles(found.fit.pipes, request.config.rows_per_step) if found.fit.cut else []),
+            *slows_the_run(foreseen.prediction),
+            *(bubbles(foreseen.fit.pipes, request.config.rows_per_step) if foreseen.fit.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )

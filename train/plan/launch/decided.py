@@ -32,8 +32,8 @@ def read(config: RunConfig) -> dict[str, str]:
     runs = [config.run] if config.resume == "auto" else [config.run, config.resume]
     for run in runs:
         try:
-            found = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
-            return {name: str(found[name]) for name in found if name in NAMES or name.startswith(MICRO_BATCH)}
+            written = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
+            return {name: str(written[name]) for name in written if name in NAMES or name.startswith(MICRO_BATCH)}
         except (OSError, ValueError):
             continue
     return {}
@@ -42,12 +42,12 @@ def read(config: RunConfig) -> dict[str, str]:
 def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str], dict[str, str]]:
     """The settings with what was decided in place of `auto`, why, and all that was decided; `by_rank` is what each rank
     has read."""
-    known: dict[str, str] = {}
-    for one in by_rank:
-        known = {**one, **known}
-    open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name, "") == "auto"}
-    why = ", ".join(f"{name} {value}" for name, value in open_.items())
-    return replace(config, **open_), [f"{why}: decided when the run began"] if why else [], known
+    kept: dict[str, str] = {}
+    for of_rank in by_rank:
+        kept = {**of_rank, **kept}
+    filled: dict[str, Any] = {name: value for name, value in kept.items() if getattr(config, name, "") == "auto"}
+    why = ", ".join(f"{name} {value}" for name, value in filled.items())
+    return replace(config, **filled), [f"{why}: decided when the run began"] if why else [], kept
 
 
 def stepping(on_processor: bool) -> str:
@@ -56,9 +56,9 @@ def stepping(on_processor: bool) -> str:
 
 def keep(config: RunConfig, **decided: str) -> None:
     """Adds to what is known: some of it is measured only while it trains."""
-    known = read(replace(config, resume="auto"))
-    if known | decided == known:
+    kept = read(replace(config, resume="auto"))
+    if kept | decided == kept:
         return
     with contextlib.suppress(OSError):  # a full disk: the next checkpoint says so
         file = config.checkpoint_folder() / DECIDED
-        write_atomic(file, (json.dumps(known | decided, indent=1) + "\n").encode())
+        write_atomic(file, (json.dumps(kept | decided, indent=1) + "\n").encode())

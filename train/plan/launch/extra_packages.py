@@ -25,11 +25,11 @@ IMPORTS = {"sweep": "optuna", "tasks": "lm_eval"}
 
 def environments(config: RunConfig, nodes: Sequence[PlanNode]) -> list[ExtraEnvironment]:
     server = answer_server.environment(config, nodes)
-    found = [ExtraEnvironment(folder="vllm", sets=server, imports=["vllm"], layered=False)] if server else []
+    wanted = [ExtraEnvironment(folder="vllm", sets=server, imports=["vllm"], layered=False)] if server else []
     if name := config.PACKAGES:
         folder = f"{EXTRA_PACKAGES}/{name}"
-        found.append(ExtraEnvironment(folder=folder, sets=[name], imports=[IMPORTS[name]], layered=True))
-    return found
+        wanted.append(ExtraEnvironment(folder=folder, sets=[name], imports=[IMPORTS[name]], layered=True))
+    return wanted
 
 
 def refuse_elsewhere(config: RunConfig, where: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar
 
+from train.files import SizeAndHash
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
@@ -53,7 +54,7 @@ class RecipeFile:
     """A recipe of one's own, a file of rewards or a chat template, for the head, which makes the rows with it."""
 
     folder: str
-    files: Mapping[str, Mapping[str, Any]]
+    files: Mapping[str, SizeAndHash]
     """Name → size and sha256."""
     place: str
     """The folder that it goes to."""
@@ -140,7 +141,7 @@ class LaunchPlan:
     speeds: Mapping[str, float]
     warnings: Sequence[str]
     nodes: Sequence[TrainingNode]
-    """In the agreed order, the head first."""
+    """The nodes in the agreed order, the head first."""
     electricity: RunElectricity
     asked: Settings = field(default_factory=dict)
     """What it is written back from as a file: all that was asked for, as it was asked (console/run_file.py)."""
@@ -181,5 +182,5 @@ def own(nodes: Sequence[N], name: str) -> N:
 
 
 def smallest(plan: LaunchPlan) -> TrainingNode:
-    """Where all nodes run by one file it is as this node needs it."""
+    """The node that needs most: where all nodes run by one file it is as this node needs it."""
     return next((node for node in plan.nodes if node.weights == "stream"), plan.nodes[0])

@@ -31,19 +31,19 @@ class Known:
     launched: Mapping[str, Any]
     step: int
     done: bool
-    from_here: dict[str, Any] = field(default_factory=dict)
+    from_here: Mapping[str, Any] = field(default_factory=dict)
     """How this computer launched it last, by its own record."""
 
 
 def known_runs(nodes: Mapping[str, NodeFacts], from_here: Mapping[str, Any]) -> dict[str, Known]:
     """The runs by name, from all nodes: the furthest step, and the settings wherever they are written."""
-    found: dict[str, Known] = {}
+    runs: dict[str, Known] = {}
     for node in nodes.values():
         for name, run in node.runs.items():
-            was = found.get(name, Known({}, 0, False))
+            was = runs.get(name, Known({}, 0, False))
             launched, step = was.launched or run.launched, max(was.step, run.step)
-            found[name] = Known(launched, step, was.done or run.done, from_here.get(name, {}))
-    return dict(sorted(found.items()))
+            runs[name] = Known(launched, step, was.done or run.done, from_here.get(name, {}))
+    return dict(sorted(runs.items()))
 
 
 def settings_before(known: Known) -> Settings:
@@ -119,10 +119,10 @@ def begun(
 ) -> Request:
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
-    found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
-    if known and (changed := conflicts(found, ["recipe", "rewards_hash", "adapter_hash"], known)):
+    continued = replace(read(values, request.home), step=step, why=why, from_start=from_start)
+    if known and (changed := conflicts(continued, ["recipe", "rewards_hash", "adapter_hash"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
-    return found
+    return continued
 
 
 def refuse_changes(request: Request, known: Known, free: str) -> None:
@@ -154,8 +154,8 @@ def free_name(request: Request, runs: dict[str, Known], *, from_start: bool) -> 
     stem = as_name(f"{request.model.name}-{request.dataset.name}").lower()
     for count in itertools.count(1):
         name = stem if count == 1 else f"{stem}-{count}"
-        known = runs.get(name)
-        if known is None or (not from_start and not known.done and not conflicts(request, request.settings, known)):
+        taken = runs.get(name)
+        if taken is None or (not from_start and not taken.done and not conflicts(request, request.settings, taken)):
             return name
     raise AssertionError
 

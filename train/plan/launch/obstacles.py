@@ -105,16 +105,16 @@ def blocking(
 
 def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
     """Larger cards that are idle: where fewer processes are set than cards, the first on the bus compute."""
-    found = []
+    findings = []
     for node in nodes:
         larger = [card for card in node.facts.cards[node.device.processes :] if card.bytes > node.device.memory_bytes]
         if node.device.is_gpu and larger:
             smallest = min(node.cards, key=lambda card: card.bytes)
-            found.append(
+            findings.append(
                 f"{node.name} trains on its {smallest.short_name}, the first on the bus, while its "
                 f"{larger[0].short_name} has more memory: let them change slots"
             )
-    return found
+    return findings
 
 
 def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:

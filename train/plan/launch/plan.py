@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from train.files import file_hash
+from train.files import size_and_hash
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.estimate.sizes import SizeEstimate
@@ -106,8 +106,8 @@ def prepare_words(plan: Plan) -> list[str]:
 
 def recipe_to_bring(plan: Plan) -> RecipeFile | None:
     """A file of one's own: a recipe, or the rewards of one of ours."""
-    found = plan.request.config.file_to_bring
-    return file_for_head(plan, *found) if found else None
+    file = plan.request.config.file_to_bring
+    return file_for_head(plan, *file) if file else None
 
 
 def template_to_bring(plan: Plan) -> RecipeFile | None:
@@ -116,10 +116,9 @@ def template_to_bring(plan: Plan) -> RecipeFile | None:
 
 
 def file_for_head(plan: Plan, kind: str, path: Path) -> RecipeFile:
-    sha256 = file_hash(path)
-    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{sha256[:12]}"
-    files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
-    return RecipeFile(folder=str(path.parent), files=files, place=place)
+    entry = size_and_hash(path)
+    place = f"{plan.nodes[0].facts.home}/{RAW_DATA}/{kind}-{entry['sha256'][:12]}"
+    return RecipeFile(folder=str(path.parent), files={path.name: entry}, place=place)
 
 
 def adapter_to_bring(plan: Plan) -> AdapterSource | None:
@@ -128,7 +127,7 @@ def adapter_to_bring(plan: Plan) -> AdapterSource | None:
 
 
 def tokenizer_to_bring(plan: Plan) -> TokenizerSource | None:
-    """None where no other model's is needed, and for one that the head makes itself."""
+    """The tokenizer of another model; None where none is needed, and for one that the head makes itself."""
     model = plan.request.config.tokenizer_model(plan.request.home)
     if model is None or (model.embedded and not model.folder):
         return None
@@ -143,8 +142,8 @@ def calibrate_words(plan: Plan) -> list[str]:
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
-    own = {"model": f"{BASE_MODELS}/{plan.model.folder_name}"} if plan.model.folder_name else {}
-    given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | own
+    base = {"model": f"{BASE_MODELS}/{plan.model.folder_name}"} if plan.model.folder_name else {}
+    given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | base
     return ["calibrate", "--json", *(f"--{name.replace('_', '-')}={as_word(value)}" for name, value in given.items())]
 
 

@@ -48,7 +48,7 @@ LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between c
 class Answer:
     request: request.Request
     fits: bool
-    data: dict[str, Any]
+    data: dict[str, object]
     lines: list[str]
 
 
@@ -63,57 +63,59 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
         config = config.proven(Verdict.from_json({"family": model.name, **model.limits}))
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
-    found = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
+    fitted = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
     if config.speeds:
         machines = machines_of(config.speeds, nodes, about, mbit)
-        return Answer(wanted, True, *predicted(found, config, machines))
-    others = sizes.sizes(config, found, (), None)
-    lines = [*as_text(found, model, config.ROW_UNIT), *sizes.as_text(others, "--set ")]
-    lines += ways_of(found, config, nodes, named_numbers("tflops", about["tflops"]))
-    return Answer(wanted, found.ok, fit.to_json(found) | sizes_json(others), lines)
+        return Answer(wanted, True, *predicted(fitted, config, machines))
+    others = sizes.sizes(config, fitted, (), None)
+    lines = [*as_text(fitted, model, config.ROW_UNIT), *sizes.as_text(others, "--set ")]
+    lines += ways_of(fitted, config, nodes, named_numbers("tflops", about["tflops"]))
+    return Answer(wanted, fitted.ok, fit.to_json(fitted) | sizes_json(others), lines)
 
 
-def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict[str, float]) -> list[str]:
+def ways_of(fitted: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict[str, float]) -> list[str]:
     """The ways to train a base that does not fit all nodes, beside one another."""
-    if not isinstance(found.facts, Facts) or found.setup.full or len(nodes) < 2:
+    if not isinstance(fitted.facts, Facts) or fitted.setup.full or len(nodes) < 2:
         return []
-    if all(node.fits and node.place.weights == "gpu" for node in found.nodes) and not found.cut:
+    if all(node.fits and node.place.weights == "gpu" for node in fitted.nodes) and not fitted.cut:
         return []
     if any(node.processes > 1 for node in nodes):  # the table knows one card a machine
         return []
     if tflops:
         require_each("tflops", tflops, nodes)
-    case = case_of(config, nodes, found.facts, model=found.model, mbit=found.link_mbit)
+    case = case_of(config, nodes, fitted.facts, model=fitted.model, mbit=fitted.link_mbit)
     options = compare_placements.compared(case, tflops)
-    lines = ["", *compare_placements.as_text(options, nodes, compare_placements.source_gb(found.facts, found.setup))]
-    if found.cut:
-        lines += [f"pipes {found.pipes}: {found.cut.why}", *bubbles(found.pipes, config.rows_per_step)]
-    return [*lines, *([found.lacking] if found.lacking else [])]
+    lines = ["", *compare_placements.as_text(options, nodes, compare_placements.source_gb(fitted.facts, fitted.setup))]
+    if fitted.cut:
+        lines += [f"pipes {fitted.pipes}: {fitted.cut.why}", *bubbles(fitted.pipes, config.rows_per_step)]
+    return [*lines, *([fitted.lacking] if fitted.lacking else [])]
 
 
-def predicted(found: fit.Fit, config: RunConfig, machines: list[speedup.Machine]) -> tuple[dict[str, Any], list[str]]:
-    together = foresee.predict(found, machines, config)
-    others = sizes.sizes(config, found, machines, together)
-    about = f"{found.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
-    head = f"{found.model}: {about if found.facts else UNKNOWN}"
-    data = {"ok": True, "failures": [], "model": found.model, **asdict(together), **sizes_json(others)}
+def predicted(
+    fitted: fit.Fit, config: RunConfig, machines: list[speedup.Machine]
+) -> tuple[dict[str, object], list[str]]:
+    together = foresee.predict(fitted, machines, config)
+    others = sizes.sizes(config, fitted, machines, together)
+    about = f"{fitted.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
+    head = f"{fitted.model}: {about if fitted.facts else UNKNOWN}"
+    data = {"ok": True, "failures": [], "model": fitted.model, **asdict(together), **sizes_json(others)}
     return data, [head, *prediction.as_text(together), *sizes.as_text(others, "--set ")]
 
 
-def sizes_json(found: list[sizes.SizeEstimate]) -> dict[str, Any]:
-    return {"sizes": [asdict(one) for one in found]} if found else {}
+def sizes_json(estimates: list[sizes.SizeEstimate]) -> dict[str, object]:
+    return {"sizes": [asdict(estimate) for estimate in estimates]} if estimates else {}
 
 
 def machines_of(speeds: str, nodes: list[Device], about: Mapping[str, str], mbit: float) -> list[speedup.Machine]:
-    known = parse_speeds(speeds)
+    rates = parse_speeds(speeds)
     links, fixed = (named_numbers(what, about[what]) for what in ("links", "fixed"))
     wireless = {name for name in about["wireless"].split(",") if name}
-    require_each("speeds", known, nodes)
+    require_each("speeds", rates, nodes)
     for what, names in (("links", set(links)), ("fixed", set(fixed)), ("wireless", wireless)):
         require_known(what, names, nodes)
     return [
         speedup.Machine(name, speed, links.get(name, mbit), fixed.get(name, 0.0), name in wireless)
-        for name, speed in known.items()
+        for name, speed in rates.items()
     ]
 
 
@@ -137,12 +139,12 @@ def parse_cards(cards: str, main_gb: Mapping[str, float]) -> list[Device]:
 
 def gigabytes(size: str, part: str) -> float:
     try:
-        found = float(size.strip().upper().removesuffix("GB"))
+        count = float(size.strip().upper().removesuffix("GB"))
     except ValueError:
-        found = 0
-    if not 0 < found < 1e5:
+        count = 0
+    if not 0 < count < 1e5:
         raise BadInput(f"cards: '{part.strip()}' is no machine", fix=LIKE)
-    return found
+    return count
 
 
 def number(what: str, text: str) -> float:
@@ -160,9 +162,9 @@ def named_numbers(what: str, text: str) -> dict[str, float]:
 
 
 def require_known(what: str, names: set[str], nodes: list[Device]) -> None:
-    known = [node.name for node in nodes]
-    if unknown := sorted(names - set(known)):
-        fix = f"they are {', '.join(known)}; names of your own: --cards NAME=24,NAME=8"
+    machines = [node.name for node in nodes]
+    if unknown := sorted(names - set(machines)):
+        fix = f"they are {', '.join(machines)}; names of your own: --cards NAME=24,NAME=8"
         raise BadInput(f"{what}: {', '.join(unknown)} is none of the machines", fix=fix)
 
 
@@ -172,25 +174,25 @@ def require_each(what: str, numbers: Mapping[str, float], nodes: list[Device]) -
         raise BadInput(f"{what}: {', '.join(missing)}: a number is missing", fix="give one for each machine of --cards")
 
 
-def as_text(found: fit.Fit, model: Model, unit: str = "tokens") -> list[str]:
-    if found.facts is None:
-        return [f"{found.model}: {UNKNOWN}"]
-    setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
+def as_text(fitted: fit.Fit, model: Model, unit: str = "tokens") -> list[str]:
+    if fitted.facts is None:
+        return [f"{fitted.model}: {UNKNOWN}"]
+    setup, count = fitted.setup, f"{fitted.trained_weights / 1e6:.1f} M weights trained"
     trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
     base = "" if model.source == "new" or setup.full else f"base in {setup.load_in}, "
     lines = [
-        f"{found.model}: {counted(parameters(found.facts))} ({model.reason})",
+        f"{fitted.model}: {counted(parameters(fitted.facts))} ({model.reason})",
         f"{base}{trained}, rows of {setup.row_length} {unit}, {setup.micro_batch} at a time",
-        *(f"  {reason}" for reason in found.decisions.reasons),
+        *(f"  {reason}" for reason in fitted.decisions.reasons),
         "",
         "machine         has GB  needs GB =    base + trained + optimizer + activations + runtime",
-        *(node_line(node) for node in found.nodes),
+        *(node_line(node) for node in fitted.nodes),
     ]
-    if len(found.nodes) > 1:
+    if len(fitted.nodes) > 1:
         seconds = " · ".join(
-            f"{wire}: {sent / 1e6:.0f} MB, {found.seconds[wire]:.2f} s" for wire, sent in found.traffic.items()
+            f"{wire}: {sent / 1e6:.0f} MB, {fitted.seconds[wire]:.2f} s" for wire, sent in fitted.traffic.items()
         )
-        link = f"at {found.link_mbit:.0f} Mbit/s ({len(found.nodes)} machines)"
+        link = f"at {fitted.link_mbit:.0f} Mbit/s ({len(fitted.nodes)} machines)"
         lines += ["", f"each machine sends per step {link}: {seconds}"]
     return [*lines, f"an estimate; {1 - USABLE:.0%} of a card is left to the desktop and to fragmentation"]
 

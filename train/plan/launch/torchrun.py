@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.errors import BadInput
+from train.files import SizeAndHash
 from train.layout import HEARTBEAT_PORT
 from train.plan.launch import obstacles
 from train.plan.launch.launch_plan import NodePlan
@@ -37,7 +38,7 @@ class Script:
     is_module: bool = False
     folder: str = ""
     """The file's folder on the controller; all of it is brought to the nodes."""
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: dict[str, SizeAndHash] = field(default_factory=dict)
     """Name below the folder → size and sha256."""
     run: str = ""
 
@@ -59,7 +60,7 @@ class TorchrunPlan:
     script: str
     source: str
     """The folder on the controller."""
-    files: dict[str, dict[str, Any]]
+    files: dict[str, SizeAndHash]
     folder: str
     """The folder below each node's home; empty for a module that the nodes have."""
     old_code: list[str]
@@ -104,31 +105,31 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> To
     )
 
 
-def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: int) -> list[str]:
-    options: dict[str, Any] = {
+def torchrun_words(script: Script, nodes: list[PlanNode], node: PlanNode, port: int) -> list[str]:
+    options: dict[str, object] = {
         "nnodes": len(nodes),
-        "node-rank": nodes.index(own),
-        "nproc-per-node": own.device.processes,
-        "local-addr": own.address,
+        "node-rank": nodes.index(node),
+        "nproc-per-node": node.device.processes,
+        "local-addr": node.address,
         "master-addr": nodes[0].address,
         "master-port": port,
     }
-    if own.device.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
-        options |= {"tee": 3, "log-dir": f"{own.facts.home}/.cache/torchrun"}
+    if node.device.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
+        options |= {"tee": 3, "log-dir": f"{node.facts.home}/.cache/torchrun"}
     line = [f"--{name}={value}" for name, value in options.items()]
     return [*line, *(["--module"] if script.is_module else []), script.name, *script.arguments]
 
 
 def chosen_run(script: Script, nodes: Mapping[str, NodeFacts]) -> str:
     """The name that was given, also again: its folder and what the script left there stay. Else a new one."""
-    known: dict[str, Mapping[str, Any]] = {}
+    launched: dict[str, Mapping[str, Any]] = {}
     for node in nodes.values():
-        for name, found in node.runs.items():
-            known[name] = known.get(name) or found.launched
-    if known.get(script.run):
+        for name, run in node.runs.items():
+            launched[name] = launched.get(name) or run.launched
+    if launched.get(script.run):
         raise BadInput(f"run: '{script.run}' is a run of launch", fix="fix: another name: --run NAME")
     if script.run:
         return script.run
     stem = as_name(script.name.rpartition("/")[2].removesuffix(".py"))
     names = itertools.chain([stem], (f"{stem}-{count}" for count in itertools.count(2)))
-    return next(name for name in names if name not in known)
+    return next(name for name in names if name not in launched)

@@ -45,7 +45,7 @@ class FoundRun:
     launched: Mapping[str, Any]
     """Its launch.json."""
     step: int = 0
-    """That of its newest checkpoint."""
+    """The step of its newest checkpoint."""
     done: bool = False
 
 

@@ -76,7 +76,7 @@ class LaunchFacts:
     """What bootstrap's proof measured."""
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    """By node, why it could not be asked how fast it computes."""
+    """Node → why it could not be asked how fast it computes."""
     code: str = ""
     """Hash of the training package here."""
     verdict: Verdict | None = None
@@ -119,19 +119,19 @@ def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
 
 def device_of(name: str, facts: LaunchFacts, asked: str) -> Device:
     """What a process of this node computes on, as its environment can; `asked`: the run's setting."""
-    own, versions = facts.nodes[name], facts.versions[name]
-    gpu = asked != "cpu" and bool(versions.get("cuda")) and bool(own.cards)
-    count = int(facts.processes.get(name) or (len(own.cards) if gpu else 1))
-    cards = own.cards[:count] if gpu else ()
+    node, versions = facts.nodes[name], facts.versions[name]
+    gpu = asked != "cpu" and bool(versions.get("cuda")) and bool(node.cards)
+    count = int(facts.processes.get(name) or (len(node.cards) if gpu else 1))
+    cards = node.cards[:count] if gpu else ()
     return Device(
         name,
         "cuda" if gpu else "cpu",
-        min(card.bytes for card in cards) if gpu else own.memory_bytes // count,
+        min(card.bytes for card in cards) if gpu else node.memory_bytes // count,
         # where the driver does not say it of a card, the node looks again before it trains
         bf16=all(float(card.capability or BF16_SINCE) >= BF16_SINCE for card in cards),
         unsloth=bool(versions.get("unsloth")),
         bitsandbytes=gpu,  # a node that computes on its CPU has the set without it
-        main_bytes=own.memory_bytes // count,
+        main_bytes=node.memory_bytes // count,
         weights=facts.weights.get(name, ""),
         processes=count,
     )
@@ -168,7 +168,7 @@ def speeds(
     streams: Iterable[str] = (),
     staged: Iterable[str] = (),
 ) -> Speeds:
-    """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
+    """The speeds of the newest run that computed the same, else as `train calibrate` measured them. `counted`: what of
     the recipe's own a speed depends on; `streams`: the nodes whose base is streamed; `staged`: those that have a part
     of the model, of which layers of a row per second count."""
     alike = [name for name in (*COUNTED_ALIKE, *counted) if name != "weights"]
@@ -193,8 +193,8 @@ def speeds(
             rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
             sources.append("a calibration")
     times = {node.name: 1 if node.name in staged else node.device.processes for node in nodes}
-    known = {name: rates[name] * count for name, count in times.items() if name in rates}
-    return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
+    by_node = {name: rates[name] * count for name, count in times.items() if name in rates}
+    return Speeds(by_node, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if by_node else Speeds()
 
 
 def gb(count: float) -> str:

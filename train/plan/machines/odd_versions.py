@@ -76,20 +76,20 @@ def read_rules(path: Path = RULES) -> tuple[list[VersionRule], list[VersionRule]
 
 
 def _rule(entry: dict[str, Any]) -> VersionRule:
-    known = {
+    fields = {
         key: entry[key] for key in ("key", "agree", "or_none", "follows", "phase", "fix", "needed") if key in entry
     }
-    return VersionRule(**known, equals=entry.get("with", ""))
+    return VersionRule(**fields, equals=entry.get("with", ""))
 
 
 def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> VersionTable:
     """Node → its versions, in the cluster's order."""
     verdict = VersionTable(nodes=list(versions), off=dict(off or {}))
-    fixed, found = read_rules(path)
-    known = {rule.key for rule in fixed}
-    others = dict.fromkeys(key for facts in versions.values() for key in facts if key not in known)
-    made = [(key, rule) for key in others for rule in found if key.startswith(rule.key + " ")]
-    for key, rule in [*((rule.key, rule) for rule in fixed), *made]:
+    fixed, kinds = read_rules(path)
+    fixed_keys = {rule.key for rule in fixed}
+    others = dict.fromkeys(key for facts in versions.values() for key in facts if key not in fixed_keys)
+    of_kinds = [(key, rule) for key in others for rule in kinds if key.startswith(rule.key + " ")]
+    for key, rule in [*((rule.key, rule) for rule in fixed), *of_kinds]:
         row = {node: facts.get(key) for node, facts in versions.items()}
         if any(row.values()) or rule.needed:
             verdict.rows[key], verdict.rules[key] = row, rule
@@ -102,7 +102,7 @@ def _odd_ones(
 ) -> list[Odd]:
     usual = _usual(row, rule, versions)
     causes = {(odd.node, odd.key): odd.cause for odd in before}
-    found = []
+    odd_ones = []
     for node, value in row.items():
         expected = versions[node].get(rule.equals) if rule.equals else usual
         if _fits(value, expected, rule, key):
@@ -119,10 +119,20 @@ def _odd_ones(
         else:
             what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
         fix = rule.fix or f"./motley bootstrap --phase {rule.phase} --nodes {{host}}"
-        about: dict[str, Any] = {"value": value, "expected": expected, "cause": cause, "what": what, "missing": missing}
-        fix = fix.replace("{name}", key.partition(" ")[2])
-        found.append(Odd(node=node, key=key, fix_for=fix, phase=rule.phase, **about))
-    return found
+        odd_ones.append(
+            Odd(
+                node=node,
+                key=key,
+                value=value,
+                expected=expected,
+                cause=cause,
+                what=what,
+                missing=missing,
+                fix_for=fix.replace("{name}", key.partition(" ")[2]),
+                phase=rule.phase,
+            )
+        )
+    return odd_ones
 
 
 def _fits(value: str | None, expected: str | None, rule: VersionRule, key: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.files import size_and_hash, write_atomic
+from train.files import SizeAndHash, size_and_hash, write_atomic
 from train.plan.model import weight_files
 from train.plan.model.catalogue import HUB_ID, Model, refuse_links
 from train.plan.model.hashes import base_hash, folder_hash
@@ -67,7 +67,7 @@ class Descent:
     base: str
     hub: str | None = None
     sha256: str = ""
-    """Of the base's files as they were trained on (hashes.py)."""
+    """The hash of the base's files as they were trained on (hashes.py)."""
     targets: str = ""
     """lora_targets, as they were set."""
     runs: Sequence[Ancestor] = ()
@@ -75,7 +75,7 @@ class Descent:
 
     @property
     def words(self) -> str:
-        """For a page in Markdown."""
+        """The descent for a page in Markdown."""
         return " → ".join([f"`{Path(self.base).name}`", *(line_of(run) for run in self.runs)])
 
 
@@ -102,7 +102,7 @@ class Adapter:
     @property
     def name(self) -> str:
         run = self.descent.runs[-1].run if self.descent and self.descent.runs else ""
-        return run or as_name(self.folder.parent.name if self.folder.name == paths.MADE[0] else self.folder.name)
+        return run or as_name(self.folder.parent.name if self.folder.name == paths.ADAPTER else self.folder.name)
 
     @property
     def runs(self) -> Sequence[Ancestor]:
@@ -120,15 +120,15 @@ class Adapter:
         return f"{as_name(self.name)}-{self.hash[:12]}"
 
     @property
-    def files(self) -> dict[str, dict[str, int | str]]:
+    def files(self) -> dict[str, SizeAndHash]:
         return {name: size_and_hash(self.folder / name) for name in FILES if (self.folder / name).is_file()}
 
 
 def find(name: str, home: Path) -> Adapter:
     """`home`: below which runs lie, and what was fetched."""
     typed = Path(name).expanduser()
-    places = [typed, typed / paths.MADE[0]]
-    places += [paths.results(home, name) / paths.MADE[0]] if is_name(name) else []
+    places = [typed, typed / paths.ADAPTER]
+    places += [paths.results(home, name) / paths.ADAPTER] if is_name(name) else []
     for folder in places:
         if (folder / CONFIG).is_file():
             return read(folder.resolve())
@@ -259,8 +259,8 @@ def same_targets(name: str, one: Any, other: Any) -> bool:
 
 
 def require_base(adapter: Adapter, model: Model) -> None:
-    """By hash where a folder here is the model; else by the names that the hub knows. Each node compares hashes before
-    the first step (`require_hash`)."""
+    """Compares hashes where a folder here is the model; else the names that the hub knows. Each node compares hashes
+    before the first step (`require_hash`)."""
     own = adapter.descent
     if own and own.sha256 and model.source == "folder" and model.folder:
         return require_hash(adapter, base_hash(model.folder), model.name)

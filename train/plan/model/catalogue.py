@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from train.cache import home_dir
 from train.errors import BadInput
@@ -74,6 +74,47 @@ class Model:
         return as_name(self.name) if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
 
 
+class Quantised(TypedDict, total=False):
+    """How bitsandbytes or another method has quantised a model's files."""
+
+    load_in_4bit: bool
+    load_in_8bit: bool
+    quant_method: str
+
+
+class Rope(TypedDict, total=False):
+    """How positions are turned into angles."""
+
+    rope_type: str
+    type: str
+    original_max_position_embeddings: int
+
+
+class HubConfig(TypedDict, total=False):
+    """A model's config.json, as far as it is read here."""
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int
+    intermediate_per_token: int
+    """How wide all experts are together that a token goes to: the proof tells it of a mixture."""
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int | None
+    head_dim: int | None
+    vocab_size: int
+    tie_word_embeddings: bool
+    max_position_embeddings: int | None
+    original_max_position_embeddings: int
+    rope_parameters: Rope | None
+    rope_scaling: Rope | None
+    quantization_config: Quantised | None
+    attention_bias: bool
+    mlp_bias: bool
+    text_config: HubConfig
+    """What a wrapper with pictures or sounds says of its text model."""
+
+
 @functools.cache
 def catalogue() -> dict[str, Any]:
     import yaml  # the checks of a graphics card run without it
@@ -113,7 +154,7 @@ def model_facts(model: Model) -> Facts:
     return model.facts if isinstance(model.facts, Facts) else facts_of(*config_of(model))
 
 
-def config_of(model: Model) -> tuple[dict[str, Any], str]:
+def config_of(model: Model) -> tuple[HubConfig, str]:
     """A model's config.json and where it is; for a hub id that file (a kilobyte) is fetched."""
     if model.folder:
         return read_config(model.folder), str(model.folder)
@@ -123,10 +164,10 @@ def config_of(model: Model) -> tuple[dict[str, Any], str]:
     return read_config(hub_file(model.hub, "config.json").parent), model.hub
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> HubConfig:
     file = folder / "config.json"
     try:
-        return dict(json.loads(file.read_text()))
+        return cast(HubConfig, dict(json.loads(file.read_text())))
     except (ValueError, TypeError) as error:
         raise BadInput(f"config.json is broken: {error}", f"file: {file}", "copy or fetch the model again") from None
 
@@ -138,21 +179,20 @@ SHAPE = (
 
 
 PER_TOKEN = "intermediate_per_token"  # noqa: S105
-"""How wide all experts are together that a token goes to: the proof tells it of a mixture."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
-def facts_of(config: dict[str, Any], where: str) -> Facts:
+def facts_of(config: HubConfig, where: str) -> Facts:
     """The facts in a model's own config.json."""
     is_wrapper, config = "text_config" in config, text_config(config)
     family = config.get("model_type", "?")
-    if PER_TOKEN not in config and any((config.get(name) or 0) > 1 for name in EXPERTS):
+    if PER_TOKEN not in config and any(count(config, name) > 1 for name in EXPERTS):
         raise BadInput(
             f"a '{family}' model is a mixture of experts: what it takes is known when it is proven",
             f"model: {where}",
             "./motley check-model NAME proves it here; a launch does so on the head",
         )
-    if lacking := [name for name in SHAPE if not isinstance(config.get(name), int) or config[name] < 1]:
+    if lacking := [name for name in SHAPE if count(config, name) < 1]:
         raise BadInput(
             f"config.json lacks '{lacking[0]}': the memory of this '{family}' model is not known",
             f"model: {where}",
@@ -166,7 +206,7 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim") or hidden // heads,
-        intermediate=config.get(PER_TOKEN) or config["intermediate_size"],
+        intermediate=config.get("intermediate_per_token") or config["intermediate_size"],
         vocab=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family == "gemma2"),
         positions=positions(config),
@@ -175,28 +215,36 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
     )
 
 
-def text_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Of a wrapper with pictures or sounds what it says of its text model, which is what is trained."""
+def count(config: HubConfig, name: str) -> int:
+    """A number of the config; 0 where it has none by that name."""
+    value = config.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def text_config(config: HubConfig) -> HubConfig:
+    """What is trained of a wrapper with pictures or sounds: its text model, as the config has it."""
     inner = config.get("text_config")
     return {**config, **inner} if isinstance(inner, dict) else config
 
 
-def positions(config: dict[str, Any]) -> int:
+def positions(config: HubConfig) -> int:
     """The length up to which a row is computed alike whatever rows are beside it: beyond the original ones `longrope`
     takes other factors for all rows that are computed at a time with a longer one. 0 where the model does not say."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
     known = config.get("max_position_embeddings") or 0
     if isinstance(rope, dict) and "longrope" in (rope.get("rope_type"), rope.get("type")):
         known = rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or known
     return int(known)
 
 
-def form_on_disk(quantised: dict[str, Any] | None, where: str) -> str:
+def form_on_disk(quantised: Quantised | None, where: str) -> str:
     """What a model's config.json says of how its files are quantised."""
     if quantised and not isinstance(quantised, dict):
         raise BadInput("config.json is broken: quantization_config", f"model: {where}", "copy or fetch the model again")
-    form = next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
-    if quantised and not form:
+    if not quantised:
+        return ""
+    form = next((form for form in ("4bit", "8bit") if quantised.get(f"load_in_{form}")), "")
+    if not form:
         raise BadInput(
             f"the model's files are quantised by {quantised.get('quant_method', 'an unknown method')}, which cannot be "
             "trained on",
@@ -234,13 +282,13 @@ class Taken:
 
     @property
     def words(self) -> str:
-        """For the end of a sentence."""
+        """The selection for the end of a sentence."""
         cut = f", its records [{self.first}:{self.end}]" if self.first or self.end else ""
         return cut + "".join(f", {theirs} as {ours}" for ours, theirs in self.columns.items())
 
     @property
     def typed(self) -> str:
-        """As it stands behind the data set's name."""
+        """The selection as it stands behind the data set's name."""
         cut = f"[{self.first}:{self.end}]" if self.first or self.end else ""
         pairs = "&".join(f"{ours}={theirs}" for ours, theirs in self.columns.items())
         return cut + (f"?{pairs}" if pairs else "")
@@ -258,12 +306,12 @@ class Dataset:
     files: tuple[Path, ...] = ()
     """What `fetch` brought, where it is a folder of that; or the texts of a folder."""
     folder: Path | None = None
-    """Below which `files` are."""
+    """The folder below which `files` are."""
     passed_over: str = ""
     """What else is below it and will not be trained on, in words."""
     taken: Taken = field(default_factory=Taken)
     parts: tuple[Part, ...] = ()
-    """Of several that are trained on together, each."""
+    """The data sets, where several are trained on together."""
 
     @property
     def each(self) -> tuple[Part, ...]:

@@ -110,7 +110,8 @@ def name_of(entry: str, folder: Path) -> str:
 
 
 def shown(text: str) -> str:
-    """For others: no folder of the owner's is given away, and nothing need be here any more."""
+    """The data sets as others may read them: no folder of the owner's is given away, and nothing need be here any
+    more."""
     if not text or is_here(text):
         return Path(text).stem
     found = []
@@ -122,13 +123,13 @@ def shown(text: str) -> str:
 
 
 def hub_ids(text: str) -> list[str]:
-    """Those of the hub among them."""
+    """The ids of those that are of the hub."""
     names = [name_of(entry.strip(), Path()) for entry in text.split(",")]
     return [name.partition(":")[0] for name in names if HUB_DATA.fullmatch(name) and not Path(name).suffix]
 
 
 def moved(text: str, folder: Path) -> str:
-    """The same for who is in another folder: relative paths begin in this one."""
+    """The same for a reader in another folder: relative paths begin in this one."""
     if is_here(text, folder):
         return str(folder / text)
     names = {entry: name_of(entry, folder) for entry in text.split(",")}

@@ -10,7 +10,7 @@ between them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of, linear_shapes
@@ -75,7 +75,7 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """In bytes."""
+    """Bytes by what takes them."""
 
     base: int
     """The frozen weights; none are frozen in full fine-tuning."""
@@ -288,9 +288,21 @@ def largest_micro_batch(facts: AnyFacts, setup: Setup, card_bytes: int, at_most:
     return next((n for n in sizes if fits(facts, replace(setup, micro_batch=n), card_bytes)), 0)
 
 
-def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
+class Change(TypedDict, total=False):
+    """Other values of what memory depends on."""
+
+    micro_batch: int
+    answers: int
+    checkpointing: bool
+    load_in: str
+    row_length: int
+    lora_r: int
+    lora_targets: tuple[str, ...]
+
+
+def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> Change | None:
     """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
-    together: dict[str, Any] = {}
+    together: Change = {}
     steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(facts, setup)
     for change in steps:
         if fits(facts, replace(setup, **change), card_bytes):
@@ -302,12 +314,12 @@ def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str
     return None
 
 
-def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
+def fewer_rows(setup: Setup) -> list[Change]:
     return [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
 
 
-def steps_down(facts: Facts, setup: Setup) -> list[dict[str, Any]]:
-    """From what costs nothing to what costs most."""
+def steps_down(facts: Facts, setup: Setup) -> list[Change]:
+    """The changes, from what costs nothing to what costs most."""
     steps = fewer_rows(setup)
     steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
     if not setup.checkpointing:

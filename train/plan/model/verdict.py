@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """In one line of a plan."""
+        """The verdict as one line of a plan."""
         if self.refused:
             return f"{self.family}: refused, {self.refused}; choose another model"
         able = "exact in a miniature, " + ("in any shares" if self.unpacked else "packed and in any shares")
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def folder_of(config: Mapping[str, Any]) -> Path:
-    """By the config of the model, the packages that compute it, and this package."""
+    """The folder of a verdict, by the config of the model, the packages that compute it, and this package."""
     facts = {
         "config": {name: value for name, value in config.items() if name not in UNREAD},
         "packages": {name: version_of(name) for name in PACKAGES},

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Facts, facts_of, form_on_disk, read_config, text_config
+from train.plan.model.catalogue import Facts, HubConfig, facts_of, form_on_disk, read_config, text_config
 
 ONE_FILE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 TYPES = ("F64", "F32", "F16", "BF16")
@@ -23,7 +23,17 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 QUANTISED = ("U8", "I8")
 """How bitsandbytes keeps weights."""
 ANOTHER = "choose the model as it was released, whole and not quantised, or a copy of it in 4 bit by bitsandbytes"
-Header = dict[str, Any]
+
+
+class Tensor(TypedDict):
+    """A tensor, as the head of a .safetensors says it."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+Header = dict[str, Tensor]
 
 
 def require(folder: Path) -> None:
@@ -74,7 +84,7 @@ def odd(name: str, facts: Facts) -> bool:
     return not (facts.on_disk and "_proj." in name)  # how bitsandbytes has quantised it
 
 
-def wanted(facts: Facts, config: dict[str, Any]) -> dict[str, list[int]]:
+def wanted(facts: Facts, config: HubConfig) -> dict[str, list[int]]:
     """Every weight of a model of FAMILIES, and its shape."""
     hidden, inner = facts.hidden, facts.intermediate
     heads, kv = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
@@ -100,7 +110,7 @@ def wanted(facts: Facts, config: dict[str, Any]) -> dict[str, list[int]]:
     return found if facts.tied else found | {"lm_head.weight": [facts.vocab, hidden]}
 
 
-def has_bias(name: str, family: str, config: dict[str, Any]) -> bool:
+def has_bias(name: str, family: str, config: HubConfig) -> bool:
     if family == "qwen2":
         return name.startswith("self_attn.") and not name.endswith("o_proj")
     if name.startswith("mlp."):

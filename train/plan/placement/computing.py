@@ -21,7 +21,7 @@ OVERFLOWS = ("gemma3", "gemma4", "qwen3_5")
 
 
 def backend(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | None) -> tuple[str, str]:
-    """Where every device holds the whole base."""
+    """The backend where every device holds the whole base, and why."""
     wanted = config.holding.backend
     compared = isinstance(shape, PictureFacts) or (
         shape is not None and shape.family in weight_files.FAMILIES and not shape.wrapper

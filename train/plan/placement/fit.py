@@ -13,6 +13,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import (
+    Change,
     Memory,
     Setup,
     changes_that_fit,
@@ -147,15 +148,15 @@ class Fit:
 
 def experts(load_in: str, facts: AnyFacts | None) -> dict[str, str]:
     """What of a mixture is not in the form of the rest."""
-    found = counts_of(facts).experts if isinstance(facts, Facts) and load_in in ("4bit", "8bit") else {}
-    size = gib(2 * sum(found.values()))
-    return {f"experts in 16bit, {size}": f"bitsandbytes has linear layers alone in {load_in}"} if found else {}
+    counts = counts_of(facts).experts if isinstance(facts, Facts) and load_in in ("4bit", "8bit") else {}
+    size = gib(2 * sum(counts.values()))
+    return {f"experts in 16bit, {size}": f"bitsandbytes has linear layers alone in {load_in}"} if counts else {}
 
 
-def placed(config: RunConfig, found: Fit, at: int) -> tuple[RunConfig, list[str]]:
+def placed(config: RunConfig, fitted: Fit, at: int) -> tuple[RunConfig, list[str]]:
     """The settings of one device with where its base is in place of `auto`, and why."""
-    where = found.nodes[at].place
-    return config.held(weights=where.weights), [f"weights {where.weights}: {where.why}"] if where.why else []
+    held = fitted.nodes[at].place
+    return config.held(weights=held.weights), [f"weights {held.weights}: {held.why}"] if held.why else []
 
 
 def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
@@ -189,39 +190,39 @@ def fit(case: Case, way: Way) -> Fit:
     nodes = [
         fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, way.places, strict=True)
     ]
-    found = cut(way.pipes, facts, setup, devices, why=way.why_pipes)
+    pipeline = cut(way.pipes, facts, setup, devices, why=way.why_pipes)
     return Fit(
         model=case.model,
         facts=facts,
         setup=setup,
         decisions=case.decisions(way.backend),
-        nodes=as_stages(nodes, way.pipes, found),
+        nodes=as_stages(nodes, way.pipes, pipeline),
         link_mbit=case.mbit,
         sends=MUON_SENDS if case.config.optimizer == "muon" else 1.0,
-        cut=found,
+        cut=pipeline,
         pipes=way.pipes,
-        lacking=found.lacking if found else way.why_pipes * (way.pipes == "off"),
+        lacking=pipeline.lacking if pipeline else way.why_pipes * (way.pipes == "off"),
     )
 
 
-def cut_by_speed(found: Fit, speeds: Mapping[str, float]) -> Fit:
+def cut_by_speed(fitted: Fit, speeds: Mapping[str, float]) -> Fit:
     """The fit as a run cuts it that knows how fast its stages are. `speeds`: layers of a row per second."""
-    assert found.cut
-    devices = [node.device for node in found.nodes]
-    again = cut(found.pipes, found.facts, found.setup, devices, why=found.cut.why, speeds=speeds)
-    return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
+    assert fitted.cut
+    devices = [node.device for node in fitted.nodes]
+    again = cut(fitted.pipes, fitted.facts, fitted.setup, devices, why=fitted.cut.why, speeds=speeds)
+    return replace(fitted, cut=again, nodes=as_stages(fitted.nodes, fitted.pipes, again))
 
 
-def as_stages(nodes: list[NodeFit], pipes: str, found: Cut | None) -> list[NodeFit]:
+def as_stages(nodes: list[NodeFit], pipes: str, pipeline: Cut | None) -> list[NodeFit]:
     members = staged(pipes, [node.device for node in nodes])
-    return [as_stage(node, found) if found and node.device.name in members else node for node in nodes]
+    return [as_stage(node, pipeline) if pipeline and node.device.name in members else node for node in nodes]
 
 
-def as_stage(node: NodeFit, found: Cut) -> NodeFit:
+def as_stage(node: NodeFit, pipeline: Cut) -> NodeFit:
     name = node.device.name
-    if name not in found.layers:
+    if name not in pipeline.layers:
         return replace(node, fits=False, fix=None, place=HELD)
-    return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
+    return replace(node, memory=pipeline.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
 
 
 def fit_node(
@@ -230,30 +231,30 @@ def fit_node(
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
         return NodeFit(device=device, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
-    own = replace(on_node(setup, device), weights=where.weights)
-    enough = fits(facts, own, device.memory_bytes)
-    changes, streams = (None, False) if enough else changes_of(facts, own, device, where, may_stream=may_stream)
+    here = replace(on_node(setup, device), weights=where.weights)
+    enough = fits(facts, here, device.memory_bytes)
+    changes, streams = (None, False) if enough else changes_of(facts, here, device, where, may_stream=may_stream)
     return NodeFit(
         device=device,
-        memory=memory(facts, own),
+        memory=memory(facts, here),
         fits=enough,
-        micro_batch_up_to=largest_micro_batch(facts, own, device.memory_bytes),
-        fix=changes and {FLAGS.get(name, name): in_words(value) for name, value in changes.items()},
+        micro_batch_up_to=largest_micro_batch(facts, here, device.memory_bytes),
+        fix={FLAGS.get(name, name): in_words(value) for name, value in changes.items()} if changes else None,
         place=where,
         fix_streams=streams,
     )
 
 
 def changes_of(
-    facts: AnyFacts, own: Setup, device: Device, where: Place, *, may_stream: bool
-) -> tuple[dict[str, Any] | None, bool]:
+    facts: AnyFacts, here: Setup, device: Device, where: Place, *, may_stream: bool
+) -> tuple[Change | None, bool]:
     """Settings that make it fit where it is, else where its layers are streamed; and whether they are."""
-    if changes := changes_that_fit(facts, own, device.memory_bytes):
+    if changes := changes_that_fit(facts, here, device.memory_bytes):
         return changes, False
     if where.from_files:
-        return {"load_in": where.from_files}, True
-    changes = changes_that_fit(facts, replace(own, weights="stream"), device.memory_bytes) if may_stream else None
-    if changes and place("auto", facts, replace(own, **changes), device).weights == "stream":
+        return Change(load_in=where.from_files), True
+    changes = changes_that_fit(facts, replace(here, weights="stream"), device.memory_bytes) if may_stream else None
+    if changes and place("auto", facts, replace(here, **changes), device).weights == "stream":
         return changes, True
     return None, False
 
@@ -262,7 +263,7 @@ def in_words(value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def to_json(fit: Fit) -> dict[str, Any]:
+def to_json(fit: Fit) -> dict[str, object]:
     return {
         "ok": fit.ok,
         "failures": [

@@ -110,37 +110,37 @@ def cut(
     why: str,
     speeds: Mapping[str, float] | None = None,
 ) -> Cut | None:
-    """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
-    measures them before it cuts."""
+    """The cut; None where no node shares the model with another. Where speeds are not known yet it follows the memory;
+    the run measures them before it cuts."""
     asked = [group for group in parse_pipes(pipes) if len(stages_of(group, devices)) > 1]
     if not asked or not isinstance(facts, Facts):
         return None
     room = room_of(facts, setup, devices)
     holds: dict[str, int] = {}
-    found = Cut(room, {}, {}, {}, why)
+    whole = Cut(room, {}, {}, {}, why)
     for group in asked:
-        parts = stages_of(group, devices)
-        most = pipeline_split.room_of(facts, setup, parts, facts.layers)
+        stages = stages_of(group, devices)
+        most = pipeline_split.room_of(facts, setup, stages, facts.layers)
         if speeds:
             cost = pipeline_split.head_cost(facts)
             counts = pipeline_split.cut_layers(
-                facts.layers, [speeds[one.name] for one in parts], most, head_layers=cost
+                facts.layers, [speeds[part.name] for part in stages], most, head_layers=cost
             )
         else:
             counts = pipeline_split.cut_layers(facts.layers, [max(1, count) for count in most], most)
         if counts is None:
             held = Room(room.layers, room.layer_bytes, {})
-            for one, count in zip(parts, most, strict=True):
-                held = replace(held, holds={**held.holds, one.name: held.holds.get(one.name, 0) + count})
+            for part, count in zip(stages, most, strict=True):
+                held = replace(held, holds={**held.holds, part.name: held.holds.get(part.name, 0) + count})
             others = [device.name for device in devices if device.name not in group]
-            found = replace(found, lacking=pipeline_split.why_too_small(group, others, held))
+            whole = replace(whole, lacking=pipeline_split.why_too_small(group, others, held))
             continue
-        layers, memory = spread(facts, setup, parts, counts)
-        counted = {**found.counts, group: counts}
-        found = replace(found, layers={**found.layers, **layers}, counts=counted, memory={**found.memory, **memory})
-        holds |= {name: max(c for one, c in zip(parts, counts, strict=True) if one.name == name) for name in group}
+        layers, memory = spread(facts, setup, stages, counts)
+        counted = {**whole.counts, group: counts}
+        whole = replace(whole, layers={**whole.layers, **layers}, counts=counted, memory={**whole.memory, **memory})
+        holds |= {name: max(c for part, c in zip(stages, counts, strict=True) if part.name == name) for name in group}
     planned = {name: max(count, holds.get(name, 0)) for name, count in room.holds.items()}
-    return replace(found, room=replace(room, holds=planned))
+    return replace(whole, room=replace(room, holds=planned))
 
 
 def spread(
@@ -150,11 +150,11 @@ def spread(
     layers: dict[str, tuple[int, int]] = {}
     needs: dict[str, Memory] = {}
     at, last = 0, len(parts) - 1
-    for stage, (one, count) in enumerate(zip(parts, counts, strict=True)):
-        own, behind = on_node(setup, one), last - stage
-        need = pipeline_split.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
-        needs[one.name] = max(need, needs.get(one.name, need), key=lambda memory: memory.total)
-        layers[one.name] = (layers.get(one.name, (at, 0))[0], at + count)
+    for stage, (device, count) in enumerate(zip(parts, counts, strict=True)):
+        held, behind = on_node(setup, device), last - stage
+        need = pipeline_split.stage_memory(facts, held, count, first=stage == 0, last=not behind, ahead=behind)
+        needs[device.name] = max(need, needs.get(device.name, need), key=lambda memory: memory.total)
+        layers[device.name] = (layers.get(device.name, (at, 0))[0], at + count)
         at += count
     return layers, needs
 
@@ -162,13 +162,13 @@ def spread(
 def bubbles(pipes: str, rows: int) -> list[str]:
     """What it costs that the machines of a pipe wait for one another when a step begins and ends."""
     asked = parse_pipes(pipes)
-    found = []
+    lines = []
     for group in (group for group in asked if len(group) > 1):
-        own, wanted = max(1, rows // len(asked)), pipeline_split.FULL_ROWS * len(group)
-        if own < wanted:
-            now, then = pipeline_split.bubble(len(group), own), pipeline_split.bubble(len(group), wanted)
-            found.append(
-                f"{'+'.join(group)} wait for one another {now:.0%} of a step with {own} rows in it; "
+        rows_here, wanted = max(1, rows // len(asked)), pipeline_split.FULL_ROWS * len(group)
+        if rows_here < wanted:
+            now, then = pipeline_split.bubble(len(group), rows_here), pipeline_split.bubble(len(group), wanted)
+            lines.append(
+                f"{'+'.join(group)} wait for one another {now:.0%} of a step with {rows_here} rows in it; "
                 f"rows_per_step={wanted * len(asked)} would make it {then:.0%}"
             )
-    return found
+    return lines

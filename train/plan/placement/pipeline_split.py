@@ -89,23 +89,23 @@ def head_cost(facts: AnyFacts | None) -> float:
 def stage_memory(facts: Facts, setup: Setup, layers: int, *, first: bool, last: bool, ahead: int) -> Memory:
     """What a stage takes where it computes; `ahead`: micro-batches that are in the stages behind it. The adapter of
     layers elsewhere, and the optimizer of a graphics card, are in main memory."""
-    own = memory(replace(facts, layers=layers), setup)
+    whole = memory(replace(facts, layers=layers), setup)
     counts, wide = counts_of(facts), 4 if setup.load_in == "32bit" else 2
     both = counts.table + counts.output
-    base = own.base - wide * (both - counts.table * first - (counts.output or counts.table) * last)
+    base = whole.base - wide * (both - counts.table * first - (counts.output or counts.table) * last)
     if setup.device == "cuda":
-        adapter, optimizer = own.adapter, 0
+        adapter, optimizer = whole.adapter, 0
     else:
         adapter = 4 * lora_parameters(facts, setup.lora_r, setup.lora_targets)
         optimizer = setup.optimizer_bytes * adapter // 4
     return replace(
-        own,
+        whole,
         base=base,
         adapter=adapter,
         gradients=adapter,
         optimizer=optimizer,
-        activations=own.activations + ahead * kept_ahead(facts, setup, layers),
-        logits=own.logits if last else 0,
+        activations=whole.activations + ahead * kept_ahead(facts, setup, layers),
+        logits=whole.logits if last else 0,
     )
 
 
@@ -141,12 +141,12 @@ def room_of(facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], lay
     """The most layers that each of these can hold, as stages in this order."""
     if not isinstance(facts, Facts):
         return [layers] * len(devices)
-    found, count = [], len(devices)
+    most, count = [], len(devices)
     for stage, device in enumerate(devices):
         own = on_node(setup, device)
         first, last = stage == 0, stage == count - 1
-        found.append(most_layers(facts, own, device.memory_bytes, first=first, last=last, ahead=count - stage - 1))
-    return found
+        most.append(most_layers(facts, own, device.memory_bytes, first=first, last=last, ahead=count - stage - 1))
+    return most
 
 
 # -- who works together ------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def choose(
 
 
 def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> Fit:
-    """For a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
+    """Chooses for a run on the devices that it finds; its pipes are as set, and formed of whoever is there."""
     if not parse_pipes(config.holding.pipes):
         return first_that_fits(case_of(config.held(pipes="off"), devices, facts))
     case = case_of(config, devices, facts)
@@ -47,19 +47,21 @@ def choose_on_devices(config: RunConfig, devices: Sequence[Device], facts: AnyFa
 
 
 def first_that_fits(case: Case) -> Fit:
-    found = None
+    tried = None
     for way in ways(case):
-        found = fit(case, way)
-        if found.ok:
+        tried = fit(case, way)
+        if tried.ok:
             break
-    assert found
-    return found
+    assert tried
+    return tried
 
 
-def require_targets(targets: Sequence[str], known: Collection[str]) -> None:
-    if tuple(targets) != ALL_LINEAR and (unknown := {name for name in targets if name.rpartition(".")[2] not in known}):
+def require_targets(targets: Sequence[str], layers: Collection[str]) -> None:
+    if tuple(targets) != ALL_LINEAR and (
+        unknown := {name for name in targets if name.rpartition(".")[2] not in layers}
+    ):
         raise BadInput(
-            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(known)}"
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(layers)}"
         )
 
 
@@ -100,7 +102,7 @@ def ways(case: Case) -> Iterator[Way]:
 
 
 def cut_way(case: Case, pipes: str, why: str = "") -> Way:
-    """Who is in no pipe holds the base: to stream it beside a pipe is not known to the trainer."""
+    """A machine in no pipe holds the base: to stream it beside a pipe is not known to the trainer."""
     return Way(backend=instead_of_unsloth(case), places=[HELD] * len(case.devices), pipes=pipes, why_pipes=why)
 
 

@@ -45,26 +45,26 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
         return HELD
     if not isinstance(facts, Facts):
         return Place("stream", "as set") if wanted == "stream" else HELD
-    own = on_node(setup, node)
-    total = layer_bytes(facts, own)
+    held = on_node(setup, node)
+    total = layer_bytes(facts, held)
     if wanted == "auto" and (
-        own.load_in == "8bit"
-        or fits(facts, replace(own, micro_batch=1), node.memory_bytes)
-        or not fits(facts, replace(own, weights="stream"), node.memory_bytes)
+        held.load_in == "8bit"
+        or fits(facts, replace(held, micro_batch=1), node.memory_bytes)
+        or not fits(facts, replace(held, weights="stream"), node.memory_bytes)
     ):
         return HELD
-    in_files = own.load_in in ("16bit", "32bit") or facts.on_disk == own.load_in
+    in_files = held.load_in in ("16bit", "32bit") or facts.on_disk == held.load_in
     source = "its files"
     if node.is_gpu and total <= MAIN_MEMORY * node.main_bytes:
         source = "main memory"
     elif not in_files and node.is_gpu:
-        missing, whole = int(total / MAIN_MEMORY - node.main_bytes), replace(own, weights="stream", load_in="16bit")
+        missing, whole = int(total / MAIN_MEMORY - node.main_bytes), replace(held, weights="stream", load_in="16bit")
         from_files = "16bit" if not facts.on_disk and fits(facts, whole, node.memory_bytes) else ""
         return Place("gpu", missing_bytes=missing, from_bytes=total, from_files=from_files)
     what = f"{gib(total)} of layers come from {source}"
     if wanted == "stream":
         return Place("stream", f"as set; {what}", total)
-    need, has = gib(memory(facts, own).total), f"{node.memory_bytes / GIB:.0f} GB"
+    need, has = gib(memory(facts, held).total), f"{node.memory_bytes / GIB:.0f} GB"
     return Place("stream", f"{need} do not fit its {has}, of which {FREE}; {what}", total)
 
 

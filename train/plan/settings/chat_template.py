@@ -34,7 +34,7 @@ def read(name: str) -> str:
 
 
 def require_system(text: str) -> None:
-    """That it is a message, where there is one."""
+    """Requires that it is a message, where there is one."""
     if not text:
         return
     wrong = "it is empty" if not text.strip() else f"it has more than {LONGEST} characters" * (len(text) > LONGEST)

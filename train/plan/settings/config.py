@@ -1,4 +1,4 @@
-"""From a file, flags or `-e` to the settings of a run: its recipe says which settings there are."""
+"""Reads the settings of a run from a file, flags or `-e`: its recipe says which there are."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def of_sweep(trains: str) -> type[RunConfig]:
     if own_recipe.is_file(trains):
         fix = f"one run for each value: ./motley launch --recipe {trains} …"
         raise BadInput("trains: a sweep knows the recipes of Motley, and none that is a file", fix=fix)
-    if trains not in sweep.TRAINS:
-        raise BadInput(f"trains: '{trains}' is none of {'|'.join(sweep.TRAINS)}{nearest(trains, sweep.TRAINS)}")
+    able = [name for name, kind in RECIPES.items() if not kind.IN_PIECES]
+    if trains not in able:
+        raise BadInput(f"trains: '{trains}' is none of {'|'.join(able)}{nearest(trains, able)}")
     return sweep.of(RECIPES[trains], trains)
 
 

@@ -10,8 +10,9 @@ from train.errors import BadInput
 from train.plan.model.catalogue import Dataset
 from train.plan.run_name import check_name
 from train.plan.settings import task_files
-from train.plan.settings.every_run import at_least, option
+from train.plan.settings.every_run import at_least, flags, option
 from train.plan.settings.only_asks import OnlyAsksConfig
+from train.runlog import paths
 
 HELD = ("base", "adapter")
 """What is asked; without an adapter the first alone."""
@@ -21,7 +22,7 @@ HELD = ("base", "adapter")
 class EvaluateConfig(OnlyAsksConfig):
     PACKAGES: ClassVar[str] = "tasks"
     PREPARES: ClassVar[str] = "train.recipes.evaluate.prepare"
-    RESULT: ClassVar[str] = "scores"
+    RESULT: ClassVar[str] = paths.SCORES
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
 
     recipe: str = option("evaluate", "math", "ask a model tasks", ("evaluate",))
@@ -88,11 +89,6 @@ class EvaluateConfig(OnlyAsksConfig):
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         """The head knows a file of one's own by its name below `dataset`."""
         names = [Path(name).name if task_files.is_file(name) else name for name in task_files.names_in(self.tasks)]
-        words = [
-            f"--model={model_folder}",
-            "--recipe=evaluate",
-            f"--tasks={','.join(names)}",
-            f"--documents={self.documents}",
-        ]
-        words += [f"--seed={self.seed}"]
+        words = [f"--model={model_folder}", "--recipe=evaluate", f"--tasks={','.join(names)}"]
+        words += flags(self, "documents", "seed")
         return words + ([f"--shots={self.shots}"] if self.shots is not None else [])

@@ -13,11 +13,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from train.cache import home_dir
 from train.errors import BadInput
-from train.plan.model.catalogue import AnyFacts, Dataset, Model, facts_of
+from train.plan.model.catalogue import AnyFacts, Dataset, HubConfig, Model, facts_of
 from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
 from train.plan.settings.profiled import profiled_steps
@@ -48,6 +48,11 @@ class Holding:
     """Whether anything is trained: else the model only answers."""
 
 
+def flags(config: RunConfig, *names: str) -> list[str]:
+    """These settings as flags of `python -m train`."""
+    return [f"--{name.replace('_', '-')}={getattr(config, name)}" for name in names]
+
+
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"scope": scope, "help": text, "choices": choices})
 
@@ -76,7 +81,6 @@ class RunConfig:
         "math",
         "sft: fine-tune; preference: prefer one answer; grpo: train by rewards; pretrain: a new language model; "
         "images; generate: answer many prompts; sweep: the best settings of one of them; evaluate: ask tasks",
-        ("sft", "preference", "grpo", "pretrain", "images", "generate", "sweep", "evaluate"),
     )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
@@ -297,7 +301,7 @@ class RunConfig:
 
     def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:
         """The shape in a model's own config.json."""
-        return facts_of(dict(config), where)
+        return facts_of(cast(HubConfig, config), where)
 
     def start_model(self, home: Path | None = None) -> Model:
         """What the run begins with; `home`: where models that were fetched here lie."""

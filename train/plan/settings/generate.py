@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.settings.every_run import at_least, option
+from train.plan.settings.every_run import at_least, flags, option
 from train.plan.settings.only_asks import OnlyAsksConfig
-from train.plan.settings.sft import data_words, require_asking
-
-SHORTEST_PROMPT = 8
+from train.plan.settings.sft import data_words, require_asking, require_room_for_prompt
+from train.runlog import paths
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateConfig(OnlyAsksConfig):
     PREPARES: ClassVar[str] = "train.recipes.grpo.rows"
-    RESULT: ClassVar[str] = "answers"
+    RESULT: ClassVar[str] = paths.GIVEN_ANSWERS
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"max_seq_length", "max_new_tokens", "answers", "temperature"})
 
     recipe: str = option("generate", "math", "answer many prompts", ("generate",))
@@ -41,12 +40,7 @@ class GenerateConfig(OnlyAsksConfig):
         if self.answers > 1 and not self.temperature:
             what = f"answers: {self.answers} answers to a prompt would be the same, as each token is the likeliest"
             raise BadInput(what, fix="temperature=1, or leave answers out")
-        if self.prompt_tokens < SHORTEST_PROMPT:
-            raise BadInput(
-                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
-                f"answer of max_new_tokens={self.max_new_tokens}",
-                fix=f"max_seq_length={self.max_new_tokens + 256}, or fewer max_new_tokens",
-            )
+        require_room_for_prompt(self.max_seq_length, self.max_new_tokens)
 
     @property
     def prompt_tokens(self) -> int:
@@ -83,6 +77,5 @@ class GenerateConfig(OnlyAsksConfig):
         return self.piece, "answers"
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("recipe", "max_seq_length", "max_new_tokens", "max_bad")
-        words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        words = flags(self, "recipe", "max_seq_length", "max_new_tokens", "max_bad")
         return [f"--model={model_folder}", *words, *data_words(self)]

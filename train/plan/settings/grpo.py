@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import at_least, option
+from train.plan.settings.every_run import at_least, flags, option
 from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
-from train.plan.settings.sft import SftConfig, data_words, require_asking
+from train.plan.settings.sft import SftConfig, data_words, refuse_others, require_asking, require_room_for_prompt
 
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""
@@ -20,20 +20,19 @@ LARGEST_FOR_VLLM = 512
 """The largest lora_r that a server of vLLM takes."""
 LOSSES = ("dapo", "grpo", "dr_grpo", "gspo")
 BOUNDS = {"gspo": (3e-4, 4e-4)}
-"""By loss, how far below and above 1 a ratio may go: that of whole answers, as gspo takes it, stays far nearer to 1."""
+"""Loss → how far below and above 1 a ratio may go: that of whole answers, as gspo takes it, stays far nearer to 1."""
 USUAL_BOUNDS = (0.2, 0.2)
-SHORTEST_PROMPT = 8
 NOT_HERE = {
-    "pack": (False, "a prompt is a row of its own"),
-    "train_on": ("answers", "what is trained on are the model's own answers"),
-    "weights": ("gpu", "each token of an answer needs the whole base"),
-    "pipes": ("off", "each token of an answer needs the whole base"),
-    "lora_dropout": (0.0, "an answer is trained by the model that has made it"),
-    "neftune_alpha": (0.0, "an answer is trained by the model that has made it"),
-    "backend": ("hf", "the answers are made in the training process, by transformers"),
-    "sync": ("flat", "all answers of a step are compared with one another, before one exchange of gradients"),
+    "pack": ((False,), "a prompt is a row of its own"),
+    "train_on": (("answers",), "what is trained on are the model's own answers"),
+    "weights": (("gpu",), "each token of an answer needs the whole base"),
+    "pipes": (("off",), "each token of an answer needs the whole base"),
+    "lora_dropout": ((0.0,), "an answer is trained by the model that has made it"),
+    "neftune_alpha": ((0.0,), "an answer is trained by the model that has made it"),
+    "backend": (("hf",), "the answers are made in the training process, by transformers"),
+    "sync": (("flat",), "all answers of a step are compared with one another, before one exchange of gradients"),
 }
-"""Settings of others that mean nothing here, with the one value that they have and why."""
+"""Settings of others that mean nothing here, with the values that they may have and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +84,7 @@ class GrpoConfig(SftConfig):
     sync: str = option("flat", "agree", "how gradients are combined: in one exchange", ("flat",))
 
     def __post_init__(self) -> None:
-        for name, (only, why) in NOT_HERE.items():
-            if getattr(self, name) != only:
-                raise BadInput(
-                    f"{name}: {getattr(self, name)} does not go with recipe=grpo: {why}", fix=f"leave {name} out"
-                )
+        refuse_others(self, "grpo", NOT_HERE)
         self._fix_rewards()
         if self.engine == "vllm":
             self._go_with_vllm()
@@ -107,12 +102,7 @@ class GrpoConfig(SftConfig):
                 f"rows_per_step: {self.rows_per_step} answers are no whole number of groups of {self.group}",
                 fix=f"rows_per_step={near}, or another group",
             )
-        if self.prompt_tokens < SHORTEST_PROMPT:
-            raise BadInput(
-                f"max_seq_length: {self.max_seq_length} tokens leave a prompt {max(0, self.prompt_tokens)} beside an "
-                f"answer of max_new_tokens={self.max_new_tokens}",
-                fix=f"max_seq_length={self.max_new_tokens + 256}, or fewer max_new_tokens",
-            )
+        require_room_for_prompt(self.max_seq_length, self.max_new_tokens)
         if not self.temperature > 0 or not 0 < self.top_p <= 1 or not self.reward_timeout_s > 0:
             raise BadInput("temperature and reward_timeout_s must be above 0, and top_p above 0 and at most 1")
         if self.beta and self.method == "full":
@@ -138,7 +128,7 @@ class GrpoConfig(SftConfig):
         object.__setattr__(self, "load_in", "16bit")
 
     def _check_reuse(self) -> None:
-        """Of more steps than one on the same answers."""
+        """Checks what belongs to several steps on the same answers."""
         at_least(self, "steps_per_rollout", 1)
         at_least(self, "epsilon", 0)
         at_least(self, "epsilon_high", 0)
@@ -225,7 +215,6 @@ class GrpoConfig(SftConfig):
         return ("rewards", self.rewards_file) if self.rewards_file else None
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
-        words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        words = flags(self, "recipe", "max_seq_length", "max_new_tokens", "eval_fraction", "max_bad")
         rewards = with_file(self.rewards, file) if file else self.rewards
         return [f"--model={model_folder}", *words, *data_words(self), f"--rewards={rewards}"]

@@ -16,8 +16,9 @@ from train.plan.model import picture_bases
 from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import picture_sets
-from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import Holding, RunConfig, at_least, flags, option
 from train.plan.values import Settings
+from train.runlog import paths
 
 IMAGE_SIZE = 128
 EPOCHS, TUNING_EPOCHS = 10.0, 3.0
@@ -34,7 +35,7 @@ DECAY = {"sgd": 5e-4, "adamw": 0.05}
 @dataclass(frozen=True, kw_only=True)
 class ImagesConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.recipes.images.prepare"
-    RESULT: ClassVar[str] = "model"
+    RESULT: ClassVar[str] = paths.MODEL
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = ("recipe", "model", "width", "image_size")
     TOGETHER: ClassVar[frozenset[str]] = frozenset({"model", "width", "image_size", "max_seq_length"})
@@ -108,7 +109,7 @@ class ImagesConfig(RunConfig):
         return "sgd" if self.optimizer == "sgd" else "adamw"
 
     def rate_by_rows(self) -> tuple[float, str]:
-        """And why: the noise of a gradient falls with the rows that it is made of."""
+        """The peak rate, and why: the noise of a gradient falls with the rows that it is made of."""
         rate, rows = (TUNING_RATES if self.is_base else RATES)[self._rule]
         times = max(1, self.rows_per_step) / rows
         known = f"{rate:g} at {rows} rows a step"
@@ -182,5 +183,4 @@ class ImagesConfig(RunConfig):
         return picture_sets.resolve(self.dataset)
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("recipe", "image_size", "eval_fraction", "max_bad")
-        return [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        return flags(self, "recipe", "image_size", "eval_fraction", "max_bad")

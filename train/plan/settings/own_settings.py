@@ -15,24 +15,12 @@ from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.every_run import Holding, RunConfig, option
 from train.plan.values import Settings, coerce
+from train.runlog import paths
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}
-    | {
-        "backend",
-        "load_in",
-        "nodes",
-        "follow",
-        "queue",
-        "config",
-        "json",
-        "out",
-        "format",
-        "date",
-        "help",
-        "known_only",
-    }
-    | {"links", "link_mbit", "wireless", "fixed", "main_memory", "tflops"}
+    | {"backend", "load_in", "nodes", "follow", "queue", "config", "json", "out", "format", "date", "help"}
+    | {"known_only", "links", "link_mbit", "wireless", "fixed", "main_memory", "tflops"}
 )
 """Names that a recipe can neither take nor give another default: they mean something else, or nothing to it."""
 
@@ -42,7 +30,7 @@ class OwnConfig(RunConfig):
     """The settings of a run with one recipe file: `settings_class` adds what stands in it."""
 
     PREPARES: ClassVar[str] = "train.recipes.own.make_rows"
-    RESULT: ClassVar[str] = "model"
+    RESULT: ClassVar[str] = paths.MODEL
     ROW_UNIT: ClassVar[str] = "numbers"
     OWN: ClassVar[tuple[str, ...]] = ()
     """Names of the file's own settings."""

@@ -74,7 +74,7 @@ def of_package(name: str, entry: dict[str, Any]) -> Dataset:
 
 
 def classes_of(data: Dataset) -> list[str]:
-    """In the order of their numbers."""
+    """The names of the classes in the order of their numbers."""
     assert data.folder
     if idx_files(data.folder):
         return idx_classes(data.folder.resolve().name)
@@ -164,7 +164,7 @@ def of_table(table: Path) -> list[Listed]:
     return found
 
 
-def records(table: Path) -> Iterator[dict[str, Any]]:
+def records(table: Path) -> Iterator[dict[str, object]]:
     try:
         with table.open(encoding="utf-8-sig", newline="") as lines:
             if table.suffix.lower() == ".csv":

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.settings.every_run import option
-from train.plan.settings.sft import SftConfig, data_words, require_asking
+from train.plan.settings.every_run import flags, option
+from train.plan.settings.sft import SftConfig, data_words, refuse_others, require_asking
 
 LOSSES = ("dpo", "hinge", "ipo", "orpo", "simpo", "kto", "reward")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "kto")
@@ -60,10 +60,7 @@ class PreferenceConfig(SftConfig):
     pipes: str = option("off", "agree", "which nodes hold the base together: none", ("off",))
 
     def __post_init__(self) -> None:
-        for name, (allowed, why) in NOT_HERE.items():
-            if getattr(self, name) not in allowed:
-                what = f"{name}: {getattr(self, name)} does not go with recipe=preference: {why}"
-                raise BadInput(what, fix=f"leave {name} out")
+        refuse_others(self, "preference", NOT_HERE)
         object.__setattr__(self, "beta", self.beta or BETAS.get(self.loss, BETA))
         rates = RATES | ({"lora": SCORING_RATE} if self.scores else {})
         object.__setattr__(self, "learning_rate", self.learning_rate or rates.get(self.method, 0.0))
@@ -133,6 +130,5 @@ class PreferenceConfig(SftConfig):
         return ""
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("recipe", "loss", "max_seq_length", "eval_fraction", "max_bad")
-        words = [f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names]
+        words = flags(self, "recipe", "loss", "max_seq_length", "eval_fraction", "max_bad")
         return [f"--model={model_folder}", *words, *data_words(self)]

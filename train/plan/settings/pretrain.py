@@ -17,6 +17,7 @@ from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, Shape
 from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
 from train.plan.values import Settings
+from train.runlog import paths
 
 PLAIN = ("bpe", "bytes", "chars")
 TOKENS_PER_STEP = 32768
@@ -25,7 +26,7 @@ TOKENS_PER_STEP = 32768
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.recipes.pretrain.rows"
-    RESULT: ClassVar[str] = "model"
+    RESULT: ClassVar[str] = paths.MODEL
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = (
         "recipe", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size", "tie_embeddings",

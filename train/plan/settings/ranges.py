@@ -48,7 +48,7 @@ class Range:
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
     def share(self, value: float) -> float:
-        """Where it lies between the ends: 0 to 1."""
+        """The position of a value between the ends: 0 to 1."""
         low, high, at = (math.log(x) if self.log else x for x in (self.low, self.high, value))
         return (at - low) / (high - low)
 
@@ -79,8 +79,8 @@ def is_search(name: str, text: str) -> bool:
 
 
 def parse(text: str, known: Mapping[str, Field[Any]], closed: Mapping[str, str]) -> list[Searched]:
-    """In the order of the text; BadInput where a word is no range. `known`: the settings of what is trained; `closed`:
-    those that a sweep cannot change, and why."""
+    """The ranges in the order of the text; BadInput where a word is no range. `known`: the settings of what is trained;
+    `closed`: those that a sweep cannot change, and why."""
     try:
         words = shlex.split(text)
     except ValueError as why:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Self
@@ -11,10 +12,12 @@ from train.plan.model import data_sets
 from train.plan.model.catalogue import Dataset, Model, resolve_model
 from train.plan.model.verdict import Verdict
 from train.plan.settings import chat_template, lora_relatives
-from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, flags, option
 from train.plan.settings.pipes import parse_pipes
 from train.plan.values import Settings
+from train.runlog import paths
 
+SHORTEST_PROMPT = 8
 RATES = {"lora": 2e-4, "full": 2e-5}
 """Peak learning rates. All weights of a model move together: at an adapter's rate it forgets what it knew."""
 
@@ -22,16 +25,10 @@ RATES = {"lora": 2e-4, "full": 2e-5}
 @dataclass(frozen=True, kw_only=True)
 class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
-    RESULT: ClassVar[str] = "adapter"
+    RESULT: ClassVar[str] = paths.ADAPTER
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model", "dataset"})
     COUNTED: ClassVar[tuple[str, ...]] = (
-        "model",
-        "method",
-        "lora_r",
-        "lora_targets",
-        "load_in",
-        "backend",
-        "weights",
+        *("model", "method", "lora_r", "lora_targets", "load_in", "backend", "weights"),
         *lora_relatives.NAMES,
     )
 
@@ -176,9 +173,8 @@ class SftConfig(RunConfig):
         return data_sets.resolve(self.dataset)
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
-        names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
-        words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
-        return [*words, *data_words(self), *([] if self.pack else ["--no-pack"])]
+        words = flags(self, "max_seq_length", "train_on", "eval_fraction", "max_bad")
+        return [f"--model={model_folder}", *words, *data_words(self), *([] if self.pack else ["--no-pack"])]
 
 
 def data_words(config: SftConfig) -> list[str]:
@@ -188,11 +184,28 @@ def data_words(config: SftConfig) -> list[str]:
 
 
 def require_asking(config: SftConfig) -> None:
-    """For a recipe that needs something to be asked."""
+    """Requires records that ask something, for a recipe that needs it."""
     if config.format == "text":
         raise BadInput(
             f"format: text does not go with recipe={config.recipe}: a text asks nothing",
             fix="leave it out; to take the texts as what is asked: dataset=FILE?prompt=text",
+        )
+
+
+def refuse_others(config: SftConfig, recipe: str, not_here: Mapping[str, tuple[tuple[object, ...], str]]) -> None:
+    """Refuses settings of fine-tuning that mean nothing to another recipe; `not_here`: what they may be, and why."""
+    for name, (allowed, why) in not_here.items():
+        if getattr(config, name) not in allowed:
+            what = f"{name}: {getattr(config, name)} does not go with recipe={recipe}: {why}"
+            raise BadInput(what, fix=f"leave {name} out")
+
+
+def require_room_for_prompt(row_tokens: int, answer_tokens: int) -> None:
+    if (left := row_tokens - answer_tokens) < SHORTEST_PROMPT:
+        raise BadInput(
+            f"max_seq_length: {row_tokens} tokens leave a prompt {max(0, left)} beside an "
+            f"answer of max_new_tokens={answer_tokens}",
+            fix=f"max_seq_length={answer_tokens + 256}, or fewer max_new_tokens",
         )
 
 

@@ -14,9 +14,9 @@ from train.errors import BadInput
 from train.plan.settings.every_run import RunConfig, at_least, option
 from train.plan.settings.ranges import Choice, Searched, combinations, count, parse
 from train.plan.values import Settings
+from train.runlog import paths
 
 MOST_TRIALS = 1000
-TRAINS = ("sft", "preference", "grpo", "pretrain", "images")
 PRUNERS = ("asha", "hyperband", "off")
 LOOKS = 8
 """Evaluations of a trial where nobody has set `eval_every`: often enough to end a bad one early."""
@@ -38,7 +38,7 @@ ONE_MACHINE = {
 
 
 AGAIN = {"max_steps": "epochs", "epochs": "max_steps"}
-"""Of which one is set."""
+"""Settings of which one alone is set."""
 if TYPE_CHECKING:
     Base = RunConfig
 else:  # beside the settings of a recipe, whose defaults stay
@@ -52,12 +52,12 @@ class Sweep(Base):
     PACKAGES: ClassVar[str] = "sweep"
     IN_PIECES: ClassVar[bool] = True
     COMPARES: ClassVar[bool] = True
-    RESULT: ClassVar[str] = "sweep"
+    RESULT: ClassVar[str] = paths.SWEEP
     KIND: ClassVar[type[RunConfig]] = RunConfig
     """The settings of a trial."""
 
     recipe: str = option("sweep", "math", "sweep: many trials, to find the best settings", ("sweep",))
-    trains: str = option("sft", "math", "with recipe=sweep: what each trial is", TRAINS)
+    trains: str = option("sft", "math", "with recipe=sweep: what each trial is")
     search: str = option("", "math", "what is tried: learning_rate=1e-5..1e-3:log lora_r=8,16,32")
     trials: int = option(20, "agree", "how many trials; raise it to continue a sweep that has ended")
     grid: bool = option(False, "math", "every combination of what is listed, in place of `trials`")
@@ -195,7 +195,7 @@ def of(kind: type[RunConfig], recipe: str) -> type[Sweep]:
     if recipe not in _made:
         own = {
             "__annotations__": {"trains": "str"},
-            "trains": option(recipe, "math", "with recipe=sweep: what each trial is", TRAINS),
+            "trains": option(recipe, "math", "with recipe=sweep: what each trial is", (recipe,)),
             "KIND": kind,
             "REQUIRED": kind.REQUIRED | {"search"},
             "TOGETHER": kind.TOGETHER | {"search", "grid", "trials"},

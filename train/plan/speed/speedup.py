@@ -29,9 +29,10 @@ CABLE_MBIT = 1000.0
 FIRST_ROUND = 4
 """Inner steps of the first round of `sync: local`, which shows how long a step and an exchange take."""
 MOST_LOCAL_STEPS = 64
-"""Between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in loss."""
+"""The most inner steps between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in
+loss."""
 LEAST_ROUNDS = 8
-"""Between exchanges, that a run has at least, as far as its steps allow."""
+"""How many exchanges a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
 
 
@@ -214,7 +215,7 @@ class Remedy:
 
 
 def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Remedy]:
-    """In the order in which to try them; none where the all-reduce takes a tenth of a step at most."""
+    """The changes in the order in which to try them; none where the all-reduce takes a tenth of a step at most."""
     now = together(machines, rows, traffic.bytes)
     if len(machines) < 2 or now.sync_part <= TOO_MUCH:
         return []

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from train.errors import BadInput, Disagreement, PeerFailed
 from train.parallel.process_group import World
 from train.recipes.grpo.rollout import Facts, Row
+from train.runlog.event_types import Rollout
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Known:
     """The rank that ended each."""
     efforts: list[Effort]
 
-    def by_name(self, names: Sequence[str]) -> dict[str, Any]:
+    def by_name(self, names: Sequence[str]) -> Rollout:
         """What the step event says of who made the answers."""
         ends_s = max(one.busy_s + one.idle_s for one in self.efforts)
         each = list(zip(names, self.efforts, strict=True))
@@ -100,7 +101,7 @@ def exchange_rows(
 
 
 def raise_for_all(world: World, problem: BadInput | None) -> NoReturn:
-    """Who has the problem says it in its own words; for the others it is a peer's."""
+    """Ends the run on all nodes: the node with the problem says it in its own words, for the others it is a peer's."""
     told = world.gather([world.node, str(problem).splitlines()[0]] if problem else None)
     if problem:
         raise problem

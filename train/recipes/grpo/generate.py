@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from train.models.backends import LossModule
 
 TIMED_TOKENS = 8
-"""Of an answer whose seconds are measured; the others take as long."""
+"""How long an answer is whose seconds are measured; the others take as long."""
 TRIAL = Draw(seed=0, rollout=0)
 
 
@@ -42,7 +42,7 @@ class Generator:
         """`most`: tokens of an answer; `at_once`: answers side by side, fewer after an out-of-memory."""
         self.most, self.at_once = most, at_once
         self.seconds, self.tokens = 0.0, 0
-        """Of the last rollout, of this node."""
+        """What this node took for the last rollout."""
 
     def make(self, run: Run, asked: Asked, hand: HandOut) -> dict[int, Answer]:
         """The answers that this node has ended, when all nodes have ended theirs."""
@@ -99,7 +99,7 @@ class Generator:
 
 
 class ServedGenerator(Generator):
-    """By a server beside this process. What it has begun nobody else can end: its chance is its own."""
+    """Makes answers by a server beside this process. What that has begun nobody else can end: its chance is its own."""
 
     def __init__(self, server: Server, most: int, at_once: int) -> None:
         super().__init__(most, at_once)

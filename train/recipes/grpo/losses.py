@@ -28,7 +28,8 @@ class Loss:
 
 
 METRICS = ("clipped",)
-"""Beside the loss: how many tokens are beyond their bounds, where several steps train on the same answers."""
+"""What is measured beside the loss: how many tokens are beyond their bounds, where several steps train on the same
+answers."""
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor], *, how: Loss) -> Tensor:

@@ -33,9 +33,7 @@ from train.models.drawing import Answer, Draw
 from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
-from train.models.weights import Named
 from train.plan.model import data_sets
-from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes
 from train.plan.placement.decisions import Decisions
@@ -49,10 +47,11 @@ from train.recipes.grpo import rollout as made_rows
 from train.recipes.grpo.exchange import Effort, Known, exchange_facts, exchange_rows
 from train.recipes.grpo.generate import Asked, Generator, ServedGenerator, seconds_of_an_answer
 from train.recipes.grpo.hand_out import HandOut
-from train.recipes.grpo.rollout import Facts, Made, Rollout, Row
+from train.recipes.grpo.rollout import Facts, KeptRollout, Made, Rollout, Row
 from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
 from train.recipes.sft import recipe as sft
 from train.rewards.judge import Judge
+from train.runlog import event_types
 from train.runlog.events import ON_DATA
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class GrpoRecipe:
         self.config = config
         self.generator = Generator(config.max_new_tokens, config.answers_at_once)
         self.speeds: dict[str, float] = {}
-        """By name, the tokens that each draws in a second."""
+        """Node → the tokens that it draws in a second."""
         self.end_ids: tuple[int, ...] = ()
         self.shown: list[dict[str, str]] = []
         self.is_a_run = self.is_measured = False
@@ -100,8 +99,8 @@ class GrpoRecipe:
         self.is_measured = True
         return sft.start_for_trial(config)
 
-    def shape(self, config: GrpoConfig, start: Path) -> Shape | None:
-        return sft.shape(config, start)
+    shape, identity = staticmethod(sft.shape), staticmethod(sft.identity)
+    optimized, export = staticmethod(sft.optimized), staticmethod(sft.export)
 
     def build(self, config: GrpoConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
         if (self.is_a_run or self.is_measured) and config.has_server:
@@ -123,24 +122,22 @@ class GrpoRecipe:
         known = {name: torch.zeros(count, length, device=device) for name, is_there in asked_again.items() if is_there}
         return {**batch, "advantages": ones, "weights": ones, **known}
 
-    def optimized(self, config: GrpoConfig, named: Named) -> list[dict[str, Any]]:
-        return sft.optimized(config, named)
-
-    def identity(self, config: GrpoConfig, start: Path) -> dict[str, str]:
-        return sft.identity(config, start)
-
     def samples(self, run: Run) -> list[dict[str, str]]:
         """The answers of the last evaluation."""
         return self.shown
 
-    def export(self, run: Run, folder: Path) -> None:
-        sft.export(run, folder)
-
     def card(self, run: Run) -> str:
         config, made = cast(GrpoConfig, run.config), run.milestones
         before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
-        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": before, "after": after}
-        return model_card.card(config, model_card.origin_of(config), measure="held-out reward", **facts)
+        return model_card.card(
+            config,
+            model_card.origin_of(config),
+            rows=len(run.rows),
+            steps=run.step,
+            before=before,
+            after=after,
+            measure="held-out reward",
+        )
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -231,11 +228,13 @@ class GrpoRecipe:
         columns = {"old": trains and self.config.steps_per_rollout > 1, "base": trains and self.config.beta > 0}
         return known, exchange_rows(world, {at: one.row for at, one in own.items()}, known, each, **columns), busy_s
 
-    def whole(self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any]) -> Rollout:
+    def whole(
+        self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: event_types.Rollout
+    ) -> Rollout:
         pad_id = cast(PromptRows, run.rows).pad_id
         return made_rows.rollout_of(self.config, number, facts, rows, told=told, pad_id=pad_id)
 
-    def resumed(self, run: Run, prompts: list[int], state: dict[str, Any]) -> Rollout:
+    def resumed(self, run: Run, prompts: list[int], state: KeptRollout) -> Rollout:
         """What `state` of a rollout was taken of."""
         rows = cast(PromptRows, run.rows)
         facts = [Facts.of(numbers) for numbers in state["facts"]]
@@ -278,12 +277,12 @@ class GrpoRecipe:
             for one, text in zip(asked, texts, strict=True)
         ]
 
-    def warn(self, run: Run, told: dict[str, Any]) -> None:
+    def warn(self, run: Run, told: event_types.Rollout) -> None:
         """Says once what a step is worth little for."""
-        problems = {"equal_groups": EQUAL, "cut": ENDLESS.format(self.config.max_new_tokens)}
-        for name, problem in problems.items():
-            if told[name] == 1 and name not in self.warned:
-                self.warned.add(name)
+        problems = {EQUAL: told["equal_groups"], ENDLESS.format(self.config.max_new_tokens): told["cut"]}
+        for problem, share in problems.items():
+            if share == 1 and problem not in self.warned:
+                self.warned.add(problem)
                 run.reporter.warn(run.step + 1, problem)
 
     def attempt(self, run: Run, asked: Asked, hand: HandOut) -> tuple[dict[int, Made], BadInput | None]:

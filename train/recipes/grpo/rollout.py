@@ -7,16 +7,17 @@ import statistics
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from train.data.rows import IGNORED
 from train.plan.settings.config import GrpoConfig
+from train.runlog import event_types
 
 TINY = 1e-4
-"""Beside a spread, so that answers of nearly the same reward do not pull as hard as others."""
+"""Added to a spread, so that answers of nearly the same reward do not pull as hard as others."""
 LOG_P = ("old_log_p", "base_log_p")
 
 
@@ -79,6 +80,16 @@ class Facts:
         return cls(reward, int(tokens), bool(cut), divergence, tuple(by_function))
 
 
+class KeptRollout(TypedDict):
+    """A rollout in a checkpoint."""
+
+    number: int
+    facts: list[list[float]]
+    rows: list[tuple[list[int], list[float], list[float]]]
+    """Tokens and both kinds of log-probabilities of each answer."""
+    told: event_types.Rollout
+
+
 SIZE = 4
 """Numbers of an answer, beside those of each function."""
 
@@ -95,8 +106,8 @@ class Rollout:
     """Tokens of each answer that are trained on."""
     advantages: NDArray[np.float64]
     weights: NDArray[np.float64]
-    """By what each answer's sum over its tokens is multiplied, before the step's sum is divided by all of them."""
-    told: dict[str, Any]
+    """What each answer's sum over its tokens is multiplied by, before the step's sum is divided by all of them."""
+    told: event_types.Rollout
     pad_id: int
     made_s: float = 0.0
     """Seconds in which this node has made and scored its own, for this step."""
@@ -115,29 +126,32 @@ class Rollout:
     def token_count(self, indices: list[int]) -> int:
         return sum(len(row.prompt) + len(row.tokens) for row in (self.rows[index] for index in indices))
 
-    def told_of(self, seen: list[float]) -> dict[str, Any]:
-        clipped = {"clipped": seen[0] / max(1, int(self.targets.sum()))} if seen else {}
-        return {"rollout": self.told | clipped}
+    def told_of(self, seen: list[float]) -> event_types.MadeRows:
+        told = self.told.copy()
+        if seen:
+            told["clipped"] = seen[0] / max(1, int(self.targets.sum()))
+        return {"rollout": told}
 
     def again(self, names: Sequence[str]) -> Rollout:
-        """For another step on the same answers, which cost nobody anything; `names`: of all nodes."""
-        nothing = {name: dict.fromkeys(names, 0) for name in ("generate_s", "generate_wait_s", "made")}
-        return replace(self, told=self.told | nothing | {"taken_over": 0}, made_s=0.0, waited_s=0.0)
+        """The rollout for another step on the same answers, which cost nobody anything; `names`: of all nodes."""
+        zeros = dict.fromkeys(names, 0)
+        nothing = event_types.Rollout(generate_s=zeros, generate_wait_s=zeros, made=zeros, taken_over=0)
+        return replace(self, told=self.told | nothing, made_s=0.0, waited_s=0.0)
 
-    def state(self, number: int) -> dict[str, Any]:
+    def state(self, number: int) -> KeptRollout | None:
         """What a run needs to go on in the middle of it: the model that made it is no more."""
         if number != self.number:
-            return {}
+            return None
         return {
             "number": self.number,
             "facts": [one.numbers() for one in self.facts],
-            "rows": [[row.tokens, row.old_log_p, row.base_log_p] for row in self.rows],
+            "rows": [(row.tokens, row.old_log_p, row.base_log_p) for row in self.rows],
             "told": self.told,
         }
 
 
 def rollout_of(
-    config: GrpoConfig, number: int, facts: list[Facts], rows: list[Row], *, told: dict[str, Any], pad_id: int
+    config: GrpoConfig, number: int, facts: list[Facts], rows: list[Row], *, told: event_types.Rollout, pad_id: int
 ) -> Rollout:
     """All that follows from the answers and their rewards."""
     targets = trained_tokens(config, facts)
@@ -200,23 +214,24 @@ def weights(config: GrpoConfig, targets: NDArray[np.int32]) -> NDArray[np.float6
     return np.ones(count)
 
 
-def told(config: GrpoConfig, facts: Sequence[Facts], rows: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
+def told(config: GrpoConfig, facts: Sequence[Facts], rows: Sequence[Row], names: Sequence[str]) -> event_types.Rollout:
     rewards = [one.reward for one in facts]
     groups = np.array(rewards).reshape(-1, config.group)
     tokens = [one.tokens for one in facts]
     answers = zlib.crc32(np.array([crc_of(row.tokens) for row in rows], dtype="<u4").tobytes())
-    near = {"kl": sum(one.divergence for one in facts) / sum(tokens)} if config.beta else {}
-    return {
-        "reward": statistics.fmean(rewards),
-        "spread": statistics.pstdev(rewards),
-        "by_function": by_function(facts, names),
-        "answer_tokens": statistics.fmean(tokens),
-        "longest": max(tokens),
-        "cut": statistics.fmean(one.cut for one in facts),
-        "equal_groups": float((np.ptp(groups, axis=1) == 0).mean()),
-        "answers_crc": answers,
-        **near,
-    }
+    summary = event_types.Rollout(
+        reward=statistics.fmean(rewards),
+        spread=statistics.pstdev(rewards),
+        by_function=by_function(facts, names),
+        answer_tokens=statistics.fmean(tokens),
+        longest=max(tokens),
+        cut=statistics.fmean(one.cut for one in facts),
+        equal_groups=float((np.ptp(groups, axis=1) == 0).mean()),
+        answers_crc=answers,
+    )
+    if config.beta:
+        summary["kl"] = sum(one.divergence for one in facts) / sum(tokens)
+    return summary
 
 
 def by_function(facts: Sequence[Facts], names: Sequence[str]) -> dict[str, float]:

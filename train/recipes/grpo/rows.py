@@ -18,33 +18,41 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
 from train.data.chat import Chat, arrangements, end_ids
-from train.data.formats import BadRecord
+from train.data.formats import BadRecord, Message
+from train.data.index import Index, SplitIndex
 from train.data.left_out import TRAINED_ON
-from train.data.opened import hashes_of, open_data, readers_of
-from train.data.parts import Parts, RowsPart, parts_in, together
+from train.data.opened import OpenedData, find_data
+from train.data.parts import Parts, RowsPart, parts_in
 from train.data.prepare import rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.records import Reader, Say
-from train.data.rows import FORMAT, OWN_TEMPLATE, Ints, mapped, padded_left, read_index
+from train.data.rows import FORMAT, Ints, mapped, padded_left, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.model.catalogue import Dataset
 from train.plan.settings.config import GenerateConfig, GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
 AskingConfig = GrpoConfig | GenerateConfig
 KIND, REWARDS = "prompts", "rewards.py"
 FILES = ("tokens.bin", "starts.bin", "records.jsonl", "lines.bin")
+
+
+class PromptRecord(TypedDict):
+    """A line of records.jsonl."""
+
+    prompt: str | list[Message]
+    """What is asked as it stands in the data, and as the rewards get it."""
+    columns: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -72,11 +80,10 @@ class PromptRows:
         found: list[int] = self.tokens[self.starts[index] : self.starts[index + 1]].tolist()
         return found
 
-    def record(self, index: int) -> dict[str, Any]:
-        """`prompt` as it stands in the data, and `columns`."""
+    def record(self, index: int) -> PromptRecord:
         with (self.folder / "records.jsonl").open("rb") as file:
             file.seek(int(self.lines[index]))
-            found: dict[str, Any] = json.loads(file.read(int(self.lines[index + 1] - self.lines[index])))
+            found: PromptRecord = json.loads(file.read(int(self.lines[index + 1] - self.lines[index])))
         return found
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
@@ -121,31 +128,17 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
 
 def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
-    opened = open_data(config, say, date)
-    data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
-    file = config.rewards_file
+    found = find_data(config, say)
+    opened, file = found.opened(say, date), config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
     chosen |= {TRAINED_ON: False} if config.IN_PIECES else {}
-    key = {
-        "format": FORMAT,
-        "data": hashes_of(data, files),
-        "tokenizer": chat.hash(),
-        "settings": chosen,
-        "rewards": file_hash(file) if file else "",
-    }
-    folder = rows_folder(data.name, key, out)
+    made_from = opened.made_from(chosen) | {"rewards": file_hash(file) if file else ""}
+    folder = rows_folder(found.data.name, made_from, out)
     known = folder.exists()
-    readers = readers_of(data, files, say, FORMAT_NAME, config.max_bad)
+    readers = found.readers(say, FORMAT_NAME)
 
     def build(draft: Path) -> None:
-        facts: dict[str, Any] = {
-            "made_from": key,
-            "model": model.name,
-            "files": [path.name for some in files for path in some],
-        }
-        facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
-        facts |= {TRAINED_ON: False} if config.IN_PIECES else {}
-        write(draft, config, data, readers, chat, facts)
+        write(draft, config, opened, readers, made_from)
         if file:
             shutil.copyfile(file, draft / REWARDS)
 
@@ -157,12 +150,13 @@ def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str
     return folder
 
 
-def write(  # noqa: PLR0917 - what prepare found
-    folder: Path, config: AskingConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+def write(
+    folder: Path, config: AskingConfig, opened: OpenedData, readers: list[Reader], made_from: Mapping[str, object]
 ) -> None:
     """The prompts of one data set after another."""
+    chat = opened.chat
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
-    longest, columns, parts = 1, set[str](), Parts(data)
+    longest, columns, parts = 1, set[str](), Parts(opened.found.data)
     for reader in readers:
         long, own = write_prompts(config, reader, chat, writers)
         longest, columns = max(longest, long), columns | own
@@ -172,22 +166,19 @@ def write(  # noqa: PLR0917 - what prepare found
         readers[0].require_some(held_out=splits["eval"]["rows"])
     if config.rewards:
         require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {readers[0].sources[0].path}")
-    index = {
-        "format": FORMAT,
-        "kind": KIND,
-        "row_length": config.max_seq_length,
-        "longest": longest,
-        "token_bytes": chat.token_bytes,
-        "pad_id": chat.pad_id,
-        "end_ids": end_ids(chat),
-        "splits": splits,
-        **parts.index,
-        "data_format": FORMAT_NAME,
-        "chat_template": chat.template,
-        **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(together([reader.tally for reader in readers])),
-        **facts,
-    }
+    head = Index(
+        format=FORMAT,
+        kind=KIND,
+        row_length=config.max_seq_length,
+        longest=longest,
+        token_bytes=chat.token_bytes,
+        pad_id=chat.pad_id,
+        end_ids=end_ids(chat),
+        splits=splits,
+    )
+    index = opened.complete(head, parts, readers, made_from, FORMAT_NAME)
+    if config.IN_PIECES:
+        index["trained_on"] = False
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
@@ -238,8 +229,7 @@ class Writer:
         self.starts.append(self.starts[-1] + len(tokens))
         self.lines.append(self.lines[-1] + len(line))
 
-    def close(self) -> dict[str, Any]:
-        """What index.json says about this split."""
+    def close(self) -> SplitIndex:
         self.tokens.close()
         self.records.close()
         for name, places in (("starts.bin", self.starts), ("lines.bin", self.lines)):

@@ -21,9 +21,9 @@ import shutil
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data import left_out
 from train.data import sources as formats
+from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
 from train.data.records import SHOWN_BAD, Say, Tally
 from train.data.rows import FORMAT
@@ -109,8 +110,7 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    facts = {"classes": classes, "made_from": key}
-    build_once(folder, lambda unfinished: build(unfinished, config, Found(found, tally, say), facts))
+    build_once(folder, lambda unfinished: build(unfinished, config, Found(found, tally, say), classes, key))
     left_out.note(folder, data.passed_over)
     report(folder, known, say)
     return folder
@@ -293,11 +293,13 @@ def lot(one: Seen) -> tuple[float, str]:
     return one.lot, one.source.where
 
 
-def build(folder: Path, config: ImagesConfig, found: Found, facts: dict[str, Any]) -> None:
+def build(
+    folder: Path, config: ImagesConfig, found: Found, classes: list[str], made_from: Mapping[str, object]
+) -> None:
     edge, colours = config.image_size, 1 if all(one.grey for one in found.seen) else 3
     require_room(folder, len(found.seen) * colours * edge * edge)
-    numbers = {name: number for number, name in enumerate(facts["classes"])}
-    splits: dict[str, Any] = {}
+    numbers = {name: number for number, name in enumerate(classes)}
+    splits: dict[str, SplitIndex] = {}
     for name, some in split(found.seen, config.eval_fraction).items():
         writer = PictureWriter(folder / name, edge)
         for one, pixels in zip(some, threads(partial(decoded, edge=edge, colours=colours), some), strict=True):
@@ -310,16 +312,17 @@ def build(folder: Path, config: ImagesConfig, found: Found, facts: dict[str, Any
     if not splits["train"]["rows"]:
         fix = "hold out fewer: --set eval_fraction=0.02"
         raise BadInput("no picture is left to train on", f"data set: {config.dataset}", fix)
-    index = {
-        "format": FORMAT,
-        "kind": KIND,
-        "row_length": edge,
-        "colours": colours,
-        "splits": splits,
-        "data_format": KIND,
-        "records": asdict(found.tally),
-        **facts,
-    }
+    index = Index(
+        format=FORMAT,
+        kind=KIND,
+        row_length=edge,
+        colours=colours,
+        splits=splits,
+        data_format=KIND,
+        records=found.tally.as_records(),
+        classes=classes,
+        made_from=made_from,
+    )
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 

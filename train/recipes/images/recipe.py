@@ -23,7 +23,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.models.backends import Batch, LossModule
 from train.models.model_files import model_folder
-from train.models.weights import Named, write_whole
+from train.models.weights import Named, WeightGroup, write_whole
 from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
@@ -78,8 +78,9 @@ def shape(config: ImagesConfig, start: Path | None) -> PictureFacts:
 def build(config: ImagesConfig, decisions: Decisions, start: Path | None, device: str, row_length: int) -> LossModule:
     facts = shape(config, start)
     if config.is_base:
-        given: dict[str, Any] = {"classes": facts.classes, "image_size": config.image_size, "seed": config.seed}
-        model = picture_bases.build(base_of(config), **given)
+        model = picture_bases.build(
+            base_of(config), classes=facts.classes, image_size=config.image_size, seed=config.seed
+        )
         module = pictures.loss_module(model.to(device).train(), decisions.precision, device)
     else:
         module = pictures.build(facts, precision=decisions.precision, seed=config.seed, device=device)
@@ -93,7 +94,7 @@ def base_of(config: ImagesConfig) -> Path:
 
 
 def name_classes(model: Any, names: list[str]) -> None:
-    """In transformers' own place for them."""
+    """Writes the names of the classes into transformers' own place for them."""
     if not hasattr(model.config, "id2label"):
         return
     model.config.id2label = dict(enumerate(names))
@@ -107,7 +108,7 @@ def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int =
     return {"pictures": found.to(device), "labels": labels.to(device)}
 
 
-def optimized(config: ImagesConfig, named: Named) -> list[dict[str, Any]]:
+def optimized(config: ImagesConfig, named: Named) -> list[WeightGroup]:
     """Convolutions and matrices are shrunk a little in each step; norms, biases and positions are not."""
     shrunk = {name: p for name, p in named.items() if p.dim() > 1 and not name.endswith(NOT_SHRUNK)}
     kept = [p for name, p in named.items() if name not in shrunk]
@@ -167,7 +168,13 @@ def export(run: Run, folder: Path) -> None:
 def card(run: Run) -> str:
     weights = sum(p.numel() for p in run.trained.parameters)
     config, made = cast(ImagesConfig, run.config), run.milestones
-    facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "after": made.newest, "metrics": made.metrics}
-    names = classes(cast(PictureRows, run.rows).folder.parent)
-    facts["pixels"] = pictures.pixel_words(run.module.model)
-    return model_card.picture_card(config, weights=weights, classes=names, **facts)
+    return model_card.picture_card(
+        config,
+        weights=weights,
+        classes=classes(cast(PictureRows, run.rows).folder.parent),
+        rows=len(run.rows),
+        steps=run.step,
+        after=made.newest,
+        metrics=made.metrics,
+        pixels=pictures.pixel_words(run.module.model),
+    )

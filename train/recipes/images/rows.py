@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from train.data.index import SplitIndex
 from train.data.rows import FORMAT, read_index
 from train.errors import BadInput
 from train.files import file_hash
@@ -128,7 +129,7 @@ class PictureWriter:
             self.files[name].write(data)
         self.rows += 1
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> SplitIndex:
         for file in self.files.values():
             file.close()
         return {"rows": self.rows, "hash": split_hash(self.edge, [one.hexdigest() for one in self.hashes.values()])}

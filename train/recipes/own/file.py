@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from train.errors import BadInput
+from train.plan.values import Settings
 
 EACH_ROW = (
     "one number for each row: reduction='none' in torch's losses, then .flatten(1).mean(1) where a row has several"
@@ -28,8 +29,8 @@ ROW_METRIC = (
 @dataclass(frozen=True, kw_only=True)
 class Functions:
     file: Path
-    rows: Callable[[dict[str, Any]], Any]
-    model: Callable[[dict[str, Any]], Any]
+    rows: Callable[[Settings], Any]
+    model: Callable[[Settings], Any]
     loss: Callable[[nn.Module, dict[str, Tensor]], Any]
     metrics: Callable[[nn.Module, dict[str, Tensor]], Any] | None = None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset
 from train.plan.settings.own_settings import OwnConfig
+from train.plan.values import Settings
 from train.recipes.own import dry_step
 from train.recipes.own.file import Functions, call, load, seed_all
 from train.recipes.own.rows import FEWEST, RECIPE, Columns, OwnRows, as_columns, open_rows, split_by_content, write_rows
@@ -63,7 +65,7 @@ def prepare(
     return folder
 
 
-def made_with(config: OwnConfig) -> dict[str, Any]:
+def made_with(config: OwnConfig) -> dict[str, object]:
     return {"recipe": config.recipe_hash, "settings": config.own | {"eval_fraction": config.eval_fraction}}
 
 
@@ -92,9 +94,7 @@ def call_rows(functions: Functions, config: OwnConfig, place: str) -> tuple[Colu
     )
 
 
-def rows_of(
-    rows: Callable[[dict[str, Any]], Any], config: OwnConfig, settings: dict[str, Any]
-) -> tuple[Columns, Columns]:
+def rows_of(rows: Callable[[Settings], Any], config: OwnConfig, settings: Settings) -> tuple[Columns, Columns]:
     seed_all(config.seed)
     given = rows(settings)
     if isinstance(given, tuple) and len(given) == 2:
@@ -108,12 +108,12 @@ def rows_of(
     return train, held_out
 
 
-def kinds(columns: Columns) -> dict[str, Any]:
+def kinds(columns: Columns) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     return {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
 
 
 def build_model(functions: Functions, config: OwnConfig, rows: Path) -> nn.Module:
-    """On the processor, its first weights by the seed; all that is trained in fp32."""
+    """Builds the model on the processor, its first weights by the seed, all that is trained in fp32."""
     seed_all(config.seed)
     shapes = {name: facts["shape"] for name, facts in read_index(rows)["columns"].items()}
     model = call("model", functions.file, functions.model, config.own | {"shapes": shapes})

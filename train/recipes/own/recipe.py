@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from safetensors.torch import load_file
@@ -22,7 +22,7 @@ from torch import nn
 from train.data.rows import read_index
 from train.errors import BadInput
 from train.models.backends import Batch, LossModule, autocast
-from train.models.weights import WEIGHTS, Named, write_whole
+from train.models.weights import WEIGHTS, Named, WeightGroup, write_whole
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.own_settings import OwnConfig
 from train.recipes import model_card
@@ -77,7 +77,7 @@ class OwnRecipe:
         indices = [i % len(self.trained_on) for i in range(count)]
         return own_rows.as_tensors(self.trained_on, indices, device)
 
-    def optimized(self, config: OwnConfig, named: Named) -> list[dict[str, Any]]:
+    def optimized(self, config: OwnConfig, named: Named) -> list[WeightGroup]:
         return [{"params": list(named.values())}]
 
     def identity(self, config: OwnConfig, start: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from train.data.index import ColumnIndex, Index, SplitIndex
 from train.data.rows import FORMAT, read_index
 from train.data.split import draw
 from train.errors import BadInput
@@ -77,20 +79,20 @@ def mapped(path: Path) -> NDArray[Any]:
 
 
 def is_empty(path: Path) -> bool:
-    """Nothing can be mapped of a file without rows."""
+    """Whether a file has no rows: then nothing of it can be mapped."""
     return path.stat().st_size <= 128
 
 
-def write_rows(folder: Path, train: Columns, held_out: Columns, made_from: dict[str, Any]) -> None:
-    splits = {}
+def write_rows(folder: Path, train: Columns, held_out: Columns, made_from: Mapping[str, object]) -> None:
+    splits: dict[str, SplitIndex] = {}
     for split, columns in (("train", train), ("eval", held_out)):
         (folder / split).mkdir()
         for name, column in columns.items():
             np.save(folder / split / f"{name}.npy", column, allow_pickle=False)
         rows = len(next(iter(columns.values())))
         splits[split] = {"rows": rows, "hash": files_hash(folder / split, list(columns))}
-    about = {name: {"shape": list(column.shape[1:]), "type": str(column.dtype)} for name, column in train.items()}
-    index = {"format": FORMAT, "made_from": made_from, "columns": about, "splits": splits}
+    about = {name: ColumnIndex(shape=list(col.shape[1:]), type=str(col.dtype)) for name, col in train.items()}
+    index = Index(format=FORMAT, made_from=made_from, columns=about, splits=splits)
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 

@@ -34,9 +34,7 @@ from train.data.rows import date_of, padded_left, template_of
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
-from train.models.weights import Named
 from train.plan.model import data_sets
-from train.plan.model.catalogue import Facts as Shape
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig
@@ -82,14 +80,9 @@ class PreferenceRecipe:
         train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
         return train, held_out
 
-    def start(self, config: PreferenceConfig, say: Callable[[str], None]) -> Path:
-        return sft.start(config, say)
-
-    def start_for_trial(self, config: PreferenceConfig) -> Path:
-        return sft.start_for_trial(config)
-
-    def shape(self, config: PreferenceConfig, start: Path) -> Shape | None:
-        return sft.shape(config, start)
+    start, start_for_trial = staticmethod(sft.start), staticmethod(sft.start_for_trial)
+    shape, identity = staticmethod(sft.shape), staticmethod(sft.identity)
+    optimized, export = staticmethod(sft.optimized), staticmethod(sft.export)
 
     def build(
         self, config: PreferenceConfig, decisions: Decisions, start: Path, device: str, row_length: int
@@ -113,12 +106,6 @@ class PreferenceRecipe:
             **({} if self.config.paired else {"good": ones, "kl": zeros, "of_good": ones, "of_bad": zeros}),
         }
 
-    def optimized(self, config: PreferenceConfig, named: Named) -> list[dict[str, Any]]:
-        return sft.optimized(config, named)
-
-    def identity(self, config: PreferenceConfig, start: Path) -> dict[str, str]:
-        return sft.identity(config, start)
-
     def samples(self, run: Run) -> list[dict[str, str]]:
         """What the model answers to some prompts that are held out; a reward model answers none."""
         if self.config.scores:
@@ -141,16 +128,21 @@ class PreferenceRecipe:
             found = answers(model, given, range(len(asked)), draw, end_ids=self.end_ids, most=SHOWN_TOKENS)
         return [str(tokenizer.decode(one.tokens, skip_special_tokens=True)) for one in found]
 
-    def export(self, run: Run, folder: Path) -> None:
-        sft.export(run, folder)
-
     def card(self, run: Run) -> str:
         config, made = self.config, run.milestones
-        facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
         measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
         right = made.metrics.get("accuracy")
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
-        return model_card.card(config, model_card.origin_of(config), measure=measure, also=also, **facts)
+        return model_card.card(
+            config,
+            model_card.origin_of(config),
+            rows=len(run.rows),
+            steps=run.step,
+            before=made.base,
+            after=made.newest,
+            measure=measure,
+            also=also,
+        )
 
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""
@@ -267,7 +259,7 @@ class PreferenceRecipe:
 
 @contextmanager
 def at_rest(model: Any) -> Iterator[None]:
-    """In evaluation, and as it was after."""
+    """Puts a model into evaluation, and afterwards as it was."""
     before = model.training
     model.eval()
     try:

@@ -40,7 +40,7 @@ def add(model: Any, seed: int, device: str) -> None:
 
 
 def class_that_scores(config: Any) -> tuple[Any, Any]:
-    """With its config, that of one label. BadInput where transformers has none."""
+    """The class with its config, that of one label. BadInput where transformers has none."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as known
 
     if type(config) not in known:
@@ -85,8 +85,8 @@ def rewards(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 def last_tokens(config: Any, batch: dict[str, Tensor]) -> Tensor:
-    """Where transformers takes the score: at the last token that does not pad. A pad token that ends an answer, as the
-    end of a turn does for some models, is passed over there, so it is here."""
+    """The tokens at which transformers takes the score: the last ones that do not pad. A pad token that ends an answer,
+    as the end of a turn does for some models, is passed over there, so it is here."""
     ids, pad = batch["input_ids"], text_of(config).pad_token_id
     places = torch.arange(ids.shape[1], device=ids.device)
     counts = places < batch["length"][:, None]

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,17 +29,16 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.chat import Chat, encode
 from train.data.formats import BadRecord
-from train.data.opened import hashes_of, open_data, readers_of
+from train.data.index import Index, SplitIndex
+from train.data.opened import OpenedData, find_data
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
 from train.data.parts import Parts, RowsPart
-from train.data.parts import together as in_all
 from train.data.prepare import Questions, rows_folder
 from train.data.records import Asked, Reader, Say
-from train.data.rows import FORMAT, IGNORED, OWN_TEMPLATE, PackedRows, RowWriter, mapped, packed_rows, read_index
+from train.data.rows import FORMAT, IGNORED, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.model.catalogue import Dataset
 from train.plan.settings.config import PreferenceConfig
 
 KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
@@ -139,25 +138,14 @@ def open_pairs(folder: Path, split: str, *, paired: bool) -> PairRows:
 
 def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of rows; made only if it is not there yet. `date` is what templates write as today's."""
-    opened = open_data(config, say, date)
-    data, model, files, chat = opened.data, opened.model, opened.files, opened.chat
+    found = find_data(config, say)
+    opened = found.opened(say, date)
     names = ("max_seq_length", "eval_fraction", "paired")
-    key = {
-        "format": FORMAT,
-        "data": hashes_of(data, files),
-        "tokenizer": chat.hash(),
-        "settings": {name: getattr(config, name) for name in names} | {"form": config.format},
-    }
-    folder = rows_folder(data.name, key, out)
+    made_from = opened.made_from({name: getattr(config, name) for name in names} | {"form": config.format})
+    folder = rows_folder(found.data.name, made_from, out)
     known = folder.exists()
-    readers = readers_of(data, files, say, FORMAT_NAME, config.max_bad)
-    facts: dict[str, Any] = {
-        "made_from": key,
-        "model": model.name,
-        "files": [path.name for some in files for path in some],
-    }
-    facts |= {OWN_TEMPLATE: True} if opened.own_template else {}
-    build_once(folder, lambda draft: write(draft, config, data, readers, chat, facts))
+    readers = found.readers(say, FORMAT_NAME)
+    build_once(folder, lambda draft: write(draft, config, opened, readers, made_from))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))
     say(f"{'pairs  ' if config.paired else 'answers'}   {rows}; {held_out} held out")
@@ -165,10 +153,11 @@ def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date:
     return folder
 
 
-def write(  # noqa: PLR0917 - what prepare found
-    folder: Path, config: PreferenceConfig, data: Dataset, readers: list[Reader], chat: Chat, facts: dict[str, Any]
+def write(
+    folder: Path, config: PreferenceConfig, opened: OpenedData, readers: list[Reader], made_from: Mapping[str, object]
 ) -> None:
     """The rows of one data set after another: each row is of one of them."""
+    data, chat = opened.found.data, opened.chat
     writers = {
         split: Writer(folder / split, config.max_seq_length, chat.token_bytes, paired=config.paired)
         for split in ("train", "eval")
@@ -183,21 +172,16 @@ def write(  # noqa: PLR0917 - what prepare found
                 reader.require_some(held_out=rows["eval"] - parts.rows["eval"])
             parts.add(rows, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    index = {
-        "format": FORMAT,
-        "kind": KIND,
-        "paired": config.paired,
-        "row_length": config.max_seq_length,
-        "token_bytes": chat.token_bytes,
-        "pad_id": chat.pad_id,
-        "splits": splits,
-        **parts.index,
-        "data_format": FORMAT_NAME,
-        "chat_template": chat.template,
-        **({"date": chat.date} if chat.dated else {}),
-        "records": asdict(in_all([reader.tally for reader in readers])),
-        **facts,
-    }
+    head = Index(
+        format=FORMAT,
+        kind=KIND,
+        paired=config.paired,
+        row_length=config.max_seq_length,
+        token_bytes=chat.token_bytes,
+        pad_id=chat.pad_id,
+        splits=splits,
+    )
+    index = opened.complete(head, parts, readers, made_from, FORMAT_NAME)
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
@@ -290,10 +274,9 @@ class Writer:
         self.first = self.before = None
         return self.rows.count["rows"]
 
-    def close(self) -> dict[str, Any]:
-        """What index.json says about this split."""
+    def close(self) -> SplitIndex:
         (self.folder / LABELS).write_bytes(self.labels)
-        return self.rows.close() | {"labels": file_hash(self.folder / LABELS)}
+        return {**self.rows.close(), "labels": file_hash(self.folder / LABELS)}
 
 
 def answer_at(sample: Sample) -> int:

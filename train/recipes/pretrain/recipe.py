@@ -21,7 +21,7 @@ from train.data.rows import PackedRows, open_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.models.backends import LossModule
-from train.models.weights import Named
+from train.models.weights import Named, WeightGroup
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PretrainConfig
@@ -82,7 +82,7 @@ def build(config: PretrainConfig, decisions: Decisions, start: Path | None, devi
     return new.build(shape(config, start), decisions, end_id=end_id, seed=config.seed, device=device)
 
 
-def optimized(config: PretrainConfig, named: Named) -> list[dict[str, Any]]:
+def optimized(config: PretrainConfig, named: Named) -> list[WeightGroup]:
     """Weights of matrices are shrunk a little in each step; norms and embeddings are not."""
     shrunk = {name: p for name, p in named.items() if p.dim() > 1 and not name.endswith(NOT_SHRUNK)}
     kept = [p for name, p in named.items() if name not in shrunk]

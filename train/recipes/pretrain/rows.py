@@ -13,12 +13,11 @@ The same texts and settings give the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from train.cache import build_once
+from train.data.index import Index
 from train.data.opened import dataset_files
 from train.data.prepare import report, rows_folder
 from train.data.records import Say, require_bytes
@@ -54,7 +53,7 @@ def prepare(config: PretrainConfig, say: Say, *, out: str | None = None, date: s
     return folder
 
 
-def build(folder: Path, config: PretrainConfig, texts: Texts, key: dict[str, Any]) -> None:
+def build(folder: Path, config: PretrainConfig, texts: Texts, key: Mapping[str, object]) -> None:
     away = held_out(texts, config.eval_fraction)
     kept = (text.text for number, text in enumerate(texts) if number not in away)
     tokenizer = load_or_make(config.tokenizer, config.vocab_size, kept, folder / TOKENIZER)
@@ -73,19 +72,19 @@ def build(folder: Path, config: PretrainConfig, texts: Texts, key: dict[str, Any
     for split, stream in streams.items():
         for row in stream.finish():
             writers[split].add(row)
-    index = {
-        "format": FORMAT,
-        "row_length": length,
-        "token_bytes": tokenizer.token_bytes,
-        "pad_id": tokenizer.end_id,
-        "end_id": tokenizer.end_id,
-        "vocabulary": tokenizer.size,
-        "splits": {split: writer.close() for split, writer in writers.items()},
-        "data_format": "texts",
-        "records": asdict(texts.tally),
-        "made_from": key,
-        "files": [file.name for file in texts.files],
-    }
+    index = Index(
+        format=FORMAT,
+        row_length=length,
+        token_bytes=tokenizer.token_bytes,
+        pad_id=tokenizer.end_id,
+        end_id=tokenizer.end_id,
+        vocabulary=tokenizer.size,
+        splits={split: writer.close() for split, writer in writers.items()},
+        data_format="texts",
+        records=texts.tally.as_records(),
+        made_from=key,
+        files=[file.name for file in texts.files],
+    )
     (folder / PROMPTS).write_text(json.dumps(prompts))
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
 

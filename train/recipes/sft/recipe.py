@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -18,7 +18,7 @@ from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import FASTER, SCORE, Named, take_weights, trained_weights
+from train.models.weights import SCORE, Named, WeightGroup, take_weights, trained_weights
 from train.plan.model import adapters, data_sets, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
@@ -80,13 +80,13 @@ def build(
     return backends.loss_module(backend, model, decisions.precision, device)
 
 
-def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
+def optimized(config: SftConfig, named: Named) -> list[WeightGroup]:
     """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first, and than a head."""
     slow = ("lora_A", f".{SCORE}.weight") if config.loraplus_lr_ratio != 1 else ("",)
     first = {name: weight for name, weight in named.items() if any(part in name for part in slow)}
-    groups: list[dict[str, Any]] = [{"params": list(first.values())}]
+    groups: list[WeightGroup] = [{"params": list(first.values())}]
     if faster := [weight for name, weight in named.items() if name not in first]:
-        groups.append({"params": faster, FASTER: config.loraplus_lr_ratio})
+        groups.append({"params": faster, "faster": config.loraplus_lr_ratio})
     return groups
 
 
@@ -115,8 +115,8 @@ def export(run: Run, folder: Path) -> None:
 
 def card(run: Run) -> str:
     config, made = cast(SftConfig, run.config), run.milestones
-    facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
-    return model_card.card(config, model_card.origin_of(config), **facts)
+    origin, rows = model_card.origin_of(config), len(run.rows)
+    return model_card.card(config, origin, rows=rows, steps=run.step, before=made.base, after=made.newest)
 
 
 def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
