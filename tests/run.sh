@@ -72,7 +72,6 @@ unsloth() {
 fetch() { # what takes minutes of waiting; whatever fails here is tried, and told, where it is needed
   lab_packages
   browser
-  make_train_env
   if [ "$(id -u)" = 0 ]; then
     $py -m lab build --layer train --layer slurm
     $py -m tests.support.ready >/dev/null # three bootstrapped hosts, which a dozen files begin with
@@ -126,16 +125,17 @@ case $part in
     told=$(mktemp)
     trap 'kill ${fetching:+"$fetching"} ${computing:+"$computing"} 2>/dev/null || true; not_run; rm -f "$MOTLEY_NOT_RUN" "$told"' EXIT
     echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
+    wrong= # one failure hides no other: each part runs
+    make_train_env || echo "not all could be fetched: it is tried again where it is needed"
+    echo "== tests/train and tests/unsloth run beside the other parts; what they print comes behind it"
+    beside_the_lab >"$told" 2>&1 &
+    computing=$!
     fetch &
     fetching=$!
-    lint
+    lint || wrong+=$'\n'"  lint"
     wait "$fetching" || echo "not all could be fetched: it is tried again where it is needed"
     fetching=
     lab_packages
-    wrong= # one failure hides no other: each part runs
-    echo "== tests/train and tests/unsloth run beside the next part; what they print comes behind it"
-    beside_the_lab >"$told" 2>&1 &
-    computing=$!
     lab tests --ignore tests/train --ignore tests/unsloth || wrong+=$'\n'"  the lab's tests or the units: a test failed"
     wait "$computing" || wrong+=$'\n'"  tests/train or tests/unsloth: a test failed"
     computing=
