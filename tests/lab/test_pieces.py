@@ -13,7 +13,7 @@ from tests.support.bootstrap import Person
 from tests.support.watching import Watching
 
 MASTER, OLD = "gpu-master", "gpu-worker-2"
-PROMPTS, ENDS_S = 240, 180
+PROMPTS, ENDS_S = 120, 180
 
 
 def test_a_machine_without_power_takes_no_answer_with_it(person: Person, tmp_path: Path) -> None:
