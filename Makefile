@@ -29,7 +29,7 @@ env: ## the controller's environment (.venv), made or refreshed; every target do
 test: env ## everything: lint, unit, lab end to end; what cannot run here is reported
 	@tests/run.sh all
 
-test-quick: env ## before each commit: lint, unit, one bootstrap, one launch, one loss curve against the truth
+test-quick: env ## before each commit: lint, most of unit, one bootstrap, one launch, one loss curve against the truth
 	@tests/run.sh quick
 
 lint: env ## ruff, mypy, ansible-lint, shellcheck

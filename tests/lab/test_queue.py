@@ -1,5 +1,6 @@
-"""A night of three runs: one is on, two wait in the queue, and the controller is off. A machine loses its power and is
-back when another run is on; each run ends once, one after the other, and the last one's end leaves nothing behind."""
+"""A night of three runs: one is on, two wait in the queue, and the controller is off. A machine loses its power, does
+not hear that the run was stopped, and is back when another is on; each run ends once, one after the other, and the last
+one's end leaves nothing behind. In test_run_life.py a run begins where another came to its own end."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from tests.support import pace
 from tests.support.bootstrap import Person
 
 MASTER, OLD = "gpu-master", "gpu-worker-2"
-STEPS = {"first": 300, "second": 8, "third": 8}
+STEPS = {"first": 50000, "second": 8, "third": 8, "never": 8}
+WHOLE = ("second", "third")
 QUICK = ("model=tiny", "rows_per_step=12", "max_seq_length=64", "save_every=10", "follow=false")
-LAUNCH_S, NIGHT_S = 150, 300
+NIGHT_S = 300
 
 
 @pytest.fixture(scope="module")
 def person(ready_trio: Person) -> Iterator[Person]:
-    ready_trio.bootstraps(phase="run")
     for host in ready_trio.cluster.hosts:
         faults.inject(ready_trio.cluster.lab, host, "delay", {"delay_ms": 40.0})  # a step waits for it
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})
@@ -64,6 +65,13 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     assert refused.rc == 2 and "or let it begin after that one: --queue\n" in refused.out, refused.out
     assert "begins by itself when first has ended" in launched(person, "second", "queue=true")
     assert "begins by itself when first, second have ended" in launched(person, "third", "queue=true")
+    launched(person, "never", "queue=true")
+    again = person.types("launch", *asked("run=third", "queue=true"))
+    assert again.rc == 2 and "'third' is running or waits already" in again.out, again.out
+    moved = person.types("queue", "--move", "never", "--to", "2")
+    assert re.search(r"2 +never +waits .*\n +3 +second .*\n +4 +third", moved.out), moved.out
+    removed = person.types("queue", "--remove", "never")
+    assert removed.rc == 0 and "never" in removed.out.split("third")[1], removed.out
     shown = person.types("queue").out
     in_order = r"1 +first +training .*\n +2 +second +waits .*until first has ended\n +3 +third +waits"
     assert re.search(in_order, shown), shown
@@ -71,7 +79,9 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     assert re.search(r"(?m)^second .* waiting ", person.types("runs").out)
 
     lab = person.cluster.lab
-    faults.inject(lab, hosts[OLD], "power-cut")  # from here on nobody types anything
+    faults.inject(lab, hosts[OLD], "power-cut")
+    stopped = person.types("stop").out  # from here on nobody types anything
+    assert "run first stopped at step" in stopped and "next in the queue: second" in stopped, stopped
     pace.until(lambda: "start" in kinds(hosts[MASTER], "second"), NIGHT_S, "the second run does not begin")
     faults.fix(lab, hosts[OLD], "power-cut")  # its own list still says that the first one is on
     over = lambda: all(not at(host, "config/run-wanted").exists() for host in hosts.values())  # noqa: E731
@@ -79,41 +89,18 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
 
     shown = person.types("queue").out
     assert shown.startswith("0 runs in the queue"), shown
-    assert all(re.search(rf"{run} +done ", shown) for run in STEPS), shown
-    for run in STEPS:
+    assert re.search(r"first +stopped ", shown) and all(re.search(rf"{run} +done ", shown) for run in WHOLE), shown
+    for run in WHOLE:
         adapters = {host.run("sha256sum", f"{HOME}/results/{run}/adapter/adapter_model.safetensors").split()[0]
                     for host in hosts.values() if at(host, f"results/{run}/adapter").exists()}  # fmt: skip
         assert len(adapters) == 1, run
         assert kinds(hosts[MASTER], run).count("done") == 1
-    times = [(events(hosts[MASTER], run)[0]["time"], events(hosts[MASTER], run)[-1]["time"]) for run in STEPS]
+    every = ("first", *WHOLE)
+    times = [(events(hosts[MASTER], run)[0]["time"], events(hosts[MASTER], run)[-1]["time"]) for run in every]
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(times)), times
     assert "done" in kinds(hosts[OLD], "third"), "who was off comes back into the run whose turn it is"
-    starts = [event for event in events(hosts[OLD], "first") if event["event"] == "start"]
-    assert len(starts) <= 1, "it does not train again what has ended"
-
-
-def test_stop_ends_one_run_and_the_next_begins_and_stop_all_ends_the_queue(person: Person) -> None:
-    hosts = person.cluster.hosts
-    STEPS.update(long=50000, longer=50000, never=50000)
-    launched(person, "long")
-    launched(person, "longer", "queue=true")
-    launched(person, "never", "queue=true")
-    moved = person.types("queue", "--move", "never", "--to", "2")
-    assert re.search(r"2 +never +waits .*\n +3 +longer", moved.out), moved.out
-    removed = person.types("queue", "--remove", "never")
-    assert removed.rc == 0 and "never" in removed.out.split("longer")[1], removed.out
-    again = person.types("launch", *asked("run=longer", "queue=true"))
-    assert again.rc == 2 and "'longer' is running or waits already" in again.out, again.out
-
-    stopped = person.types("stop")
-    assert stopped.rc == 0 and "run long stopped at step" in stopped.out, stopped.out
-    assert "next in the queue: longer" in stopped.out
-    pace.until(lambda: all("step" in kinds(host, "longer") for host in hosts), LAUNCH_S, person.types("queue").out)
-    stopped = person.types("stop", "--all")
-    assert stopped.rc == 0 and "run longer stopped at step" in stopped.out, stopped.out
-    assert person.types("queue").out.startswith("0 runs in the queue")
-    assert "no run is running; the last was longer: stopped" in person.types("status").out
-    assert kinds(hosts[0], "never") == []
+    assert kinds(hosts[OLD], "first").count("start") == 1, "it does not train again what has ended"
+    assert kinds(hosts[MASTER], "never") == []
 
 
 def test_an_undo_takes_the_queue_away(person: Person) -> None:

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -21,6 +22,7 @@ from lab.profile import USER
 from tests.support import pace
 from tests.support.bootstrap import Person, Said, hint
 from tests.support.watching import Watching
+from train.runlog.tail import read
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 HOME = f"/home/{USER}/ai-cluster"
@@ -55,7 +57,6 @@ def asked(*variables: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def person(ready_trio: Person) -> Iterator[Person]:
-    ready_trio.bootstraps(phase="run")
     for host in ready_trio.cluster.hosts:
         faults.inject(ready_trio.cluster.lab, host, "delay", SLOW_LINK)
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
@@ -74,8 +75,13 @@ def two_train(person: Person) -> bool:
 
 
 def step_of(person: Person) -> int:
-    found = re.search(r"step (\d+)/", person.types("status").out)
-    return int(found[1]) if found else 0
+    """Of the long run, by the head's own log: a look by the console takes a second from the machines that train."""
+    steps = [event["step"] for event in read(diary_of(person)) if event["event"] == "step"]
+    return steps[-1] if steps else 0
+
+
+def diary_of(person: Person) -> Path:
+    return person.cluster[MASTER].disk.root / f"{HOME}/logs/runs/long/events.jsonl".lstrip("/")
 
 
 def what_runs(host: Host) -> str:
@@ -96,12 +102,12 @@ def what_units_said(person: Person) -> str:
     return "\n".join(f"{host.name}:\n{host.outcome('sh', '-c', look).stdout}" for host in person.cluster.hosts)
 
 
-def stopped(person: Person, *, on_all: bool = True) -> Said:
+def stopped(person: Person, *words: str, on_all: bool = True) -> Said:
     """Within ten seconds on a machine of its own, and nothing of a run is left on any."""
     there = [bool(what_runs(host)) for host in person.cluster.hosts if host.running]
     assert all(there) if on_all else any(there), "there was nothing to stop"
     began = pace.now()
-    said = person.types("stop")
+    said = person.types("stop", *words)
     took_s = pace.now() - began
     assert said.rc == 0 and took_s < 30, f"{took_s:.1f} s: {said.out}"
     assert [what_runs(host) for host in person.cluster.hosts if host.running] == [""] * 3
@@ -116,7 +122,8 @@ def test_a_run_from_its_launch_to_an_adapter_while_another_waits_in_the_queue(pe
     assert "long waits: it begins by itself when short has ended, also without this computer" in waits
     short.hears(rf"done · {SHORT} steps · loss \d", 540)
     assert short.ends(20) == 0
-    pace.until(lambda: "run long  step " in person.types("status").out, LAUNCH_S, "the next does not begin")
+    pace.until(lambda: step_of(person) > 0, LAUNCH_S, "the next does not begin")
+    assert "run long  step " in says(person, "status")
     patient = person.sits_at("follow")
     patient.expect(r"\r\x1b\[2Kstep \d+/50000  loss \d", timeout=LAUNCH_S)  # one line, in place
     patient.sendintr()
@@ -189,7 +196,8 @@ def loses(person: Person, name: str, fault: str) -> Iterator[Watching]:
 def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> None:
     with loses(person, OLD, "power-cut") as following:
         following.kill()
-        pace.until(lambda: two_train(person), 10, lambda: says(person, "status"))  # an agent tells it each second
+        # an agent tells it each second
+        pace.until(lambda: two_train(person), 10, lambda: says(person, "status"), every_s=1)
         status = says(person, "status")
         assert re.search(rf"  {OLD}  nobody answers at .+; lost at step \d+\n", status), status
         assert "run long  step " in status
@@ -248,7 +256,7 @@ def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Pers
 
 def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> None:
     """Each has saved when it is told to end: not a step is repeated, and nobody has to type anything."""
-    diary = person.cluster[MASTER].disk.root / f"{HOME}/logs/runs/long/events.jsonl".lstrip("/")
+    diary = diary_of(person)
     following = follows(person)
     labs.each(person.cluster.hosts, lambda host: faults.inject(person.cluster.lab, host, "reboot") and None)
     rebooted = time.time()
@@ -268,8 +276,10 @@ def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> Non
     following.kill()
 
 
-def test_stop_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> None:
-    said = stopped(person)
+def test_stop_all_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> None:
+    says(person, "launch", *asked("run=next", "max_steps=50000", "queue=true"))
+    said = stopped(person, "--all")
+    assert "taken out of the queue: next" in said.out and says(person, "queue").startswith("0 runs in the queue"), said
     found = re.search(rf"run long stopped at step (\d+) · resume it: {hint('launch --resume long')}\n", said.out)
     kept = [int(step) for step in re.findall(r"checkpoint (\d+) · nothing left", said.out)]
     assert found and len(kept) == 3 and int(found[1]) == max(kept), said.out
@@ -295,7 +305,7 @@ def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Per
     by_hand = Watching.program(person, laptop.inside("su", "-", USER, "-c", f"exec {HOME}/scripts/launch_cluster.sh"))
     pace.until(lambda: "train agent" in what_runs(laptop), BACK_S, "it does not begin")
     begins = rf"  {LAPTOP}  (starting|waiting) .*started by hand"
-    pace.until(lambda: re.search(begins, says(person, "status")), BACK_S, lambda: says(person, "status"))
+    pace.until(lambda: re.search(begins, says(person, "status")), BACK_S, lambda: says(person, "status"), every_s=1)
     said = stopped(person)
     assert said.out.count("nothing left") == 3 and "no run was running · " not in said.out, said.out
     assert by_hand.ends(10) == 143

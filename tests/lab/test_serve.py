@@ -58,7 +58,7 @@ def test_eight_at_once_get_the_answers_of_one_machine(here: Served, homes: dict[
     assert len({choices[0]["message"]["content"] for choices in alone_found}) == 8, "each question has its own answer"
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.long), 1])  # a certain choice is the easier
 def test_a_machine_killed_in_the_middle_of_a_stream_changes_no_letter(
     here: Served, homes: dict[str, Path], temperature: int
 ) -> None:

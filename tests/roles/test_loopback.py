@@ -164,17 +164,40 @@ def test_a_run_can_be_read_as_data(inventory: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_before")
-def test_a_launch_says_what_of_the_data_is_left_out_and_starts_nothing_in_vain(inventory: Path, tmp_path: Path) -> None:
+def test_a_launch_says_what_of_the_data_is_left_out_and_the_nodes_tell_its_end(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     data = tmp_path / "notes.jsonl"
     data.write_text('{"prompt": "Who?", "completion": "Mitzi."}\n{"prompt": "Where?", "completion": ""}\n')
     asked = ("--model", "tiny", "--run", "left", "--steps", "1", "--set", "rows_per_step=3", "--dataset", str(data))
     done = console("launch", *asked, "--set", "patience=3", inventory=inventory, front=True)
     assert done.returncode and "patience: 3, but no rows are held out" in done.stderr, done.stdout + done.stderr
-    assert not (home(inventory, NODES[0]) / "logs/runs/left").exists()
-    done = console("launch", *asked, "--follow", inventory=inventory, front=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lost = "1 of 2 records are skipped, the first: notes.jsonl line 2: the answer is empty"
-    assert f"  ⚠ data: {lost}\n  ⚠ data: 0 rows are held out" in done.stdout
+    assert not (home(inventory, NODES[0]) / "logs/runs/left").exists(), "it starts nothing in vain"
+
+    file = inventory / "group_vars/cluster.yml"
+    before = file.read_text() if file.exists() else ""
+    request.addfinalizer(lambda: file.write_text(before) if before else file.unlink())
+    (tmp_path / "password").write_text("a password for this test\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "password"))
+    lock = [Path(sys.executable).with_name("ansible-vault"), "encrypt_string", "--stdin-name", "motley_notify"]
+    with webhook() as server:
+        locked = subprocess.run(lock, input=server.address, capture_output=True, text=True, check=True).stdout
+        file.write_text(f"{before}\n{locked}")
+        tried = console("notify-test", inventory=inventory)
+        assert tried.returncode == 0 and all(f"✓ {node}" in tried.stdout for node in NODES), tried.stdout
+        server.got.clear()
+        done = console("launch", *asked, "--follow", inventory=inventory, front=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lost = "1 of 2 records are skipped, the first: notes.jsonl line 2: the answer is empty"
+        assert f"  ⚠ data: {lost}\n  ⚠ data: 0 rows are held out" in done.stdout
+        assert "the nodes send them: the address of motley_notify lies on" in done.stdout
+        pace.until(lambda: server.got, 30)
+        assert b"left: done" in server.got[0][2] and len(server.got) == 1
+        assert all((home(inventory, node) / "config/notify").stat().st_mode & 0o777 == 0o600 for node in NODES)
+        file.write_text(before)
+        console("clean", inventory=inventory)
+        assert not any((home(inventory, node) / "config/notify").exists() for node in NODES)
+        assert server.address not in tried.stdout + done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("as_before")
@@ -216,34 +239,6 @@ def stops_one_that_runs(script: Path, inventory: Path, out: Path) -> None:
         assert stopped.returncode == 0 and stopped.stdout.startswith("long stopped"), stopped.stdout
         assert pace.ended(process) == 0 and "long was stopped" in out.read_text()
     assert "the last was the script long: stopped" in console("status", inventory=inventory).stdout
-
-
-@pytest.mark.usefixtures("as_before")
-def test_the_nodes_tell_the_end_themselves(
-    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    file = inventory / "group_vars/cluster.yml"
-    before = file.read_text() if file.exists() else ""
-    request.addfinalizer(lambda: file.write_text(before) if before else file.unlink())
-    (tmp_path / "password").write_text("a password for this test\n")
-    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "password"))
-    lock = [Path(sys.executable).with_name("ansible-vault"), "encrypt_string", "--stdin-name", "motley_notify"]
-    launch = ("launch", "--model", "tiny", "--run", "told", "--steps", "3", "--set", "rows_per_step=6")
-    with webhook() as server:
-        locked = subprocess.run(lock, input=server.address, capture_output=True, text=True, check=True).stdout
-        file.write_text(f"{before}\n{locked}")
-        tried = console("notify-test", inventory=inventory)
-        assert tried.returncode == 0 and all(f"✓ {node}" in tried.stdout for node in NODES), tried.stdout
-        server.got.clear()
-        done = console(*launch, inventory=inventory)
-        assert done.returncode == 0 and "the nodes send them: the address of motley_notify lies on" in done.stdout
-        pace.until(lambda: server.got, 30)
-        assert b"told: done" in server.got[0][2] and len(server.got) == 1
-        assert all((home(inventory, node) / "config/notify").stat().st_mode & 0o777 == 0o600 for node in NODES)
-        file.write_text(before)
-        console("clean", inventory=inventory)
-        assert not any((home(inventory, node) / "config/notify").exists() for node in NODES)
-        assert server.address not in tried.stdout + done.stdout + done.stderr
 
 
 def test_undo_takes_the_folders_away_and_keeps_what_a_run_left(inventory: Path) -> None:

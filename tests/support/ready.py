@@ -17,7 +17,7 @@ from tests.support import cluster as clusters
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
 
-PHASES = ("ssh_trust", "static_ip")
+PHASES = ("ssh_trust", "static_ip", "workspace", "run")
 DECIDES = "ansible.cfg console inventory lab playbooks plugins requirements roles templates train".split()
 """Whatever a bootstrap is made of, and the hosts under it."""
 STATES = 4

@@ -342,7 +342,7 @@ def test_a_trial_whose_machine_leaves_is_saved_and_counts_nothing(quick):
 # -- for real ----------------------------------------------------------------------------------------------------------
 
 REAL = {"recipe": "sweep", "model": "tiny", "run": "run", "search": "learning_rate=1e-4..1e-1:log lora_r=4,8",
-        "trials": 5,
+        "trials": 4,
         "max_steps": 8, "rows_per_step": 2, "max_seq_length": 64, "eval_rows": 8, "prune": "off"}  # fmt: skip
 
 
@@ -352,9 +352,9 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     told = [(cluster.node_home(rank) / "results/run/sweep/sweep.json").read_text() for rank in range(3)]
     assert told[0] == told[1] == told[2]
     trials = json.loads(told[0])["trials"]
-    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4, 5]
+    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
     assert all(one["state"] == "done" and one["steps"] == 8 and one["total"] == 8 for one in trials)
-    assert len({one["node"] for one in trials}) == 3 and len({json.dumps(one["params"]) for one in trials}) == 5
+    assert len({one["node"] for one in trials}) == 3 and len({json.dumps(one["params"]) for one in trials}) == 4
     losses = [one["loss"] for one in trials]
     assert losses == sorted(losses)
     found = yaml.safe_load((cluster.node_home(0) / "results/run/sweep/best.yml").read_text())
@@ -377,21 +377,21 @@ def told(agents, name):
 
 
 def test_a_sweep_outlives_a_lost_machine_and_a_stop(tmp_path):
-    """Two agents: one is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
-    agents = Agents(tmp_path, REAL | {"trials": 4, "max_steps": 60, "save_every": 5, "eval_every": 5}, size=3)
+    """One is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
+    agents = Agents(tmp_path, REAL | {"trials": 3, "max_steps": 40, "save_every": 5, "eval_every": 5}, size=3)
     agents.start()
     agents.wait(lambda: len(told(agents, "node-1")) >= 2, 200, "no trial has begun")
     agents.kill("node-0")
     agents.wait(lambda: any(event["event"] == "piece" for event in agents.events("node-1")), 200, "no trial has ended")
     agents.stop(within_s=90)
     kept = [json.loads(line) for line in (agents.folder("node-1") / "models/checkpoints/run/pieces.jsonl").open()]
-    assert 1 <= len(kept) < 4
+    assert 1 <= len(kept) < 3
     agents.start()
     assert agents.ended() == [0, 0, 0]
     told_by = {(agents.folder(name) / "results/run/sweep/sweep.json").read_text() for name in agents.names}
     assert len(told_by) == 1
     trials = json.loads(told_by.pop())["trials"]
-    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
+    assert sorted(one["trial"] for one in trials) == [1, 2, 3]
     before = {one["piece"]["number"]: one["result"]["loss"] for one in kept}
     assert before.items() <= {one["trial"]: one["loss"] for one in trials}.items()
-    assert all(one["state"] == "done" and one["steps"] == 60 for one in trials)
+    assert all(one["state"] == "done" and one["steps"] == 40 for one in trials)
