@@ -21,6 +21,7 @@ PARTS = {
     "exchange": "an exchange against its link's limit, and what of it hides behind computing",
     "balance": "unequal machines: balanced, even, transformers' Trainer",
     "turns": "unequal machines, and each alone, in turns of some steps",
+    "near_sum": "how near machines of pretended speeds come to their sum, in turns",
     "scaling": "one, two, three, five machines, and predicted to sixteen",
     "predict": "what a plan predicts, and what lab hosts then take",
     "slow_links": "exact sync and local steps over links of several speeds",

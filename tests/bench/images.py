@@ -37,13 +37,17 @@ SETTINGS |= {"micro_batch": PICTURES}
 @contextmanager
 def lab() -> Iterator[Lab]:
     with torchrun.lab_for_training("benchimages") as made:
-        first, *others = made.hosts
-        photos.write(on_disk(first) / "photos", count=400, edge=EDGE)
-        prepare = f"-m train prepare --recipe images --image-size {EDGE} --dataset {AT}/photos --out {AT}/pictures"
-        first.run(*environment(first), f"{ENV}/bin/python", *prepare.split())
-        for host in others:
-            shutil.copytree(on_disk(first) / "pictures", on_disk(host) / "pictures")
+        bring_pictures(made)
         yield made
+
+
+def bring_pictures(lab: Lab) -> None:
+    first, *others = lab.hosts
+    photos.write(on_disk(first) / "photos", count=400, edge=EDGE)
+    prepare = f"-m train prepare --recipe images --image-size {EDGE} --dataset {AT}/photos --out {AT}/pictures"
+    first.run(*environment(first), f"{ENV}/bin/python", *prepare.split())
+    for host in others:
+        shutil.copytree(on_disk(first) / "pictures", on_disk(host) / "pictures")
 
 
 def ours(lab: Lab) -> Figures:

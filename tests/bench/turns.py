@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 import statistics
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -72,12 +73,15 @@ class Turn:
         return [together / own.computing[0] for together, own in pairs]
 
 
-def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: int, **settings: Any) -> list[Turn]:
+def in_turns(
+    hosts: list[Host], rows: int, *, settle: int, count: int, turns: int, limited: bool = True, **settings: Any
+) -> list[Turn]:
+    """`limited`: by the hosts' shares of a core."""
     together = begun(hosts, rows, **settings)
     runs = [together]
     try:
         at = together.wait_for_step(2)
-        torchrun.quotas(hosts, on=True)
+        torchrun.quotas(hosts, on=limited)
         at = together.wait_for_step(at + settle)
         own = [max(1, mine) for mine in Window.of(together, rows, together.events("step")[at - settle // 2 :]).rows]
         together.send(signal.SIGSTOP)
@@ -88,7 +92,7 @@ def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: in
             run.wait_for_step(2)
         for run in alone:
             run.send(signal.SIGSTOP)
-        torchrun.quotas(hosts, on=True)
+        torchrun.quotas(hosts, on=limited)
         return [shown(Turn(turn([together], [rows], count)[0], turn(alone, own, count))) for _ in range(turns)]
     finally:
         torchrun.quotas(hosts, on=False)
@@ -130,6 +134,10 @@ def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US,
         found = in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS, **settings)
     finally:
         cgroups.PERIOD_US = usual
+    return figures(found)
+
+
+def figures(found: list[Turn]) -> Figures:
     return {
         "auto": [each.together.rows_per_s for each in found],
         "rows": [each.together.rows for each in found],
@@ -167,7 +175,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
             f"{spread(reached, '{:.0%}', 'turns')} | "
             f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
         )
-    return [*lines, *where_seconds_go(found)]
+    return [*lines, *where_seconds_go(found, PARTS, titled)]
 
 
 def titled(part: str) -> str:
@@ -175,14 +183,14 @@ def titled(part: str) -> str:
     return rows + {"kernel": ", quota in periods of 0.1 s", "preference": " pairs, `recipe=preference`"}.get(other, "")
 
 
-def where_seconds_go(found: dict[str, list[Figures]]) -> list[str]:
+def where_seconds_go(found: dict[str, list[Figures]], parts: Iterable[str], title: Callable[[str], str]) -> list[str]:
     """Of all turns whose figures have it, in per cent of a step."""
     lines = ["", f"| rows a step | {' | '.join(SPENT.values())} | turns |", f"| --- |{' --- |' * (len(SPENT) + 1)}"]
-    for part in PARTS:
+    for part in parts:
         turns = [spent for run in found.get(part, []) for spent in run.get("spent", [])]
         if turns:
-            parts = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
-            lines.append(f"| {titled(part)} | {' | '.join(f'{ratio:.1%}' for ratio in parts)} | {len(turns)} |")
+            ratios = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
+            lines.append(f"| {title(part)} | {' | '.join(f'{ratio:.1%}' for ratio in ratios)} | {len(turns)} |")
     return lines
 
 

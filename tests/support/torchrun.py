@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count as counting
 from pathlib import Path
 from typing import Any
@@ -140,10 +140,18 @@ class Training:
         return "\n".join(file.read_text()[-2000:] for file in sorted(self.folder.iterdir()))
 
 
-def train(run: str, hosts: list[Host], *, processes: Mapping[str, int] | None = None, **settings: Any) -> Training:
+def train(
+    run: str,
+    hosts: list[Host],
+    *,
+    processes: Mapping[str, int] | None = None,
+    program: Sequence[str] = ("train",),
+    **settings: Any,
+) -> Training:
+    """`program`: the module that trains, with words before those of a run."""
     for host in hosts:  # as flags some of them would be taken for torchrun's own
         (on_disk(host) / f"{run}.yaml").write_text(json.dumps(SETTINGS | {"run": run} | settings))
-    return Training(run, hosts, ["-m", "train", "run", f"--config={AT}/{run}.yaml"], processes=processes)
+    return Training(run, hosts, ["-m", *program, "run", f"--config={AT}/{run}.yaml"], processes=processes)
 
 
 def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None) -> None:

@@ -11,26 +11,24 @@ for the strategy.
 from __future__ import annotations
 
 import time
-import zlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.profiler import record_function
 
 from train.data.parts import parts_of
 from train.data.rows import Rows
+from train.engine.ahead import Ahead, Made, arrays_of
 from train.engine.batches import rows_of_step
 from train.engine.early_stop import is_over
-from train.engine.micro_batch_search import chunks, step_down
+from train.engine.micro_batch_search import step_down
 from train.engine.milestones import Milestones, between_steps, make_up, saves_after
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, seen_by, step_event
-from train.models.backends import Batch, LossModule, to_tensors
-from train.models.noise import ROWS
+from train.models.backends import LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World
@@ -79,6 +77,8 @@ class Run:
     """The name under which the micro-batch is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
+    ahead: Ahead = field(default_factory=Ahead)
+    """This rank's rows of the next step, made meanwhile; changed by `compute` and `look_ahead`."""
     made: StepRows | None = None
     """What this step trains on, where the recipe makes it with the model; changed by `rows_due`."""
     warm_up: int = 0
@@ -113,7 +113,6 @@ def train(run: Run) -> None:
         # Each rank divides its summed loss by the target tokens of the whole step, not by its own: then the sum of all
         # ranks' gradients is the gradient of the step's mean loss, however its rows and padding were shared.
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
-        fed.first = run.position
         norm = run.trained.gradient_norm()
         timing = with_making(timing, run.made)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
@@ -135,15 +134,15 @@ def train(run: Run) -> None:
 def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
     """The rows of the next step: of the data, or what is made of it now, and then is `run.due`."""
     if not (recipe := making(run.recipe)):
-        return drawn_rows(run)
-    run.made = recipe.prepare_step(run, drawn_rows(run), slices)
+        return drawn_rows(run, run.step)
+    run.made = recipe.prepare_step(run, drawn_rows(run, run.step), slices)
     return list(range(run.config.rows_per_step))
 
 
-def drawn_rows(run: Run) -> list[int]:
-    """The rows of the data for the next step."""
+def drawn_rows(run: Run, step: int) -> list[int]:
+    """The rows of the data for step `step`, counted from 0."""
     config = run.config
-    draw = run.step // config.steps_per_draw
+    draw = step // config.steps_per_draw
     order: dict[str, Any] = {"rows": len(run.rows), "parts": parts_of(run.rows), "seed": config.seed}
     return rows_of_step(draw, rows_per_step=config.drawn_per_step, **order)
 
@@ -158,9 +157,11 @@ def set_learning_rate(run: Run) -> float:
 def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
     while True:
-        fed = Fed(micro_batch=run.micro_batch)
         run.module.take_seen()  # of a search for a micro-batch, or of what ran out of memory
-        batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
+        key = (run.position, len(mine), run.micro_batch)
+        arrays, fed = run.ahead.take(lambda: made_of(run, mine, run.position), key)
+        batches = [to_tensors(batch, run.device) for batch in arrays]
+        look_ahead(run, len(mine))
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
@@ -192,16 +193,24 @@ def less_on_card(run: Run) -> str:
     return f"{run.micro_batch} rows at a time"
 
 
-def feed(run: Run, some: list[int], fed: Fed) -> Batch:
-    """A micro-batch on its device, entered in the books."""
-    first = run.position + fed.rows
-    batch = run.due.batch(some, first)
-    if run.config.draws:
-        batch[ROWS] = np.arange(first, first + len(some))
-    fed.rows += len(some)
-    fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
-    fed.tokens += run.due.token_count(some)
-    return to_tensors(batch, run.device)
+def made_of(run: Run, mine: list[int], first: int) -> Made:
+    """Some rows, the first of which has this place in the stream of all rows."""
+    fed = Fed(micro_batch=run.micro_batch, first=first)
+    return arrays_of(run.due, mine, fed, draws=run.config.draws)
+
+
+def look_ahead(run: Run, count: int) -> None:
+    """Begins with the rows of the next step, where nobody has to make them with the model."""
+    if making(run.recipe):
+        return
+    first = run.position + run.config.rows_per_step
+    at = run.position - run.step * run.config.rows_per_step
+
+    def make() -> Made:
+        return made_of(run, drawn_rows(run, step)[at : at + count], first)
+
+    step = run.step + 1
+    run.ahead.begin(make, (first, count, run.micro_batch))
 
 
 def gpu_gb(device: str) -> float:

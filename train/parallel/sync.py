@@ -36,8 +36,10 @@ from train.runlog.trace import COMPUTE, EXCHANGE
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PIECE = 1 << 20
 """Weights that gloo exchanges at a time: while some travel, others are converted. NCCL splits by itself."""
+BUCKETS = 4
+"""As many ddp exchanges, where they are not larger than BUCKET_MB: one alone begins when the last gradient is there."""
 BUCKET_MB = 4
-"""The size of a ddp bucket: with torch's 25 MB an adapter of 16 MB travels only once its last gradient is there."""
+"""The most of a ddp bucket: with torch's 25 MB an adapter of 16 MB travels only once its last gradient is there."""
 
 
 class Stopwatch:
@@ -131,6 +133,12 @@ if SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
     SYNC_BUFFERS = "broadcast_buffers"  # its name in torch 2.10, of the set for driver 570
 
 
+def bucket_mb(parameters: list[nn.Parameter]) -> float:
+    """The size of a ddp bucket, in torch's MB of 2^20 bytes."""
+    total_bytes: int = sum(p.numel() * p.element_size() for p in parameters)
+    return min(BUCKET_MB, total_bytes / BUCKETS / 2**20)
+
+
 class DdpSync:
     kind = "ddp"
 
@@ -139,7 +147,11 @@ class DdpSync:
     ) -> None:
         # init_sync would push the frozen base over the LAN at every start; what is trained has been broadcast already.
         self.ddp = DistributedDataParallel(
-            module, init_sync=False, find_unused_parameters=False, bucket_cap_mb=BUCKET_MB, **{SYNC_BUFFERS: False}
+            module,
+            init_sync=False,
+            find_unused_parameters=False,
+            bucket_cap_mb=bucket_mb(parameters),
+            **{SYNC_BUFFERS: False},
         )
         # torch compares a hook's annotations with its own types; a lambda has none. And it holds what a hook is given,
         # which holds ddp: nobody would ever free them, and all buckets.
