@@ -1,0 +1,232 @@
+"""How long something takes, and by whose clock. Nothing else is broken."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+
+import torch
+
+from tests.train.breaks import RANK
+from train.data.rows import PackedRows
+from train.engine import loop, milestones, setup, shutdown
+from train.models import drawing
+from train.models.backends import LossModule
+from train.parallel import diloco, sync
+from train.parallel.shares import Balance
+from train.recipes.grpo import hand_out
+from train.runlog import trace
+
+
+def who_prepares() -> None:
+    """Nothing broken: it says which thread makes the arrays of each micro-batch."""
+    batch = PackedRows.batch
+
+    def watched(self, *words):
+        print(f"rows by {threading.current_thread().name}", flush=True)
+        return batch(self, *words)
+
+    PackedRows.batch = watched
+
+
+def other_clocks(seconds: int) -> None:
+    """Nothing broken: each process's recorded steps are by a clock that is so many seconds before the last one's."""
+    read_events = trace.read_events
+
+    def read(file):
+        base_ns, events = read_events(file)
+        return base_ns + RANK * seconds * 1_000_000_000, events
+
+    trace.read_events = read
+
+
+def rests(step: int) -> None:
+    """Nothing broken: it waits after this step, in the middle of a round, to be stopped there."""
+    update = loop.update
+
+    def resting(run, norm):
+        update(run, norm)
+        if run.step == step:
+            time.sleep(600)
+
+    loop.update = resting
+
+
+def last_node_rests(step: int) -> None:
+    """Nothing broken: the third machine waits after this step, to be lost there."""
+    if os.environ["MOTLEY_NODE"] == "node-2":
+        rests(step)
+
+
+def rests_in_evaluation(step: int) -> None:
+    """Nothing broken: it is stopped in the midst of the evaluation after this step."""
+    look = milestones.held_out_loss
+
+    def resting(run):
+        if run.step == step:
+            run.reporter.say("resting")
+            time.sleep(600)
+        return look(run)
+
+    milestones.held_out_loss = resting
+
+
+def lingers(step: int) -> None:
+    """Nothing broken: it is stopped in the middle of this step and of a round, and its end takes so long that the step
+    could still be reported."""
+    observe, leaving = loop.observe, shutdown.leave
+
+    def slow_observe(run, mine):
+        if run.step + 1 == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        return observe(run, mine)
+
+    def slow_leave(run, reason):
+        leaving(run, reason)
+        time.sleep(2)
+
+    loop.observe, shutdown.leave = slow_observe, slow_leave
+
+
+def slow_syncs(milliseconds: int) -> None:
+    """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
+    whole, gradients = diloco.DiLoCo.sync, sync.FlatSync.gradients
+
+    def slow(self, *, moments):
+        whole(self, moments=moments)
+        return milliseconds / 1000
+
+    def quick(self, batches, weight):
+        return dataclasses.replace(gradients(self, batches, weight), compute_s=0.001)
+
+    diloco.DiLoCo.sync, sync.FlatSync.gradients = slow, quick
+
+
+def slow_rank(milliseconds: int) -> None:
+    """Nothing broken: each row takes rank 1 so much longer, on paper, up to step 10."""
+    compute = sync.FlatSync.gradients, sync.DdpSync.gradients
+
+    def slowed(which):
+        def gradients(self, batches, weight):
+            slowed.steps += 1
+            rows = sum(len(batch["input_ids"]) for batch in batches)
+            pause_s = milliseconds / 1000 * rows if RANK == 1 and slowed.steps <= 10 else 0.0
+            done = compute[which](self, batches, weight)
+            return dataclasses.replace(done, compute_s=0.001 + 0.01 * rows + pause_s)
+
+        return gradients
+
+    slowed.steps = 0
+    sync.FlatSync.gradients, sync.DdpSync.gradients = slowed(0), slowed(1)
+
+
+def slow_to_begin(seconds: int) -> None:
+    """Nothing broken: the second node needs so much longer for its first rows."""
+    compute = loop.compute
+
+    def slow(run, mine, weight):
+        time.sleep(seconds if RANK == 1 and run.step == 0 else 0)
+        return compute(run, mine, weight)
+
+    loop.compute = slow
+
+
+def slow_base(seconds: int) -> None:
+    """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
+    build = setup.build
+
+    def slow(*words):
+        time.sleep(seconds)
+        return build(*words)
+
+    setup.build = slow
+
+
+def slow_answers(milliseconds: int) -> None:
+    """Nothing broken: each token of the first rank's answers takes so much longer, and it looks after each whether
+    somebody waits."""
+    choose = drawing.choose
+
+    def slowed(*words):
+        time.sleep(milliseconds / 1000 if RANK == 0 else 0)
+        return choose(*words)
+
+    drawing.choose, hand_out.LOOK_S = slowed, 0.0
+
+
+def sleeps_over_answers() -> None:
+    """The second rank never ends its first one."""
+
+    def sleeping(*_):
+        print("sleeping", flush=True)
+        time.sleep(600)
+
+    drawing.choose = sleeping if RANK == 1 else drawing.choose
+
+
+def nobody_takes_over() -> None:
+    """What a slow machine has begun it ends itself."""
+    hand_out.LOOK_S = float("inf")
+
+
+def speeds_as_known() -> None:
+    """Nothing broken: what a step takes is no news of a machine, so shares follow from the settings' speeds."""
+    Balance.learn = lambda *_, **__: None
+
+
+def pretended_speed(speed: int) -> None:
+    """Nothing broken: a machine so many times as fast as one that takes 30 ms for a token, and 80 for a row."""
+    choose, forward = drawing.choose, LossModule.forward
+
+    def choosing(scores, *words):
+        time.sleep(0.03 / speed * len(scores))
+        return choose(scores, *words)
+
+    def trains(self, batch):
+        time.sleep(0.08 / speed * len(batch["input_ids"]) if batch is not None and torch.is_grad_enabled() else 0)
+        return forward(self, batch)
+
+    drawing.choose, LossModule.forward = choosing, trains
+
+
+def pretended_reading(speed: int) -> None:
+    """Nothing broken: a machine so many times as fast as one that takes 50 ms for a request of a task."""
+    from train.recipes.evaluate.model import InBlocks  # noqa: PLC0415  lm-eval is not everywhere
+
+    asks = InBlocks.fewer_where_memory_ends
+
+    def asking(self, answer, some):
+        time.sleep(0.05 / speed * len(some))
+        return asks(self, answer, some)
+
+    InBlocks.fewer_where_memory_ends = asking
+
+
+def pretended_trials(speed: int) -> None:
+    """Nothing broken: a machine so many times as fast as one that takes 8 s for a trial."""
+    from train.recipes.sweep import recipe  # noqa: PLC0415  Optuna is not everywhere
+
+    class Pretended:
+        total, is_heard, was_told_to_leave = 8, True, False
+
+        def __init__(self, home, config, file, device):
+            self.began, self.losses = time.monotonic(), []
+
+        @property
+        def done(self):
+            return min(self.total, int((time.monotonic() - self.began) * speed))
+
+        def poll(self):
+            return 0 if self.done == self.total else None
+
+        def news(self):
+            found = [(step, 3 - step / 10) for step in range(len(self.losses) + 1, self.done + 1)]
+            self.losses += found
+            return found
+
+        def end(self, *, saves):
+            pass
+
+    recipe.Process, recipe.WATCH_S = Pretended, 0.05
