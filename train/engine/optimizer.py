@@ -47,7 +47,7 @@ def make_optimizer(
     return bitsandbytes.optim.AdamW8bit(parameters, **how)
 
 
-def first_of(parameters: list[nn.Parameter] | Groups) -> nn.Parameter:
+def first_of(parameters: list[nn.Parameter] | list[WeightGroup]) -> nn.Parameter:
     first = parameters[0]
     found: nn.Parameter = first["params"][0] if isinstance(first, dict) else first
     return found
