@@ -24,8 +24,8 @@ from train.models.drawing import Draw, answers, gumbel, key
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
+from train.recipes.grpo.advantages import advantages
 from train.recipes.grpo.recipe import GrpoRecipe
-from train.recipes.grpo.rollout import advantages
 from train.runlog.event_types import Rollout
 
 BROKEN = str(Path(__file__).with_name("broken.py"))
