@@ -6,15 +6,13 @@ Several faults at once, on different nodes or of different kinds: a round is inj
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from lab import base, faults
+from lab import faults
 from lab.profile import USER
-from tests.conftest import _lab
 from tests.support.bootstrap import Person, Said, hint
 
 HEAD, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
@@ -167,19 +165,17 @@ def wrong(data: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def doctor(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doctor]:
-    folder = tmp_path_factory.mktemp("doctor")
-    for cluster in _lab("trio", base.default_suite(), folder, "train"):
-        person = Person(cluster, folder)
-        person.writes(
-            motley_gpu_driver_manage=True,
-            motley_gpu_driver_compiler=False,  # tests/roles/test_gpu_driver.py
-            motley_python_env_manage=True,
-            motley_python_env_sets=["node-cpu"],  # the cards are simulated: nothing can compute on them
-            motley_proof_collective=False,
-        )
-        person.bootstraps()
-        yield Doctor(person)
+def doctor(ready_trio: Person) -> Doctor:
+    """The phases that they lack are brought to them."""
+    ready_trio.writes(
+        motley_gpu_driver_manage=True,
+        motley_gpu_driver_compiler=False,  # tests/roles/test_gpu_driver.py
+        motley_python_env_manage=True,
+        motley_python_env_sets=["node-cpu"],  # the cards are simulated: nothing can compute on them
+        motley_proof_collective=False,
+    )
+    ready_trio.bootstraps()
+    return Doctor(ready_trio)
 
 
 def test_a_healthy_lab_has_no_finding_and_every_probe_was_done(doctor: Doctor) -> None:
