@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import Any, TypedDict
 
-if TYPE_CHECKING:
-    from ..train.runlog.state import Event
+Event = dict[str, Any]
+"""A line of a run's event logs, as train/runlog/events.py writes it: each kind has its own keys."""
 
 
 class Failed(TypedDict, total=False):

@@ -10,15 +10,12 @@ import shutil
 import sys
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
-from .answers import AgentView
+from .answers import AgentView, Event
 from .files import read
-
-if TYPE_CHECKING:
-    from ..train.runlog.state import Event
 
 TAIL_BYTES = 1 << 18
 

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..train.files import file_hash
 from ..train.runlog.paths import (
@@ -41,6 +41,7 @@ from ..train.runlog.paths import logs as logs_of
 from .answers import (
     Begun,
     Cleaned,
+    Event,
     Expires,
     Forgotten,
     Hashes,
@@ -75,9 +76,6 @@ from .run_files import (
 from .run_processes import agents_of, end, listening, processes, run_on
 from .run_unit import leaving, unit_of
 from .waking import wake
-
-if TYPE_CHECKING:
-    from ..train.runlog.state import Event
 
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
 OUT = "logs/run.out"
