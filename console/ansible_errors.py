@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+
+from console.ansible_events import TaskResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ OVER_SSH = re.compile(r"(Data could not be sent to remote host|Failed to connect
 LINES, WIDTH = 5, 300
 
 
-def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
+def explain(result: TaskResult, *, unreachable: bool = False) -> Cause:
     """A task that already says its fix is believed; else the message is looked up; else it is quoted."""
     message = full_message(result)
     what, marked, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
@@ -135,20 +136,20 @@ def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
     return Cause(what=kind + "\n".join(own_words(result)), fix=UNKNOWN)
 
 
-def full_message(result: dict[str, Any]) -> str:
+def full_message(result: TaskResult) -> str:
     """Message and error output, of a loop those of its failed items; without Ansible's own prefixes."""
     if items := failed_items(result):
         return "\n".join(full_message(item) for item in items)
-    parts = [_message(result), *(str(result.get(key) or "") for key in ("stderr", "module_stderr"))]
-    return "\n".join(part for part in parts if part)
+    parts = [_message(result), result.get("stderr"), result.get("module_stderr")]
+    return "\n".join(str(part) for part in parts if part)
 
 
-def failed_items(result: dict[str, Any]) -> list[dict[str, Any]]:
+def failed_items(result: TaskResult) -> list[TaskResult]:
     items = result.get("results")
     return [item for item in items if isinstance(item, dict) and item.get("failed")] if isinstance(items, list) else []
 
 
-def own_words(result: dict[str, Any]) -> list[str]:
+def own_words(result: TaskResult) -> list[str]:
     """All that is known of what a failed task reported and printed, its last lines where it is much; never nothing."""
     if result.get("censored"):
         return ["its output is hidden, because it may hold secrets (no_log)"]
@@ -166,27 +167,28 @@ def own_words(result: dict[str, Any]) -> list[str]:
     return [line[:WIDTH] for line in lines] or ["it gave no message"]
 
 
-def how_it_ended(result: dict[str, Any]) -> str:
-    if result.get("rc") is None:
+def how_it_ended(result: TaskResult) -> str:
+    code = result.get("rc")
+    if code is None:
         return ""
-    code = int(result["rc"])
     if not code:
         return "it ended well, but not as the task expects"
     number = -code if code < 0 else code - 128
     return f"killed by signal {number}" if 0 < number < 65 else f"exit code {code}"
 
 
-def _printed(result: dict[str, Any]) -> list[str]:
+def _printed(result: TaskResult) -> list[str]:
     """Errors last: they are what stays of much."""
-    text = "\n".join(str(result.get(key) or "") for key in ("module_stdout", "stdout", "module_stderr", "stderr"))
+    printed = [result.get("module_stdout"), result.get("stdout"), result.get("module_stderr"), result.get("stderr")]
+    text = "\n".join(str(part or "") for part in printed)
     return [line.rstrip() for line in text.splitlines() if line.strip()][-LINES:]
 
 
-def _message(result: dict[str, Any]) -> str:
+def _message(result: TaskResult) -> str:
     return EMPTY.sub("", PREFIX.sub("", str(result.get("msg") or result.get("reason") or ""))).strip()
 
 
-def _exception(result: dict[str, Any], message: str) -> str:
+def _exception(result: TaskResult, message: str) -> str:
     """The exception's name, which Ansible leaves out; empty where a task failed in good order."""
     text = str(result.get("exception") or "")
     named = re.search(

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 from console.infra import is_local
+from console.inventory.keys import Nodes, Variables
 from console.inventory.read import Inventory
 from plugins.module_utils.motley import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 
 
-def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.NodeAddresses]:
+def places(nodes: Nodes, only: list[str]) -> list[hostkeys.NodeAddresses]:
     found = []
     for name, values in nodes.items():
         if (not only or name in only) and not is_local(values):
             keys = ("motley_address", "motley_current_address") if is_template(values) else ("ansible_host",)
             addresses = dict.fromkeys(str(values[key]) for key in keys if key in values)
-            found.append(hostkeys.NodeAddresses(name, tuple(addresses), int(values.get("ansible_port", 22))))
+            found.append(hostkeys.NodeAddresses(name, tuple(addresses), int(str(values.get("ansible_port", 22)))))
     return found
 
 
-def is_template(values: dict[str, Any]) -> bool:
+def is_template(values: Variables) -> bool:
     """Whether ansible_host is a template of the other two, as group_vars have it. A machine elsewhere gives its own."""
     return "{{" in str(values.get("ansible_host", "{{"))
 

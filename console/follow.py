@@ -11,11 +11,11 @@ import queue
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Any
 
 from console.infra.node import Node, Silent, ask_all
 from console.processes import each_line, end_group
 from console.run_in_words import Ended, RunView
+from plugins.module_utils.motley.answers import NowLine
 
 SILENT_S = 6.0
 GONE_S = 3.0
@@ -100,7 +100,7 @@ class Follower:
         if kind == "now" and not self.view.ended:
             self._notice_end(facts)
 
-    def _notice_end(self, facts: dict[str, Any]) -> None:
+    def _notice_end(self, facts: NowLine) -> None:
         """No process is left on this node: another may still train; if none does, it was stopped or never began."""
         if facts["on"] or facts.get("wanted"):
             self.off_since = 0.0

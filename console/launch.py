@@ -25,6 +25,7 @@ from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
 from console.status import runs_of
 from console.words import say
+from plugins.module_utils.motley.answers import Look
 from train.runlog.state import RunState
 
 CHECKING = "checking your request …"
@@ -143,14 +144,14 @@ def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bo
         return dict(json.loads(file.read_text()))
 
 
-def left_on(node: Node) -> dict[str, Any]:
+def left_on(node: Node) -> Look:
     """The node's status, once what it has begun to load for this launch is gone."""
     with contextlib.suppress(Silent):  # elsewhere nothing loads early
         node.unload()
     return node.status()
 
 
-def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
+def interrupted_lines(answers: dict[str, Look], silent: dict[str, str]) -> list[str]:
     """What a launch that was stopped before it could show the run has left."""
     running = {name: look for name, look in answers.items() if look["on"]}
     lines = [f"{name}  {reason}: whether it runs there, ./motley status shows later" for name, reason in silent.items()]

@@ -263,7 +263,7 @@ def add_machines(path: Path, words: str) -> int:
     nodes = [*check(path.parent).nodes.values()]
     user, subnet = (str(nodes[0].get(key, "")) if nodes else "" for key in ("ansible_user", "motley_subnet"))
     subnet = subnet if is_network(subnet) else ""
-    others = [Machine(user, node["motley_address"]) for node in nodes if is_address(node.get("motley_address"))]
+    others = [Machine(user, str(node["motley_address"])) for node in nodes if is_address(node.get("motley_address"))]
     try:
         typed = [parse_machine(word, user) for word in words.split()]
         machines = [fits(one, others, subnet) for one in typed] if words else questions(others, user, subnet)

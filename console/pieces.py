@@ -5,31 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from console import launch as launches
 from console import launch_request, while_rented
 from console.fetch import fetch
 from console.infra.choose import from_inventory
-from console.infra.node import Facts, ask_all
+from console.infra.node import ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import gathered, launched_as
+from console.status import KnownRun, gathered, launched_as
 from console.words import say
 from train.errors import BadInput
 
 
-def known_runs(inventory: Inventory) -> dict[str, Facts]:
+def known_runs(inventory: Inventory) -> dict[str, KnownRun]:
     """The runs of the nodes that answer, by name, with how each was launched."""
     answers, _ = ask_all(from_inventory(inventory), lambda node: node.runs())
-    found = gathered(answers)
-    for name, facts in found.items():
-        launched = (answer["runs"].get(name, {}).get("launched") for answer in answers.values())
-        facts["launched"] = next(filter(None, launched), {})
-    return found
+    return gathered(answers)
 
 
-def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
+def trained(runs: Mapping[str, KnownRun], run: str) -> tuple[str, dict[str, object]]:
     """A run with an adapter, the newest one where none is named, and the settings by which its model is found again."""
     usable = [name for name, facts in runs.items() if facts["done"] and "model" in launched_as(facts)]
     if run and run not in runs:
@@ -50,18 +45,18 @@ def trained(runs: Mapping[str, Facts], run: str) -> tuple[str, dict[str, Any]]:
     return found, {"model": asked["model"], "adapter": found} | {name: asked[name] for name in kept if name in asked}
 
 
-def has_adapter(asked: Mapping[str, Any]) -> bool:
+def has_adapter(asked: Mapping[str, object]) -> bool:
     """Whether it has made one that writes: a reward model gives scores."""
     writes = asked.get("method") != "full" and asked.get("loss") != "reward"
     return writes and asked.get("recipe", "sft") in ("sft", "preference", "grpo")
 
 
-def free_name(runs: Mapping[str, Facts], wanted: str) -> str:
+def free_name(runs: Mapping[str, KnownRun], wanted: str) -> str:
     names = (f"{wanted}-{number}" if number > 1 else wanted for number in range(1, len(runs) + 2))
     return next(name for name in names if name not in runs)
 
 
-def run_it(inventory: Inventory, run: str, settings: Mapping[str, Any], more: list[str], results: Path) -> int:
+def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more: list[str], results: Path) -> int:
     """Launches the run, watches it and fetches what it has made; 0 only where that is here. `more`: settings as they
     were typed."""
     words = launch_request.as_words([json.dumps({**settings, "run": run}), *more])
@@ -69,8 +64,9 @@ def run_it(inventory: Inventory, run: str, settings: Mapping[str, Any], more: li
         code = launches.launch(inventory, words)
     if code:
         return code
-    facts = known_runs(inventory).get(run, {})
-    if not facts.get("done"):
-        say(f"it goes on; when it is done: ./motley fetch --run {run}" if facts.get("on") else f"{run} is not done")
-        return 1
-    return fetch(inventory, run, results)
+    facts = known_runs(inventory).get(run)
+    if facts and facts["done"]:
+        return fetch(inventory, run, results)
+    goes_on = facts and facts["on"]
+    say(f"it goes on; when it is done: ./motley fetch --run {run}" if goes_on else f"{run} is not done")
+    return 1

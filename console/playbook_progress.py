@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from console.ansible_errors import Cause, explain
+from console.ansible_events import AnsibleEvent, Contact, EventData, TaskResult
 from console.doctor.access import KNOCKS
 
 HIDDEN_TASKS = ("Validating arguments against", "Know every phase that is asked for", "Check every variable")
@@ -22,7 +22,7 @@ class Phase:
     proven: list[str] = field(default_factory=list)
     says: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
-    measured: dict[str, Any] = field(default_factory=dict)  # figures beside what it says
+    measured: dict[str, float] = field(default_factory=dict)  # figures beside what it says
     seconds: float = 0
     failure: Cause | None = None
     dealt_with: Cause | None = None  # a failure after which it continued
@@ -58,8 +58,8 @@ class Progress:
     broken_off: bool = False  # a failure of some ended the work on all
     finished: list[tuple[NodeProgress, str]] = field(default_factory=list)  # node and phase, in order
 
-    def take(self, event: dict[str, Any]) -> None:
-        data = event.get("event_data") or {}
+    def take(self, event: AnsibleEvent) -> None:
+        data: EventData = event.get("event_data") or {}
         kind = event.get("event", "")
         role = (data.get("role") or "").removeprefix("motley_")
         if kind == "playbook_on_task_start":
@@ -97,7 +97,7 @@ class Progress:
             node.since = time.monotonic()
         self.phase = role
 
-    def _start(self, data: dict[str, Any], role: str) -> None:
+    def _start(self, data: EventData, role: str) -> None:
         node = self.nodes.setdefault(data["host"], NodeProgress(name=data["host"], since=time.monotonic()))
         if data.get("task", "").startswith(HIDDEN_TASKS):
             return
@@ -105,9 +105,10 @@ class Progress:
         phase.failure, phase.dealt_with = None, phase.failure or phase.dealt_with  # rescued
         node.phase, node.task = role, data.get("task", "")
 
-    def _result(self, kind: str, data: dict[str, Any], role: str) -> None:
+    def _result(self, kind: str, data: EventData, role: str) -> None:
         node = self.nodes.setdefault(data["host"], NodeProgress(name=data["host"], since=time.monotonic()))
-        result, task = data.get("res") or {}, data.get("task", "")
+        result: TaskResult = data.get("res") or {}
+        task = data.get("task", "")
         if "contacts" in result and role == FINDING:
             self._contacts(result["contacts"])
         hidden = task.startswith(HIDDEN_TASKS) and kind == "runner_on_ok"
@@ -128,7 +129,7 @@ class Progress:
             phase.says.append(str(message))
         phase.measured |= result.get("measured") or {}
 
-    def _contacts(self, contacts: dict[str, Any]) -> None:
+    def _contacts(self, contacts: dict[str, Contact]) -> None:
         for name, contact in contacts.items():
             node = self.nodes.setdefault(name, NodeProgress(name=name, since=time.monotonic()))
             if contact["state"] == "off":
@@ -139,7 +140,7 @@ class Progress:
                     node.off += f" but {contact['twin']}"
 
 
-def files_of(result: dict[str, Any]) -> list[str]:
+def files_of(result: TaskResult) -> list[str]:
     """The files that a task's diff is about."""
     diffs = result.get("diff") or []
     return [

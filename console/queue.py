@@ -12,8 +12,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 from console import interrupt
 from console.infra import Facts, infra_of
@@ -21,6 +20,7 @@ from console.infra.choose import from_hostvars, from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.words import counted, first, say
+from plugins.module_utils.motley.answers import Queued, Stopped
 from train.errors import BadInput
 from train.runlog.run_queue import End, Entry, Queue, Refused, merged, names_of
 
@@ -32,7 +32,7 @@ class Asked:
     """What all nodes together know of the queue."""
 
     queue: Queue
-    answers: dict[str, Facts] = field(default_factory=dict)
+    answers: dict[str, Queued] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -57,7 +57,7 @@ def queue(inventory: Inventory, *, move: str, to: int, remove: str, as_json: boo
         queue, silent = changed(nodes, asked, change)
         asked = Asked(queue=queue, answers=asked.answers, silent=silent)
     if as_json:
-        say(json.dumps({"queue": facts_of(asked), "silent": asked.silent}))
+        say(json.dumps({"queue": [asdict(row) for row in rows_of(asked)], "silent": asked.silent}))
     else:
         for line in lines(asked):
             say(line)
@@ -95,13 +95,16 @@ def put(known: Facts) -> Facts:
         raise BadInput(str(why)) from None
     text = queue.to_json()
 
-    def takes(node: Node) -> Facts:
+    def why_not_taken(node: Node) -> str:
+        if node.name not in entry.names:
+            node.queue(text)
+            return ""
         managed = bool(hostvars[node.name].get("motley_manage_host", True))
-        return node.enqueue(text, entry.launch, managed=managed) if node.name in entry.names else node.queue(text)
+        return node.enqueue(text, entry.launch, managed=managed).get("failed", "")
 
-    took, silent = ask_all(nodes, takes)
-    wrong = {name: why for name, why in silent.items() if name in entry.names}
-    if wrong := wrong | {name: answer["failed"] for name, answer in took.items() if "failed" in answer}:
+    refused, silent = ask_all(nodes, why_not_taken)
+    wrong = {name: why for name, why in (silent | refused).items() if why and name in entry.names}
+    if wrong:
         said = "\n".join(f"{name}: {why}" for name, why in wrong.items())
         raise BadInput(f"{said}\nfix: ./motley queue --remove {entry.run}, then launch it again")
     return {"changed": True, "motley_lines": [placed(queue, entry)]}
@@ -112,7 +115,7 @@ def with_key(queue: Queue) -> Queue:
 
 
 def running(asked: Asked) -> list[Entry]:
-    """The run that is on, where it was launched without the queue: it is the first of it from now on."""
+    """The running run, where it was launched without the queue: from now on it is the first of the queue."""
     for answer in asked.answers.values():
         if answer["launch"] and asked.queue.of(answer["launch"]) is None:
             nodes = tuple((str(name), str(address)) for name, address in answer["nodes"])
@@ -122,7 +125,7 @@ def running(asked: Asked) -> list[Entry]:
 
 def placed(queue: Queue, entry: Entry) -> str:
     waiting = queue.waiting()
-    before = waiting[: [one.launch for one in waiting].index(entry.launch)]
+    before = waiting[: [other.launch for other in waiting].index(entry.launch)]
     if not before:
         return f"{entry.run} begins now   watch it: ./motley follow   the queue: ./motley queue"
     what = f"begins by itself when {names_of(before)} {'has' if len(before) == 1 else 'have'} ended"
@@ -134,9 +137,9 @@ def placed(queue: Queue, entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """How a node ends the run that is on: for good, or for the next of the queue; and what is said of that."""
+    """How a node ends the running run, for good or for the next of the queue; and what people are told of it."""
 
-    stop: Callable[[Node], Facts] = lambda node: node.stop()
+    stop: Callable[[Node], Stopped] = lambda node: node.stop()
     words: Sequence[str] = ()
 
 
@@ -151,14 +154,14 @@ def stopped(inventory: Inventory, nodes: Sequence[Node], *, all_of_it: bool) -> 
     turn, *rest = waiting
     queue = asked.queue.ended(turn.launch, End(how="stopped", time=round(time.time(), 3), reason="by ./motley stop"))
     if all_of_it:
-        for one in rest:
-            queue = queue.without(one.run, round(time.time(), 3))
+        for waiting_run in rest:
+            queue = queue.without(waiting_run.run, round(time.time(), 3))
     text = queue.to_json()
     if following := queue.waiting():
         words = f"next in the queue: {names_of(following)}   to stop all of it: ./motley stop --all"
         return Stop(stop=lambda node: node.leave(text, turn.launch), words=[words])
 
-    def stop(node: Node) -> Facts:
+    def stop(node: Node) -> Stopped:
         left = node.leave(text, turn.launch)  # it ends by itself, as nothing waits any more
         after = node.stop()
         return {**after, **left, "left": after["left"], "ports": after["ports"]} if left["was_on"] else after
@@ -169,45 +172,59 @@ def stopped(inventory: Inventory, nodes: Sequence[Node], *, all_of_it: bool) -> 
 # -- what it shows -----------------------------------------------------------------------------------------------------
 
 
-def facts_of(asked: Asked) -> list[dict[str, Any]]:
-    """What waits, in its order; then what has ended, the newest first."""
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A run of the queue as people see it, and as --json prints it."""
+
+    run: str
+    nodes: list[str]
+    since: float
+    state: str
+    why: str
+
+
+def rows_of(asked: Asked) -> list[Row]:
+    """The runs that wait, in their order; then those that have ended, the newest first."""
     waiting = asked.queue.waiting()
-    ended = sorted((one for one in asked.queue.entries if one.end), key=lambda one: -one.end.time if one.end else 0.0)
-    return [_facts(asked, one, waiting) for one in [*waiting, *ended]]
+    over = [entry for entry in asked.queue.entries if entry.end]
+    over.sort(key=lambda entry: -entry.end.time if entry.end else 0.0)
+    return [_row(asked, entry, waiting) for entry in [*waiting, *over]]
 
 
-def _facts(asked: Asked, entry: Entry, waiting: list[Entry]) -> dict[str, Any]:
-    facts = {"run": entry.run, "nodes": list(entry.names), "since": entry.added}
+def _row(asked: Asked, entry: Entry, waiting: list[Entry]) -> Row:
+    def row(state: str, why: str, since: float = entry.added) -> Row:
+        return Row(run=entry.run, nodes=list(entry.names), since=since, state=state, why=why)
+
     if entry.end:
-        return facts | {"state": entry.end.how, "since": entry.end.time, "why": entry.end.reason}
+        return row(entry.end.how, entry.end.reason, entry.end.time)
     if entry is not waiting[0]:
         before = waiting[waiting.index(entry) - 1]
-        return facts | {"state": "waits", "why": f"until {before.run} has ended"}
+        return row("waits", f"until {before.run} has ended")
     views = [answer["now"] for answer in asked.answers.values() if answer["launch"] == entry.launch and answer["now"]]
     if not views:
         away = [name for name in entry.names if name in asked.silent]
         why = f"no answer from {', '.join(away)}" if away else "its machines have not begun yet"
-        return facts | {"state": "waits", "why": why}
-    view = max(views, key=lambda view: (view["state"] == "training", int(view.get("step") or 0)))
-    why = f"step {view['step']}" if view["state"] == "training" else first(str(view.get("reason") or ""))
-    return facts | {"state": view["state"], "since": float(view.get("since") or entry.added), "why": why}
+        return row("waits", why)
+    view = max(views, key=lambda view: (view["state"] == "training", view.get("step") or 0))
+    why = f"step {view['step']}" if view["state"] == "training" else first(view.get("reason") or "")
+    return row(view["state"], why, view.get("since") or entry.added)
 
 
 def lines(asked: Asked) -> list[str]:
-    facts, waits = facts_of(asked), len(asked.queue.waiting())
-    rows = [
+    waits = len(asked.queue.waiting())
+    table = [
         (
             str(place + 1) if place < waits else "",
-            one["run"],
-            one["state"],
-            f"since {_when(one['since'])}" if place < waits else _when(one["since"]),
-            ", ".join(one["nodes"]),
-            first(one["why"]) if one["why"] else "",
+            row.run,
+            row.state,
+            f"since {_when(row.since)}" if place < waits else _when(row.since),
+            ", ".join(row.nodes),
+            first(row.why) if row.why else "",
         )
-        for place, one in enumerate(facts)
+        for place, row in enumerate(rows_of(asked))
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    shown = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     head = counted(waits, "run") + (" in the queue" if waits else " in the queue; add one: ./motley launch --queue …")
     silent = [f"  {name}  {why}: it learns of the queue from the others" for name, why in asked.silent.items()]
     return [head, *(f"  {line}" for line in shown), *silent]

@@ -8,12 +8,45 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from console.playbook_progress import Progress
 from train.plan.speed.speedup import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+
+
+class FailureReceipt(TypedDict):
+    task: str
+    what: str
+    output: str
+    fix: str
+
+
+class PhaseReceipt(TypedDict):
+    seconds: float
+    changed: list[str]
+    files: list[str]
+    proven: list[str]
+    says: list[str]
+    measured: dict[str, float]
+    failure: FailureReceipt | None
+
+
+class NodeReceipt(TypedDict):
+    off: str
+    changed: int
+    phases: dict[str, PhaseReceipt]
+
+
+class Receipt(TypedDict):
+    verb: str
+    inventory: str
+    finished: str
+    seconds: float
+    ok: bool
+    outcome: str
+    nodes: dict[str, NodeReceipt]
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
@@ -33,7 +66,7 @@ def _mask_address(text: str) -> str:
     return ".".join(text.split(".")[:2]) + ".x.x" if public else text
 
 
-def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> dict[str, Any]:
+def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> Receipt:
     """`outcome` is proven, incomplete or "check only"."""
     return {
         "verb": verb,
@@ -72,7 +105,7 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
     }
 
 
-def write(folder: Path, data: dict[str, Any], secrets: tuple[str, ...]) -> Path:
+def write(folder: Path, data: Receipt, secrets: tuple[str, ...]) -> Path:
     """Both files, named by time and verb; returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     text = masked(json.dumps(data, indent=1, ensure_ascii=False), secrets)
@@ -90,7 +123,7 @@ STYLE = (
 )
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: Receipt) -> str:
     title = f"{data['verb']}: {data['outcome']}"
     parts = [f"<h1>{html.escape(title)}</h1>"]
     parts.append(f"<p>{data['finished']}, {data['seconds']} s, inventory {html.escape(data['inventory'])}</p>")
@@ -106,12 +139,11 @@ def page(data: dict[str, Any]) -> str:
     return top + "\n".join(parts) + "\n"
 
 
-def _row(phase: str, result: dict[str, Any]) -> str:
+def _row(phase: str, result: PhaseReceipt) -> str:
     changed = "<br>".join(map(html.escape, result["changed"] + result["files"])) or "<span class=quiet>nothing</span>"
     proven = "<br>".join(map(html.escape, result["proven"] + result["says"]))
-    if result["failure"]:
-        failure = result["failure"]
-        lines = [failure["task"], *failure["what"].splitlines(), failure.get("output", ""), f"fix: {failure['fix']}"]
+    if failure := result["failure"]:
+        lines = [failure["task"], *failure["what"].splitlines(), failure["output"], f"fix: {failure['fix']}"]
         lines = [line for line in lines if line]
         proven += f"<p class=bad>{'<br>'.join(map(html.escape, lines))}</p>"
     return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{result['seconds']}"

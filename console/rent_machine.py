@@ -17,7 +17,7 @@ from pathlib import Path
 from console import processes
 from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
-from console.infra.node import MARK, Facts, Node, Silent, behind_mark
+from console.infra.node import MARK, Node, Silent, behind_mark
 from console.inventory.check import check
 from console.rent import give_back_from_home
 from console.rent.clore import Clore
@@ -26,6 +26,7 @@ from console.rent.market import Market
 from console.rent.wording import IDLE_S
 from console.torchrun import script_view
 from console.words import say
+from plugins.module_utils.motley.answers import Look
 from train.errors import BadInput
 from train.files import file_hash
 from train.runlog import paths
@@ -153,7 +154,7 @@ def look(lease: Lease) -> str:
         return f"no run was started within {IDLE_S / 60:.0f} minutes" if idle else ""
 
 
-def settled(node: Node) -> Facts:
+def settled(node: Node) -> Look:
     """A run that is done leaves within seconds; one that somebody only stopped watching is not waited for."""
     for _ in range(LEAVES_S):
         status = node.status()
@@ -163,7 +164,7 @@ def settled(node: Node) -> Facts:
     return status
 
 
-def said_its_end(status: Facts) -> bool:
+def said_its_end(status: Look) -> bool:
     """Whether the run said its end: its events say so; a script (./motley torchrun) has none, but its agent says so."""
     if status["events"]:
         return bool(status["events"][-1]["event"] != "warning")

@@ -16,17 +16,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from console import launch_records
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT
 from console.inventory.check import check
 from console.inventory.read import Inventory
-from console.report.history import NothingHappened, read_history
+from console.report.history import LaunchRecord, NothingHappened, read_history
 from console.report.numbers import numbers
 from console.tensorboard_view import EVERY_S, bring_all, environment
-from console.trackers import ABOUT, FOLDER
+from console.trackers import ABOUT, FOLDER, About
 from console.words import say
 from train.errors import CheckFailed
 from train.files import write_atomic
@@ -61,19 +60,18 @@ def feeding(kind: str, folder: Path, *words: str) -> list[str]:
     return [environment(kind), "-m", "console.trackers", kind, str(folder.resolve()), *words]
 
 
-def write_about(folder: Path, launched: dict[str, Any]) -> None:
+def write_about(folder: Path, launched: LaunchRecord) -> None:
     """What is said once: the settings, and the numbers that the report has so far."""
-    try:
-        found = numbers(read_history(folder))
-    except NothingHappened:
-        found = {}
-    about = {"settings": launched.get("all", {}), "numbers": found}
+    about: About = {"settings": launched.get("all", {}), "numbers": {}}
+    with contextlib.suppress(NothingHappened):
+        about["numbers"] = numbers(read_history(folder))
     write_atomic(folder / FOLDER / ABOUT, json.dumps(about).encode())
 
 
-def launched_of(folder: Path) -> dict[str, Any]:
+def launched_of(folder: Path) -> LaunchRecord:
     file = next(iter(sorted((folder / NODES).glob(f"*/{LAUNCH}"))), None)
-    return dict(json.loads(file.read_text())) if file else {}
+    launched: LaunchRecord = json.loads(file.read_text()) if file else {}
+    return launched
 
 
 @contextlib.contextmanager

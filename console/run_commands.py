@@ -9,8 +9,8 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from console import follow_view, interrupt, notice_address, queue
 from console.follow import Follower
@@ -22,6 +22,7 @@ from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
 from console.torchrun import script_view
 from console.words import say
+from plugins.module_utils.motley.answers import Stopped
 from train.runlog.state import Change, RunState
 from train.safe_stdio import unread
 
@@ -86,7 +87,7 @@ def stop(inventory: Inventory, *, whole_queue: bool = False) -> int:
     return 1 if silent or any(answer["left"] or answer["ports"] for answer in answers.values()) else 0
 
 
-def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
+def stop_lines(names: list[str], answers: Mapping[str, Stopped], silent: dict[str, str]) -> list[str]:
     was = [answer for answer in answers.values() if answer["was_on"]]
     script = any(answer.get("script") for answer in was)
     width = max(map(len, names))
@@ -109,16 +110,17 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
     return [f"run {was[0]['run']} stopped at step {step} · resume it: ./motley launch --resume {was[0]['run']}", *lines]
 
 
-def _left(answer: dict[str, Any]) -> str:
+def _left(answer: Stopped) -> str:
     """What outlived a stop, and what ends that."""
     if kept := answer.get("kept"):
         return f"kept for fetch: {kept}; when you have it: {answer['program']} delete {kept}"
     if "stuck" in answer and (left := answer["left"]):
-        fix = answer["stuck"] or f"fix: {answer['program']} delete {' '.join(left)}"
-        return f"still there: {', '.join(left)}; {fix}"
+        names = [str(name) for name in left]
+        fix = answer["stuck"] or f"fix: {answer['program']} delete {' '.join(names)}"
+        return f"still there: {', '.join(names)}; {fix}"
     kinds = {"process": answer["left"], "port": answer["ports"]}
-    left = [f"{kind} {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
-    return f"still there: {' and '.join(left)}; if that stays so, restart this machine" if left else "nothing left"
+    still = [f"{kind} {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
+    return f"still there: {' and '.join(still)}; if that stays so, restart this machine" if still else "nothing left"
 
 
 def clean(inventory: Inventory, run: str, *, yes: bool) -> int:

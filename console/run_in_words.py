@@ -81,7 +81,7 @@ class RunView:
     piece_at: float = 0.0
     ended: Ended | None = None
 
-    def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
+    def take(self, node: str, kind: str, facts: Event) -> list[str]:
         """One line of a node (kind: event, member, or now for its agent's view); returns what it means in words."""
         if kind == "now":
             return self._now(node, facts)

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from console import interrupt, playbook_view, receipt
+from console.ansible_events import AnsibleEvent, EventData
 from console.infra import is_local
 from console.inventory.read import Inventory
 from console.playbook_progress import FINDING, Progress
@@ -38,7 +40,7 @@ class PlaybookRun:
     phase: str = ""
     limit: str = ""
     check: bool = False
-    variables: dict[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, object] = field(default_factory=dict)
     typed: str = ""
     """The command, where it is not `./motley VERB` with these words."""
 
@@ -113,11 +115,12 @@ class Reader(Progress):
         self.key = key
         self.reported: dict[str, Any] = {}
 
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, event: AnsibleEvent) -> None:
         super().take(event)
-        data = event.get("event_data") or {}
-        if self.key in (data.get("res") or {}):
-            self.reported[data["host"]] = data["res"][self.key]
+        data: EventData = event.get("event_data") or {}
+        result: Mapping[str, Any] = data.get("res") or {}
+        if self.key in result:
+            self.reported[data["host"]] = result[self.key]
 
 
 def read(request: PlaybookRun, passwords: Passwords, reader: Reader, name: str) -> Path:
@@ -139,7 +142,7 @@ def _ansible(
     """Runs Ansible; returns its exit code, 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
 
-    def on_event(event: dict[str, Any]) -> bool:
+    def on_event(event: AnsibleEvent) -> bool:
         progress.take(event)
         if shown:
             shown.update()

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from console import launch_records
 from console.electricity import hourly, number, status_line, watts_of
@@ -20,14 +19,13 @@ from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
 from console.words import clock, counted, first, say
+from plugins.module_utils.motley.answers import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
 
 LITTLE_BYTES = 500e6
 """The free room below which a node's checkpoints may soon be missing."""
-Look = dict[str, Any]
-"""What a node answers."""
 
 
 def status(inventory: Inventory, *, as_json: bool = False) -> int:
@@ -74,7 +72,7 @@ def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, s
     return lines + waiting_line(answers.values())
 
 
-def waiting_line(answers: Iterable[Mapping[str, Any]]) -> list[str]:
+def waiting_line(answers: Iterable[Look]) -> list[str]:
     """What the queue holds beside the run whose turn it is."""
     known = [list(answer.get("waiting") or []) for answer in answers]
     waiting = max(known, key=len, default=[])[1:]
@@ -211,56 +209,71 @@ def runs(inventory: Inventory, *, as_json: bool = False, as_file: str = "") -> i
     return 0 if answers else 1
 
 
-def run_as_file(name: str, launched: dict[str, Any] | None, answers: dict[str, Any]) -> str:
+def run_as_file(name: str, launched: Launched | None, answers: Mapping[str, Runs]) -> str:
     """The run as this computer launched it, or else as a node was given it."""
     from console import run_file  # noqa: PLC0415  it reads all settings, which nothing else here needs
 
-    of_nodes = [answer["runs"].get(name, {}).get("launched") for answer in answers.values()]
-    found = launched or next(filter(None, of_nodes), {})
-    if not found:
-        known = gathered(answers)
-        raise BadInput(f"no launch of a run '{name}' is known", fix=nearest(name, known, otherwise="./motley runs"))
-    return run_file.as_text(found, run=name)
+    of_nodes = [answer["runs"][name].get("launched") for answer in answers.values() if name in answer["runs"]]
+    launched = launched or next(filter(None, of_nodes), None)
+    if not launched:
+        near = nearest(name, gathered(answers), otherwise="./motley runs")
+        raise BadInput(f"no launch of a run '{name}' is known", fix=near)
+    return run_file.as_text(launched, run=name)
 
 
-def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Name → how far it is, and where; of several nodes' answers the furthest."""
-    found: dict[str, dict[str, Any]] = {}
+class KnownRun(RunFacts):
+    """A run as several nodes have it: how far it is by the one that has most of it, and where it lies."""
+
+    nodes: list[str]
+    recipe: str
+
+
+def gathered(answers: Mapping[str, Runs]) -> dict[str, KnownRun]:
+    """The runs of all nodes by name, the newest first."""
+    runs: dict[str, KnownRun] = {}
     for node, answer in answers.items():
         for name, facts in answer["runs"].items():
-            known = found.setdefault(name, {"nodes": [], "bytes": 0, "done": False, "on": False, "step": -1})
-            known["script"] = known.get("script") or facts.get("script", "")
-            known["swept"] = facts.get("swept", {})
-            known["recipe"] = launched_as(facts).get("recipe", "") or known.get("recipe", "")
-            known["nodes"].append(node)
-            known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
-            known["waits"] = bool(facts.get("waits")) or name in (answer.get("waiting") or [])[1:]
-            known["done"] = known["done"] or facts["done"]
-            known["bytes"] += facts["bytes"]
-            if facts["step"] > known["step"]:
-                known |= {key: facts[key] for key in ("step", "steps", "loss", "time", "model")}
-                known["reward"] = facts.get("reward")
-    return dict(sorted(found.items(), key=lambda item: float(item[1]["time"]), reverse=True))
+            before = runs.get(name)
+            most: RunFacts | KnownRun = before if before and before["step"] >= facts["step"] else facts
+            runs[name] = {
+                "nodes": [*(before["nodes"] if before else []), node],
+                "bytes": facts["bytes"] + (before["bytes"] if before else 0),
+                "done": facts["done"] or bool(before and before["done"]),
+                "on": answer["on"] == name or bool(facts.get("on")) or bool(before and before["on"]),
+                "waits": bool(facts.get("waits")) or name in (answer.get("waiting") or [])[1:],
+                "script": (before and before["script"]) or facts.get("script", ""),
+                "swept": facts.get("swept", {}),
+                "recipe": str(launched_as(facts).get("recipe", "")) or (before["recipe"] if before else ""),
+                "launched": (before and before["launched"]) or facts.get("launched") or {},
+                "step": most["step"],
+                "steps": most["steps"],
+                "loss": most["loss"],
+                "reward": most.get("reward"),
+                "time": most["time"],
+                "model": most["model"],
+                "checkpoint": most.get("checkpoint", 0),
+            }
+    return dict(sorted(runs.items(), key=lambda item: item[1]["time"], reverse=True))
 
 
-def launched_as(facts: dict[str, Any]) -> dict[str, Any]:
+def launched_as(facts: RunFacts) -> dict[str, object]:
     """What a run was asked for, by a person and by defaults of then, as far as its node knows."""
     launched = facts.get("launched") or {}
     return {**launched.get("given", {}), **launched.get("asked", {})}
 
 
-def run_state(facts: dict[str, Any]) -> str:
+def run_state(facts: KnownRun) -> str:
     return "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
 
 
-def measure_words(facts: dict[str, Any], places: int) -> str:
+def measure_words(facts: KnownRun, places: int) -> str:
     """What a run is about: its reward where it is trained by rewards, else its loss."""
     if facts["reward"] is not None:
         return f"reward {facts['reward']:.{places}f}"
     return f"{facts['loss']:.{places}f}" if facts["loss"] is not None else "–"
 
 
-def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
+def run_lines(answers: Mapping[str, Runs], silent: dict[str, str]) -> list[str]:
     found = gathered(answers)
     width = max([3, *map(len, found)])
     measured = {name: measure_words(facts, 4) for name, facts in found.items()}

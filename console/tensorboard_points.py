@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from train.runlog.paths import EVENTS
+from train.runlog.state import Event
 from train.runlog.tail import Tail
 
 EVERY_S = 2.0
@@ -19,7 +19,7 @@ OF_A_STEP = ("loss", "lr", "grad_norm", "step_s", "sync_s")
 OF_A_NODE = ("rows", "compute_s", "wait_s", "gpu_gb")
 
 
-def scalars(event: dict[str, Any]) -> dict[str, float]:
+def scalars(event: Event) -> dict[str, float]:
     """Name of a curve → its point; nothing where the event is none of a step."""
     if event["event"] == "eval":
         found = {"loss": event["loss"], **event.get("metrics", {})}
@@ -41,7 +41,7 @@ class Points:
         self.logs: dict[Path, Tail] = {}
         self.drawn: set[tuple[str, int]] = set()
 
-    def new(self) -> Iterator[dict[str, Any]]:
+    def new(self) -> Iterator[Event]:
         for file in sorted(self.folder.glob(f"*/{EVENTS}")):
             for event in self.logs.setdefault(file, Tail(file)).events():
                 point = (event["event"], event.get("step", 0))

@@ -17,15 +17,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
 from console.tensorboard_points import EVERY_S, Points, scalars
 from train.files import write_atomic
 from train.runlog.paths import EVENTS, NODES
+from train.runlog.state import Event
 from train.runlog.tail import read
 
 FOLDER, ABOUT = "trackers", "about.json"
 PROJECT = "motley"
+
+
+class About(TypedDict):
+    """What is said once of a run: about.json."""
+
+    settings: dict[str, object]
+    numbers: dict[str, float]
 
 
 class Tracker(Protocol):
@@ -35,7 +43,7 @@ class Tracker(Protocol):
 
 
 class Trackio:
-    def __init__(self, run: str, about: dict[str, Any], folder: Path) -> None:
+    def __init__(self, run: str, about: About, folder: Path) -> None:
         import trackio  # noqa: PLC0415  its own environment alone has it
 
         self.log, self.finish, self.step = trackio.log, trackio.finish, 0
@@ -54,7 +62,7 @@ class Trackio:
 
 
 class Wandb:
-    def __init__(self, run: str, about: dict[str, Any], folder: Path) -> None:
+    def __init__(self, run: str, about: About, folder: Path) -> None:
         os.environ.setdefault("WANDB_MODE", "offline")
         os.environ.setdefault("WANDB_DIR", str(folder))
         os.environ |= {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "true"}
@@ -73,7 +81,7 @@ class Wandb:
 
 
 class Mlflow:
-    def __init__(self, run: str, about: dict[str, Any], folder: Path) -> None:
+    def __init__(self, run: str, about: About, folder: Path) -> None:
         os.environ |= {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
         from mlflow.entities import Metric  # noqa: PLC0415
         from mlflow.tracking import MlflowClient  # noqa: PLC0415
@@ -99,7 +107,7 @@ class Mlflow:
 
 
 class Tensorboard:
-    def __init__(self, run: str, about: dict[str, Any], folder: Path) -> None:
+    def __init__(self, run: str, about: About, folder: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
         from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
@@ -117,7 +125,7 @@ class Tensorboard:
         self.writer.close()
 
 
-KINDS: dict[str, Callable[[str, dict[str, Any], Path], Tracker]] = {
+KINDS: dict[str, Callable[[str, About, Path], Tracker]] = {
     "trackio": Trackio,
     "wandb": Wandb,
     "mlflow": Mlflow,
@@ -137,7 +145,7 @@ class Sent:
         day = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
         self.known = known or {"run": f"{folder.name}-{day}", "until": began, "steps": {}}
 
-    def new(self, events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def new(self, events: Iterable[Event]) -> Iterator[Event]:
         """In the order of steps: a node that was away lacks some, and another's log has them."""
         for event in sorted(events, key=lambda event: int(event["step"])):
             if event["step"] > self.known["steps"].get(event["event"], 0):
@@ -158,7 +166,7 @@ def main(kind: str, folder: Path, *, once: bool) -> None:
     if not once:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     sent, source = Sent(folder, kind), Points(folder / NODES)
-    about = json.loads((folder / FOLDER / ABOUT).read_text())
+    about: About = json.loads((folder / FOLDER / ABOUT).read_text())
     tracker = KINDS[kind](sent.known["run"], about, folder / FOLDER)
 
     def send() -> None:

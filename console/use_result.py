@@ -23,11 +23,12 @@ from typing import TextIO
 
 from console import fetch_export, interrupt, push
 from console.infra.choose import from_inventory
-from console.infra.node import Facts, Node, Silent, ask_all
+from console.infra.node import Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
+from plugins.module_utils.motley.answers import Runs
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES
@@ -166,7 +167,7 @@ class Found:
     """Where it was stopped; empty where it is done."""
     have: list[Node]
     """The nodes that have most of it."""
-    answers: dict[str, Facts]
+    answers: dict[str, Runs]
     silent: dict[str, str]
 
 
@@ -182,10 +183,10 @@ def find(nodes: list[Node], run: str) -> Found:
         for name, facts in found.items()
         if (facts["done"] or name in stopped) and not facts["script"] and facts["recipe"] not in IN_PIECES
     ]
-    if script := found.get(run, {}).get("script"):
+    if run in found and (script := found[run]["script"]):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
         raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
-    if (recipe := found.get(run, {}).get("recipe", "")) in IN_PIECES:
+    if (recipe := found[run]["recipe"] if run in found else "") in IN_PIECES:
         raise NowhereToAsk(
             f"{run} has trained nothing (recipe={recipe})\nfix: ./motley fetch --run {run} brings what it made"
         )
@@ -205,7 +206,9 @@ def find(nodes: list[Node], run: str) -> Found:
     return Found(run, "" if found[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
-def made(answer: Facts, run: str) -> float:
+def made(answer: Runs, run: str) -> float:
     """How much of a run a node has: its newest checkpoint, or all of it."""
-    facts = answer["runs"].get(run, {})
-    return math.inf if facts.get("done") else float(facts.get("checkpoint", 0))
+    if run not in answer["runs"]:
+        return 0.0
+    facts = answer["runs"][run]
+    return math.inf if facts["done"] else float(facts.get("checkpoint", 0))

@@ -13,17 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from console import launch_records
 from console.electricity import number, price_of, watts_of
 from console.follow import Follower
-from console.infra.node import Facts, Node, Silent, ask_all
+from console.infra.node import Node, Silent, ask_all
+from console.inventory.keys import Nodes
 from console.processes import end_group
-from console.report.history import History, history_of
+from console.report.history import History, LaunchRecord, history_of
 from console.report.series import kwh
 from console.run_in_words import RunView
 from console.status import runs_of
+from plugins.module_utils.motley.answers import Look
 from train.runlog.state import Change, Event, RunState, time_of
 
 LOOK_S = 45.0
@@ -37,7 +38,7 @@ QUIET = ("step", "proof", "checkpoint", "balance", "eval", "samples")
 @dataclass
 class Feed:
     nodes: list[Node]
-    inventory: dict[str, dict[str, Any]]
+    inventory: Nodes
     """What hosts.yml says of each machine."""
     run: str = ""
     launches: Path | None = None
@@ -54,7 +55,7 @@ class Feed:
     """Node → its cards, as nvidia-smi lists them."""
     kwh: dict[str, float] = field(default_factory=dict)
     """What the cards of a node took since this page watches."""
-    looks: dict[str, Facts] = field(default_factory=dict)
+    looks: dict[str, Look] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
     view: RunView | None = None
     follower: Follower | None = None
@@ -63,7 +64,7 @@ class Feed:
     urgent: int = 0
     """Counts what should be seen at once."""
     watched_at: float = 0.0
-    _launch: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _launch: dict[str, LaunchRecord] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start(self) -> None:
@@ -90,13 +91,15 @@ class Feed:
         return price_of(self.inventory.values())
 
     @property
-    def launch(self) -> dict[str, Any]:
+    def launch(self) -> LaunchRecord:
         """What was launched, if it was from here; with the price of now."""
         if self.run not in self._launch:
-            known = launch_records.known(self.launches).get(self.run, {}) if self.launches and self.run else {}
+            records = launch_records.known(self.launches) if self.launches and self.run else {}
+            record: LaunchRecord = records.get(self.run, {})
             idle = {name: number(values.get("motley_idle_watts")) for name, values in self.inventory.items()}
-            price = {"kwh_price": self.price[0], "currency": self.price[1], "idle_watts": idle}
-            self._launch[self.run] = known | ({"electricity": price} if self.price[0] else {})
+            if self.price[0]:
+                record["electricity"] = {"kwh_price": self.price[0], "currency": self.price[1], "idle_watts": idle}
+            self._launch[self.run] = record
         return self._launch[self.run]
 
     @property
@@ -159,7 +162,7 @@ class Feed:
         read = self.follower.node if self.follower else None
         self._looked(*ask_all([node for node in self.nodes if node is not read], lambda node: node.status()))
 
-    def _looked(self, answers: dict[str, Facts], silent: dict[str, str]) -> None:
+    def _looked(self, answers: dict[str, Look], silent: dict[str, str]) -> None:
         with self.lock:
             self.looks = {name: look for name, look in self.looks.items() if name not in silent} | answers
             self.silent = {name: why for name, why in self.silent.items() if name not in answers} | silent
@@ -198,7 +201,7 @@ class FeedView(RunView):
 
     feed: Feed
 
-    def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
+    def take(self, node: str, kind: str, facts: Event) -> list[str]:
         if kind == "now":
             view = facts.get("now") or {}
             with self.feed.lock:

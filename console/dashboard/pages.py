@@ -81,9 +81,9 @@ class Pages:
     def due(self) -> bool:
         return self.feed.urgent != self.urgent or time.monotonic() - self.head_at >= HEAD_S
 
-    def block(self, name: str, shown: dict[str, Any]) -> str:
+    def block(self, name: str, shown: Mapping[str, object]) -> str:
         template = self.templates.get_template("run.html.j2")
-        return "".join(template.blocks[name](template.new_context(shown))).strip()
+        return "".join(template.blocks[name](template.new_context(dict(shown)))).strip()
 
     def charts(self) -> str:
         """The blocks of the page that shows what the others leave out."""
@@ -109,11 +109,11 @@ class Pages:
     def _live(self) -> str:
         with self.feed.lock:
             facts = live(self.feed)
-        self.title = facts["title"]
+        self.title = str(facts["title"])
         return self.page("live.html.j2", **facts).strip()
 
 
-def live(feed: Feed) -> dict[str, Any]:
+def live(feed: Feed) -> dict[str, object]:
     """State in words with the next step, when it is ready by the clock, and each machine."""
     state, view = feed.state, feed.view
     ended = view.ended if view else None
@@ -231,8 +231,9 @@ def losses(feed: Feed) -> str:
     return f"held-out loss {' → '.join(dict.fromkeys(words))}"
 
 
-def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
-    state, look = feed.state, feed.looks.get(name, {})
+def machine(feed: Feed, name: str, place: int) -> dict[str, object]:
+    state, look = feed.state, feed.looks.get(name)
+    paused = look["paused"] if look else ""
     rows = rows_of(state.last) if state.last else {}
     whole = max(1, sum(rows.values()))
     words, since, verb = "", 0.0, ""
@@ -241,8 +242,8 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         verb = verb if event.get("rule") == "paused" else ""
     elif name in state.lost:
         words, verb = f"away since step {state.lost[name]}", f"wake {name}"
-    elif look.get("paused") and name not in rows:
-        words, verb = f"paused {look['paused']}", f"unpause {name}"
+    elif paused and name not in rows:
+        words, verb = f"paused {paused}", f"unpause {name}"
     elif name in feed.silent and name not in rows:
         words, verb = feed.silent[name], f"wake {name}"
     elif state.last and name not in rows:
@@ -258,7 +259,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         "colour": swatch(colour(place)),
         "fill": colour(place),
         "card": card_words(feed.gpus.get(name, [])),
-        "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
+        "state": "aside" if name in state.away or paused else "away" if words else "",
         "share": round(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
         "rows": rows_words(rows, part, name) if name in rows and at_work else "",
         "speed": speed if at_work else "",

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from console.electricity import number, watts_of
 from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.series import colour
-from console.status import by_run, does_in, gathered, is_script, measure_words, off_words, run_state, state_of
+from console.status import KnownRun, by_run, does_in, gathered, is_script, measure_words, off_words, run_state, state_of
 from console.words import first
+from plugins.module_utils.motley.answers import Look, Runs
+from train.runlog.state import Event
 
-Row = dict[str, Any]
+Row = dict[str, str | bool]
 NOT_KNOWN = {"card": "", "heat": "–", "checkpoint": "–", "free": "–", "next": ""}
 
 
-def machines(names: Sequence[str], answers: Mapping[str, Any], silent: Mapping[str, str]) -> list[Row]:
+def machines(names: Sequence[str], answers: Mapping[str, Look], silent: Mapping[str, str]) -> list[Row]:
     running = {name: look for name, look in answers.items() if look["on"]}
     states = {run: state_of(looks) for run, looks in by_run(running).items()}
     rows = []
@@ -31,14 +32,14 @@ def machines(names: Sequence[str], answers: Mapping[str, Any], silent: Mapping[s
     return rows
 
 
-def one_machine(name: str, look: Mapping[str, Any], step: Mapping[str, Any]) -> Row:
+def one_machine(name: str, look: Look, step: Event) -> Row:
     view, gpus = look["now"], look["now"].get("gpus") or look["gpus"]
     celsius = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
     watts = watts_of(gpus)
     heat = [f"{max(celsius):.0f} °C" if celsius else "", f"{watts:.0f} W" if watts is not None else ""]
     paused = f"paused {look['paused']}" if look.get("paused") else ""
     if look["on"]:
-        does = does_in(dict(step), name) if view.get("state") != "away" else ""
+        does = does_in(step, name) if view.get("state") != "away" else ""
         why = view["aside"]["cause"] if view.get("aside") else str(view.get("reason") or "")
         words = [str(view.get("state") or "starting"), does or (first(why) if why else "")]
     else:
@@ -47,17 +48,17 @@ def one_machine(name: str, look: Mapping[str, Any], step: Mapping[str, Any]) -> 
         "card": card_words(gpus) or "no graphics card",
         "does": " · ".join(filter(None, words)),
         "heat": " · ".join(filter(None, heat)) or "–",
-        "checkpoint": f"step {look['checkpoint']}" if look["checkpoint"] and not is_script(dict(look)) else "–",
+        "checkpoint": f"step {look['checkpoint']}" if look["checkpoint"] and not is_script(look) else "–",
         "free": "–" if look["free_bytes"] is None else f"{look['free_bytes'] / 1e9:.0f} GB",
         "next": f"unpause {name}" if paused else "",
     }
 
 
-def runs(answers: dict[str, Any]) -> list[Row]:
+def runs(answers: Mapping[str, Runs]) -> list[Row]:
     return [one_run(name, facts) for name, facts in gathered(answers).items()]
 
 
-def one_run(name: str, facts: dict[str, Any]) -> Row:
+def one_run(name: str, facts: KnownRun) -> Row:
     state = run_state(facts)
     after = {"done": f"fetch --run {name}", "stopped": f"launch --resume {name}"}
     return {

@@ -20,9 +20,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, cast
+from typing import IO, Any, ClassVar, TypeVar, cast
 
 from console.words import in_place
+from plugins.module_utils.motley.answers import (
+    Begun,
+    Cleaned,
+    Expires,
+    Forgotten,
+    Hashes,
+    Look,
+    Paused,
+    Queued,
+    Runs,
+    Sent,
+    Stopped,
+    Unpaused,
+    Woken,
+)
 from train.layout import HOME
 from train.runlog.paths import MEMBERS
 
@@ -32,10 +47,8 @@ TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "pause", "runlog.paths", "runlog.tail")),
     *(f"{TRAIN}.runlog.{name}" for name in ("run_queue", "queue_files")),
-    *(
-        f"{MOTLEY}.{name}"
-        for name in ("files", "nvidia_smi", "run_files", "run_processes", "run_unit", "pausing", "waking", "queueing")
-    ),
+    *(f"{MOTLEY}.{name}" for name in ("answers", "files", "nvidia_smi", "run_files", "run_processes", "run_unit")),
+    *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
 )
 ANSWER_S = 12.0
 """A small machine that trains on all its cores has needed more than 6."""
@@ -50,7 +63,8 @@ MARK = "-- motley answers --"
 """The line before each answer: what stands above it a shell has printed, such as an echo in ~/.bashrc."""
 MARKS = f"print({MARK!r}, flush=True)"
 
-Facts = dict[str, Any]
+T = TypeVar("T")
+"""What a node answers to a verb."""
 
 
 class Silent(Exception):
@@ -138,68 +152,68 @@ class Node(ABC):
         """The homes in which a run's files lie: of a machine the machine itself."""
         return [self]
 
-    def status(self) -> Facts:
-        return self._ask("look")
+    def status(self) -> Look:
+        return self._ask(Look, "look")
 
-    def stop(self, timeout_s: float = STOP_S) -> Facts:
+    def stop(self, timeout_s: float = STOP_S) -> Stopped:
         """Save, stop, and report what is left."""
-        return self._ask("stop", timeout_s)
+        return self._ask(Stopped, "stop", timeout_s)
 
-    def queue(self, change: str = "") -> Facts:
+    def queue(self, change: str = "") -> Queued:
         """What it knows of the queue; `change`: what a person changed, as train/runlog/run_queue.py writes it."""
-        return self._ask("queue", change=change)
+        return self._ask(Queued, "queue", change=change)
 
-    def enqueue(self, change: str, launch: str, *, managed: bool) -> Facts:
+    def enqueue(self, change: str, launch: str, *, managed: bool) -> Begun:
         """It takes in a run that was added, and begins where nothing is on there."""
-        return self._ask("enqueue", ENQUEUE_S, change=change, node=self.name, launch=launch, managed=managed)
+        return self._ask(Begun, "enqueue", ENQUEUE_S, change=change, node=self.name, launch=launch, managed=managed)
 
-    def leave(self, change: str, launch: str) -> Facts:
+    def leave(self, change: str, launch: str) -> Stopped:
         """It saves the run of this launch and leaves it for the next of the queue; reports as stop() does."""
-        return self._ask("leave", STOP_S, change=change, launch=launch)
+        return self._ask(Stopped, "leave", STOP_S, change=change, launch=launch)
 
-    def unload(self) -> Facts:
+    def unload(self) -> None:
         """No run comes for which it has begun to load."""
-        return self._ask("unload")
+        self._ask(dict, "unload")
 
-    def stop_after(self, seconds: float) -> Facts:
+    def stop_after(self, seconds: float) -> Expires:
         """The node does so by itself, also without us: its time is over, and no other run may begin there."""
-        return self._ask("expire", after_s=seconds)
+        return self._ask(Expires, "expire", after_s=seconds)
 
-    def pause(self, lasts: str) -> Facts:
+    def pause(self, lasts: str) -> Paused:
         """It leaves the run that is running, or the next one, until it is unpaused; `lasts`: 2h, or empty."""
-        return self._ask("pause", STOP_S, lasts=lasts)
+        return self._ask(Paused, "pause", STOP_S, lasts=lasts)
 
-    def unpause(self) -> Facts:
-        return self._ask("unpause")
+    def unpause(self) -> Unpaused:
+        return self._ask(Unpaused, "unpause")
 
-    def wake(self, macs: list[str], broadcast: str) -> Facts:
+    def wake(self, macs: list[str], broadcast: str) -> Woken:
         """It sends magic packets into its LAN."""
-        return self._ask("wake", macs=macs, broadcast=broadcast)
+        return self._ask(Woken, "wake", macs=macs, broadcast=broadcast)
 
-    def runs(self) -> Facts:
-        return self._ask("runs")
+    def runs(self) -> Runs:
+        return self._ask(Runs, "runs")
 
-    def clean(self, names: list[str]) -> Facts:
+    def clean(self, names: list[str]) -> Cleaned:
         """Delete the checkpoints of these runs."""
-        return self._ask("clean", names=names)
+        return self._ask(Cleaned, "clean", names=names)
 
-    def forget_address(self) -> Facts:
+    def forget_address(self) -> Forgotten:
         """Deletes the address of motley_notify that the node has."""
-        return self._ask("forget")
+        return self._ask(Forgotten, "forget")
 
-    def try_notify(self, address: str) -> Facts:
+    def try_notify(self, address: str) -> Sent:
         """A test message by the node: why it did not go out. It reads the address from standard input."""
         about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
-        return self.read_by("train.send_notice", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
+        return self.read_by(Sent, "train.send_notice", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
 
-    def read_by(self, module: str, expression: str, timeout_s: float = ANSWER_S) -> Facts:
+    def read_by(self, kind: type[T], module: str, expression: str, timeout_s: float = ANSWER_S) -> T:
         """What a module that needs none of ours finds there."""
         lines = [text(module), "import json", MARKS, f"print(json.dumps({expression}))"]
-        return self._answer(self.command([self.python, "-"]), sendable(lines), timeout_s)
+        return self._answer(kind, self.command([self.python, "-"]), sendable(lines), timeout_s)
 
-    def files(self, run: str) -> Facts:
+    def files(self, run: str) -> Hashes:
         """What fetch() would bring, each with its hash: all of it is read for that."""
-        return self._ask("hashes", max(HASHES_S, self.answer_s), run=run)
+        return self._ask(Hashes, "hashes", max(HASHES_S, self.answer_s), run=run)
 
     def fetch(self, run: str, *, made: bool = True) -> subprocess.Popen[bytes]:
         """A tar archive; `made`: with the result, which is the same on all nodes."""
@@ -235,14 +249,14 @@ class Node(ABC):
         """Why it gave no answer, of what the command printed instead."""
         return words[-1] if words else "it gave no answer"
 
-    def _control(self, verb: str, params: Facts) -> list[str]:
+    def _control(self, verb: str, params: Mapping[str, object]) -> list[str]:
         return self.command([self.python, "-", verb, json.dumps({"home": self.home, **params})])
 
-    def _ask(self, verb: str, timeout_s: float = 0.0, **params: Any) -> Facts:
+    def _ask(self, kind: type[T], verb: str, timeout_s: float = 0.0, **params: object) -> T:
         sent = program(self.brings, self.answers_by)
-        return self._answer(self._control(verb, params), sent, timeout_s or self.answer_s)
+        return self._answer(kind, self._control(verb, params), sent, timeout_s or self.answer_s)
 
-    def _answer(self, command: list[str], sent: IO[bytes], timeout_s: float) -> Facts:
+    def _answer(self, kind: type[T], command: list[str], sent: IO[bytes], timeout_s: float) -> T:
         with sent, tempfile.TemporaryFile() as errors:
             try:
                 done = subprocess.run(
@@ -260,9 +274,9 @@ class Node(ABC):
             )
         if done.returncode or not answer:
             raise Silent(self.why(words))
-        return dict(json.loads(answer.splitlines()[0]))
+        return cast(T, json.loads(answer.splitlines()[0]))
 
-    def _stream(self, verb: str, **params: Any) -> subprocess.Popen[bytes]:
+    def _stream(self, verb: str, **params: object) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C is ours alone to answer."""
         with program(self.brings, self.answers_by) as sent:
             process = subprocess.Popen(
@@ -277,20 +291,20 @@ class Node(ABC):
 
 
 def ask_all(
-    nodes: Sequence[Node], verb: Callable[[Node], Facts], doing: str = "asking"
-) -> tuple[dict[str, Facts], dict[str, str]]:
+    nodes: Sequence[Node], verb: Callable[[Node], T], doing: str = "asking"
+) -> tuple[dict[str, T], dict[str, str]]:
     """Answers by name, and why the others gave none; all at once. `doing`: shown meanwhile on a terminal."""
 
-    def one(node: Node) -> Facts | str:
+    def ask(node: Node) -> T | Silent:
         try:
             return verb(node)
         except Silent as reason:
-            return str(reason)
+            return reason
 
     shown = doing and threading.current_thread() is threading.main_thread()
     with in_place() if shown else nullcontext() as show, ThreadPoolExecutor(max(1, len(nodes))) as pool:
         if show:
             show(f"{doing} {', '.join(node.name for node in nodes)} …")
-        found = dict(zip([node.name for node in nodes], pool.map(one, nodes), strict=True))
-    answers = {name: answer for name, answer in found.items() if isinstance(answer, dict)}
-    return answers, {name: answer for name, answer in found.items() if isinstance(answer, str)}
+        said = dict(zip([node.name for node in nodes], pool.map(ask, nodes), strict=True))
+    answers = {name: answer for name, answer in said.items() if not isinstance(answer, Silent)}
+    return answers, {name: str(answer) for name, answer in said.items() if isinstance(answer, Silent)}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from console import infra
 from console.inventory.finding import Finding, nearest
@@ -26,6 +26,10 @@ FOLDER_RULE = f"a folder such as {HOME} or /srv/cluster, of letters, digits and 
 GUARDED = f"{PORTS[0]}-{PORTS[1]}"
 PASSWORDS = ("ansible_password", "ansible_become_password", "ansible_ssh_pass", "ansible_sudo_pass")
 SECRETS = ("motley_hub_token", "motley_notify")
+Variables = dict[str, object]
+"""Those of a machine or a group: what somebody wrote may be of any type."""
+Nodes = Mapping[str, Variables]
+"""Name → all variables of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def _is_mac(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", value) is not None
 
 
-def is_port(value: Any) -> bool:
+def is_port(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
@@ -182,7 +186,7 @@ def role_keys(roles: Path) -> dict[str, Key]:
     return keys | SHAPES
 
 
-def judge_keys(values: dict[str, Any], where: str, keys: dict[str, Key], *, on_node: bool) -> Iterator[Finding]:
+def judge_keys(values: Variables, where: str, keys: dict[str, Key], *, on_node: bool) -> Iterator[Finding]:
     for name, value in values.items():
         key = keys.get(str(name))
         if key is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from console.inventory.finding import Finding, nearest
-from console.inventory.keys import Key, judge_keys
+from console.inventory.keys import Key, Variables, judge_keys
 from console.rent import rented
 from console.strict_yaml import YamlError, load
 
@@ -25,7 +25,7 @@ class Inventory:
     """A checked inventory, as far as it could be read; `nodes` in their order, each with all its variables."""
 
     path: Path
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: dict[str, Variables] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     """Worth knowing, and nothing wrong."""
@@ -35,7 +35,7 @@ class Inventory:
         """The controller's folder for this cluster: known_hosts, key, receipts."""
         root = Path(__file__).parents[2]
         for variables in self.nodes.values():
-            named = variables.get("motley_state", "")
+            named = str(variables.get("motley_state", ""))
             return Path(named) if named and "{{" not in named else root / ".motley"
         return root / ".motley"
 
@@ -78,7 +78,7 @@ def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
         fix = f"it begins with '{GROUP}:', below it 'vars:' and 'hosts:'; examples/hosts.yml is an example"
         inventory.findings.append(Finding(what=f"the group '{GROUP}' is missing", where=str(hosts_file), fix=fix))
         return
-    shared: dict[str, Any] = {}
+    shared: Variables = {}
     folder = hosts_file.parent
     for name in ("all", GROUP):
         shared |= _variables_beside(folder / "group_vars", name, keys, inventory)
@@ -89,10 +89,10 @@ def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
             fix = "write 'name: value' lines below it, two spaces deeper, without a dash before them"
             inventory.findings.append(Finding(what=f"{part} is no mapping", where=str(hosts_file), fix=fix))
             return
-    own = group.get("vars") or {}
+    own = _mapping(group.get("vars"))
     inventory.findings += judge_keys(own, f"{hosts_file}, vars", keys, on_node=False)
     shared |= own
-    for name, written in (group.get("hosts") or {}).items():
+    for name, written in _mapping(group.get("hosts")).items():
         settings = written or {}
         if not isinstance(settings, dict):
             fix = "write its keys below it, one a line, two spaces deeper, with a space after each colon"
@@ -109,16 +109,16 @@ def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
         inventory.findings.append(Finding(what="there is no machine in it", where=str(hosts_file), fix=fix))
 
 
-def _mapping(value: Any) -> dict[Any, Any]:
+def _mapping(value: object) -> Variables:
     return value if isinstance(value, dict) else {}
 
 
-def _group(data: Any) -> dict[str, Any] | None:
+def _group(data: object) -> Variables | None:
     top = _mapping(data).get(GROUP) or _mapping(_mapping(_mapping(data).get("all")).get("children")).get(GROUP)
     return top if isinstance(top, dict) else None
 
 
-def _groups(data: Any) -> list[str]:
+def _groups(data: object) -> list[str]:
     """All of the file, at whatever depth."""
     found = ["all", "ungrouped"]
     for name, value in _mapping(data).items():
@@ -138,9 +138,9 @@ def _strangers(folder: Path, known: list[Any], kind: str) -> Iterator[Finding]:
 
 def _variables_beside(
     folder: Path, name: str, keys: dict[str, Key], inventory: Inventory, *, on_node: bool = False
-) -> dict[str, Any]:
+) -> Variables:
     """The variables of group_vars/NAME.yml (or of the files in group_vars/NAME/)."""
-    found: dict[str, Any] = {}
+    found: Variables = {}
     files = [folder / f"{name}{end}" for end in ("", ".yml", ".yaml", ".json")]
     files += sorted(path for path in (folder / name).glob("*") if path.suffix in ("", ".yml", ".yaml", ".json"))
     for file in files:

@@ -7,12 +7,22 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from console import infra
 from console.infra import is_local
 from console.inventory.finding import Finding, nearest
-from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_folder, is_network, is_port, ports_of
+from console.inventory.keys import (
+    FOLDER_RULE,
+    GUARDED,
+    KEYS,
+    Nodes,
+    Variables,
+    is_address,
+    is_folder,
+    is_network,
+    is_port,
+    ports_of,
+)
 from console.inventory.read import GROUP
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
@@ -34,7 +44,7 @@ NO_LAN = {
 }
 
 
-def _names(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _names(nodes: Nodes, where: str) -> Iterator[Finding]:
     for name in nodes:
         if name.lower() in RESERVED or name.startswith("ip6-"):
             yield Finding(what=f"the name '{name}' is reserved", where=where, fix="choose another, such as gpu-master")
@@ -48,7 +58,7 @@ def _valid_name(name: str) -> str:
     return f"node-{clean or 1}" if clean.isdigit() or not clean else clean
 
 
-def _examples(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _examples(nodes: Nodes, where: str) -> Iterator[Finding]:
     """Refuses the example hosts that Motley brings: nobody's machine answers there."""
     for name, values in nodes.items():
         host = str(values.get("ansible_host", ""))
@@ -57,7 +67,7 @@ def _examples(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
             yield Finding(what=f"ansible_host: {host} is still the example", where=f"{where}, {name}", fix=fix)
 
 
-def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _addresses(nodes: Nodes, where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
         if "motley_address" not in values and _ours(values):
             fix = "add the address that it is to have: motley_address: 192.168.1.…"
@@ -77,7 +87,7 @@ def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding
         yield Finding(what=what, where=where, fix=fix)
 
 
-def _squatters(nodes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _squatters(nodes: Nodes) -> Iterator[tuple[str, str]]:
     """Nodes whose wanted address another node uses today and will not leave (two that swap are fine)."""
     for name, values in nodes.items():
         for other, theirs in nodes.items():
@@ -87,7 +97,7 @@ def _squatters(nodes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
                 yield name, other
 
 
-def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _networks(nodes: Nodes, where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
         if values.get("motley_manage_host") is False:
             continue
@@ -103,7 +113,7 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
                 fix = "write the network between your machines and the router: `ip route` on one of them shows it"
                 yield Finding(what=f"{network} is no home network but {whose}", where=f"{where}, vars", fix=fix)
                 return
-        for server in values.get("motley_dns") or []:
+        for server in _listed(values.get("motley_dns")):
             if str(server).startswith("127."):
                 what = f"motley_dns: {server} is each machine itself"
                 yield Finding(
@@ -131,7 +141,7 @@ def _address_fits(address: str, gateway: str, network: ipaddress.IPv4Network, wh
         yield Finding(what=f"{address} is outside {network}", where=where, fix=f"{free}, or correct motley_subnet")
 
 
-def _heads(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _heads(nodes: Nodes, where: str) -> Iterator[Finding]:
     heads = [name for name, values in nodes.items() if values.get("motley_role") == "head"]
     if len(heads) > 1:
         what = f"there are two heads: {' and '.join(heads)}"
@@ -141,7 +151,7 @@ def _heads(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         yield Finding(what=what, where=where, fix=f"move {heads[0]} to the top")
 
 
-def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _cards(nodes: Nodes, where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
         card = str(values.get("motley_gpu", "none"))
         reason = architectures.unserved(card)
@@ -150,7 +160,7 @@ def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
             yield Finding(what=f"{card} {reason}", where=f"{where}, {name}", fix=fix)
 
 
-def guarded_ssh(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def guarded_ssh(nodes: Nodes, where: str) -> Iterator[Finding]:
     defaults = load(Path(__file__).parents[2] / "roles/motley_firewall/defaults/main.yml")
     for name, values in nodes.items():
         known = {**defaults, **values}
@@ -164,7 +174,7 @@ def guarded_ssh(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Findin
             yield Finding(what=what, where=f"{where}, {name}", fix=fix)
 
 
-def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _homes(nodes: Nodes, where: str) -> Iterator[Finding]:
     """A node that is a folder of this machine has no units."""
     for values in nodes.values():
         home = values.get("motley_home", HOME)
@@ -173,7 +183,7 @@ def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
             yield Finding(what=what, where=where, fix=f"it expects {FOLDER_RULE}")
 
 
-def _ports(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _ports(nodes: Nodes, where: str) -> Iterator[Finding]:
     for values in nodes.values():
         first, last = ports_of(values.get("motley_firewall_ports", GUARDED)) or PORTS_IN_USE
         ssh = values.get("ansible_port", 22)
@@ -189,23 +199,24 @@ def _ports(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
             yield Finding(what=what, where=f"{where}, vars", fix="take it out, or widen it")
 
 
-def _rollback(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _rollback(nodes: Nodes, where: str) -> Iterator[Finding]:
     """A node must still wait when the controller has found it."""
     for values in nodes.values():
         waits, looks = (
             values.get(f"motley_static_ip_{key}_s", usual) for key, usual in (("rollback", 60), ("reconnect", 25))
         )
-        if all(isinstance(number, (int, float)) for number in (waits, looks)) and not 0 < looks < waits:
+        if isinstance(waits, (int, float)) and isinstance(looks, (int, float)) and not 0 < looks < waits:
             what = f"a node takes the change back after {waits} s, and the controller looks for it for {looks} s"
             fix = "motley_static_ip_rollback_s must be the larger one (usual: 60 and 25)"
             yield Finding(what=what, where=f"{where}, vars", fix=fix)
 
 
-def _sets(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _sets(nodes: Nodes, where: str) -> Iterator[Finding]:
     locked = {"node-cpu", "node-gpu", "node-gpu-r570", "unsloth"}
-    wanted = {name: values.get("motley_python_env_sets") or [] for name, values in nodes.items()}
-    if not all(isinstance(sets, list) for sets in wanted.values()):
+    written = {name: values.get("motley_python_env_sets") or [] for name, values in nodes.items()}
+    if not all(isinstance(sets, list) for sets in written.values()):
         return
+    wanted = {name: _listed(sets) for name, sets in written.items()}
     first = next(iter(wanted))
     for name, sets in wanted.items():
         if wanted[first] != sets:
@@ -223,7 +234,7 @@ def _sets(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         yield Finding(what=f"motley_python_env_sets is {wanted[first]}", where=f"{where}, vars", fix=fix)
 
 
-def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _logins(nodes: Nodes, where: str) -> Iterator[Finding]:
     known = [name for name, values in nodes.items() if is_local(values) or not _ours(values)]
     missing = [name for name, values in nodes.items() if "ansible_user" not in values and name not in known]
     if missing:
@@ -231,7 +242,7 @@ def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, fix=fix)
 
 
-def _elsewhere(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+def _elsewhere(nodes: Nodes, where: str) -> Iterator[Finding]:
     """Hosts that stand for what is not ours to set up."""
     for name, values in nodes.items():
         if _ours(values):
@@ -243,7 +254,11 @@ def _elsewhere(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding
             yield Finding(what="ansible_host is missing", where=f"{where}, {name}", fix="write what you type after ssh")
 
 
-def _ours(values: dict[str, Any]) -> bool:
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _ours(values: Variables) -> bool:
     """Whether Motley sets the host up; of an unknown infra that is no question (its key is a finding)."""
     return infra.name_of(values) not in infra.NAMES or infra.infra_of(values).ours
 

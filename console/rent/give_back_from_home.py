@@ -9,9 +9,9 @@ import json
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from console.rent.clore import Clore
+from console.rent.give_back_on_node import Keeping
 from console.rent.lease import Lease
 
 ROOT = Path(__file__).parents[2]
@@ -47,17 +47,24 @@ def bringing() -> str:
     ])  # fmt: skip
 
 
-def program(facts: dict[str, Any]) -> str:
+def program(facts: Keeping) -> str:
     """What the node reads; the key is in it, so it is on no command line."""
     brings = bringing()
     return f"{brings}\nfrom console.rent.give_back_on_node import on_node\non_node({facts!r}, {brings!r})"
 
 
-def facts(market: Clore, lease: Lease | None, left_s: float) -> dict[str, Any]:
-    of_lease = {"mark": lease.mark, "order": lease.order} if lease else {"mark": "", "order": 0}
-    doubt_s = min(DOUBT_S, lease.hours * 3600) if lease else 0.0
-    pace = {"after_s": AFTER_S, "every_s": EVERY_S, "look_s": LOOK_S, "doubt_s": doubt_s}
-    return {"key": market.key, "url": market.url, "left_s": left_s, **of_lease, **pace}
+def facts(market: Clore, lease: Lease | None, left_s: float) -> Keeping:
+    return {
+        "key": market.key,
+        "url": market.url,
+        "mark": lease.mark if lease else "",
+        "order": lease.order if lease else 0,
+        "left_s": left_s,
+        "after_s": AFTER_S,
+        "every_s": EVERY_S,
+        "look_s": LOOK_S,
+        "doubt_s": min(DOUBT_S, lease.hours * 3600) if lease else 0.0,
+    }
 
 
 def arm(command: list[str], market: Clore, lease: Lease | None, left_s: float = 0.0) -> Kept:

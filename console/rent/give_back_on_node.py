@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from console.rent.clore import Clore
 from console.rent.market import Declined, Unanswered
@@ -26,7 +26,30 @@ FOLDER = Path.home() / ".motley-keeper"
 UNITS = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"
 
 
-def on_node(facts: dict[str, Any], program: str) -> None:
+class BegunAt(TypedDict, total=False):
+    """When the node began to wait, by its clocks."""
+
+    boot: str
+    end_up: float
+    end_wall: float
+    began_wall: float
+
+
+class Keeping(BegunAt):
+    """All that the process there needs; it travels as text."""
+
+    key: str
+    url: str
+    mark: str
+    order: int
+    left_s: float
+    after_s: float
+    every_s: float
+    look_s: float
+    doubt_s: float
+
+
+def on_node(facts: Keeping, program: str) -> None:
     market, why = Clore(key=facts["key"], url=facts["url"]), ""
     try:
         market.orders()
@@ -43,7 +66,7 @@ def on_node(facts: dict[str, Any], program: str) -> None:
     sys.stdout.flush()
 
 
-def in_memory(market: Clore, facts: dict[str, Any]) -> None:
+def in_memory(market: Clore, facts: Keeping) -> None:
     if os.fork():
         return
     os.setsid()
@@ -59,7 +82,7 @@ def lingers() -> bool:
     return Path("/var/lib/systemd/linger", user).exists() and systemctl("show-environment")
 
 
-def as_unit(facts: dict[str, Any], program: str) -> bool:
+def as_unit(facts: Keeping, program: str) -> bool:
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     UNITS.mkdir(parents=True, exist_ok=True)
     for end, text in (("json", json.dumps(facts)), ("py", f"{program}\nfrom {__name__} import main\nmain()\n")):
@@ -120,20 +143,20 @@ def up() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def left_s(facts: dict[str, Any]) -> float:
+def left_s(facts: Keeping) -> float:
     """After a restart only the clock can tell; if that has gone back since, all time is over."""
     if facts["boot"] == boot():
         left = facts["end_up"] - up()
     else:
         left = facts["end_wall"] - time.time() if time.time() >= facts["began_wall"] else -facts["after_s"]
-    return float(left + facts["after_s"])
+    return left + facts["after_s"]
 
 
 def keep(
     market: Clore,
-    facts: dict[str, Any],
+    facts: Keeping,
     *,
-    left: Callable[[dict[str, Any]], float] = left_s,
+    left: Callable[[Keeping], float] = left_s,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Whatever the market answers, and whatever that breaks here.
@@ -159,9 +182,10 @@ def keep(
         sleep(pause_s)
 
 
-def ours(market: Clore, facts: dict[str, Any]) -> list[int] | None:
+def ours(market: Clore, facts: Keeping) -> list[int] | None:
     """The numbers of this lease's orders; None where the market's list cannot be read."""
     try:
-        return [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
+        orders = market.orders()
+        return [one.number for one in orders if one.mark == facts["mark"] or one.number == facts["order"]]
     except Exception:
         return None

@@ -4,14 +4,13 @@ network. One whose time is over is none."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from console.rent.lease import HELD, READY, Book, folder, now
 
 PREFIX = "rented-"
 
 
-def hosts(place: Path | None = None) -> dict[str, dict[str, Any]]:
+def hosts(place: Path | None = None) -> dict[str, dict[str, object]]:
     place, at = place or folder(), now()
     living = [
         lease for lease in Book(place).leases() if lease.state in (HELD, READY) and lease.host and lease.left_s(at) > 0

@@ -46,7 +46,7 @@ def node_kwh(history: History, node: str) -> float | None:
 def at_rest(history: History) -> dict[str, float]:
     """kWh of each node for which motley_idle_watts was set at the launch, while it took part."""
     watts = history.electricity.get("idle_watts", {})
-    return {node: watts[node] * seconds_there(history, node) / 3.6e6 for node in history.nodes if watts.get(node)}
+    return {node: usual * seconds_there(history, node) / 3.6e6 for node in history.nodes if (usual := watts.get(node))}
 
 
 def seconds_there(history: History, node: str) -> float:

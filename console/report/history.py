@@ -9,15 +9,50 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from console.report.news import happened
+from plugins.module_utils.motley.answers import Launched
 from train.plan.settings.config import RunConfig, kind_of
 from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 from train.runlog.trials import Trial
+
+
+class Predicted(TypedDict, total=False):
+    """The plan's word: seconds of a step, and each node's rows of it."""
+
+    step_s: float
+    shares: dict[str, float]
+
+
+class Price(TypedDict, total=False):
+    kwh_price: float | None
+    currency: str
+    idle_watts: dict[str, float | None]
+
+
+class LaunchRecord(Launched, total=False):
+    """launch.json of a node, or of this computer (console/launch_records.py)."""
+
+    all: dict[str, object]
+    """Every setting, with those that nobody asked for."""
+    electricity: Price | None
+    predicted: Predicted
+
+
+class Answered(TypedDict, total=False):
+    loss: float | None
+
+
+class Answers(TypedDict, total=False):
+    """Held-out questions, answered by the base and with the adapter after the run."""
+
+    base: Answered
+    adapter: Answered
+    questions: list[dict[str, str]]
 
 
 @dataclass(kw_only=True)
@@ -49,16 +84,16 @@ class History:
     """Nodes whose GPUs were read, and did not compute."""
     gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     """Each node's GPUs as nvidia-smi lists them."""
-    launch: dict[str, Any] = field(default_factory=dict)
+    launch: LaunchRecord = field(default_factory=LaunchRecord)
     """What was launched; empty where it was not by Motley."""
     fetched: bool = False
     """Whether what it made is here."""
     trace: str = ""
     """The file of the recorded steps, where it is here."""
-    plan: dict[str, Any] = field(default_factory=dict)
-    """What was predicted: step_s and shares; empty where no speeds were known."""
-    answers: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, Any] = field(default_factory=dict)
+    plan: Predicted = field(default_factory=Predicted)
+    """Empty where no speeds were known."""
+    answers: Answers = field(default_factory=Answers)
+    scores: scores.Facts = field(default_factory=dict)
     """What came of the tasks that it was asked last; empty where it was asked none."""
 
     @property
@@ -72,18 +107,22 @@ class History:
     @property
     def made(self) -> str:
         """adapter, or model."""
-        return kind_of(self.launch.get("all", {}).get("recipe", RunConfig.recipe)).RESULT
+        return kind_of(recipe_of(self.launch)).RESULT
 
     @property
-    def electricity(self) -> dict[str, Any]:
+    def electricity(self) -> Price:
         """Price, currency and watts at rest that the inventory had at the launch; empty in older runs."""
-        return dict(self.launch.get("electricity") or {})
+        price: Price = self.launch.get("electricity") or {}
+        return price
 
     @property
     def asked_loss(self) -> tuple[float | None, float | None]:
         """On held-out rows, of the base and with the adapter: as they were asked after the run."""
-        base, adapter = (self.answers.get(model, {}).get("loss") for model in ("base", "adapter"))
-        return base, adapter
+        return self.answers.get("base", {}).get("loss"), self.answers.get("adapter", {}).get("loss")
+
+
+def recipe_of(launch: LaunchRecord) -> str:
+    return str(launch.get("all", {}).get("recipe", RunConfig.recipe))
 
 
 class NothingHappened(Exception):
@@ -156,7 +195,7 @@ def _gather(folder: Path, name: str) -> list[Event]:
     return sorted((event for event in events if "time" in event and "event" in event), key=time_of)
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: Path) -> Any:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

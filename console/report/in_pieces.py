@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from console.report.history import History
+from console.report.history import History, recipe_of
 from console.words import counted, duration
-from train.plan.settings.config import RunConfig, kind_of
+from train.plan.settings.config import kind_of
 from train.runlog.state import Event, node_of
 
 MATTER = {
@@ -22,7 +20,7 @@ MATTER = {
 
 
 def is_one(history: History) -> bool:
-    return kind_of(history.launch.get("all", {}).get("recipe", RunConfig.recipe)).IN_PIECES
+    return kind_of(recipe_of(history.launch)).IN_PIECES
 
 
 def headline(history: History) -> str:
@@ -52,9 +50,9 @@ def machines(history: History) -> list[str]:
     return list(dict.fromkeys(node_of(str(event["node"])) for event in history.pieces))
 
 
-def table(history: History) -> list[dict[str, Any]]:
+def table(history: History) -> list[dict[str, str | int]]:
     """What each machine did."""
-    rows = []
+    rows: list[dict[str, str | int]] = []
     for name in machines(history):
         own: list[Event] = [event for event in history.pieces if node_of(str(event["node"])) == name]
         seconds = sum(float(event["step_s"]) for event in own)

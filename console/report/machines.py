@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from console.electricity import number as known_number
 from console.report.charts import swatch
@@ -37,24 +37,38 @@ def computes_on(history: History, node: str) -> str:
     return "processor"
 
 
-def node_table(history: History) -> list[dict[str, Any]]:
+class NodeRow(TypedDict):
+    """A machine in the report's table; None for what was not measured of it."""
+
+    name: str
+    colour: str
+    part: int
+    """Of a hundred rows."""
+    card: str
+    layers: str
+    steps: int
+    speed: float | None
+    gpu_gb: float
+    celsius: float | None
+    energy: str | None
+
+
+def node_table(history: History) -> list[NodeRow]:
     if not history.steps:
         return []
     rows = [sum(work_by_node(step).get(node, 0.0) for step in history.steps) for node in history.nodes]
     parts = split_rows(100, rows) if sum(rows) else [0] * len(rows)
-    return [
-        node_row(history, node, taken) | {"colour": swatch(colour(number)), "part": part}
-        for number, (node, taken, part) in enumerate(zip(history.nodes, rows, parts, strict=True))
-    ]
+    return [node_row(history, node, taken, part) for node, taken, part in zip(history.nodes, rows, parts, strict=True)]
 
 
-def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
-    """None for what was not measured of it."""
+def node_row(history: History, node: str, rows: float, part: int) -> NodeRow:
     there = [step for step in history.steps if node in by_node(step, "rows")]
     busy = sum(longest_compute(step, node) for step in there)
     readings = history.cards.get(node, [])
     return {
         "name": node,
+        "colour": swatch(colour(history.nodes.index(node))),
+        "part": part,
         "card": computes_on(history, node),
         "layers": layers_words(there[-1], node) if there else "",
         "steps": len(there),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from train.runlog.state import Change, Event, steps_aside, time_of, why_lost
 
@@ -92,9 +92,9 @@ def cause(reason: str, names: list[str]) -> str:
     return (reason.strip().splitlines() or ["it exited without an error message"])[0]
 
 
-def numbered(history: Told) -> list[dict[str, Any]]:
+def numbered(history: Told) -> list[Event]:
     """The news since the start, with their numbers on the charts. Before it nodes only waited for each other."""
-    found: list[dict[str, Any]] = []
+    found: list[Event] = []
     for one in history.news:
         if one["time"] >= history.began:
             number = sum(bool(other["label"]) for other in found) + 1

@@ -45,7 +45,7 @@ def write_page(history: History, file: Path) -> Path:
     return file
 
 
-def view(history: History) -> dict[str, Any]:
+def view(history: History) -> dict[str, object]:
     nodes = node_table(history)
     return live_view(history) | {
         "headline": headline(history),
@@ -61,14 +61,14 @@ def view(history: History) -> dict[str, Any]:
     }
 
 
-def task_table(facts: scores.Facts) -> dict[str, Any]:
+def task_table(facts: scores.Facts) -> dict[str, object]:
     rows = scores.shown(facts["rows"]) if facts else []
     if not rows:
         return {}
     return {"heads": scores.heads(rows), "rows": [scores.cells(row) for row in rows], "about": scores.about(facts)}
 
 
-def live_view(history: History) -> dict[str, Any]:
+def live_view(history: History) -> dict[str, object]:
     """What the live page draws again and again."""
     told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
@@ -93,7 +93,7 @@ def live_view(history: History) -> dict[str, Any]:
     }
 
 
-def written(history: History) -> list[dict[str, Any]]:
+def written(history: History) -> list[Event]:
     """From the first evaluation to the last, a few of them: one text, and all of them at the end."""
     events = history.samples
     between = {events[len(events) * part // 4]["step"] for part in range(4)} if events else set()
@@ -231,7 +231,7 @@ def mean_loss(steps: list[Event]) -> float | None:
     return sum(known) / len(known) if len(known) == len(losses) else None
 
 
-def plan_against_reality(history: History) -> list[dict[str, Any]]:
+def plan_against_reality(history: History) -> list[dict[str, str]]:
     """What was predicted before the start beside what came of it."""
     if not history.plan or not history.steps:
         return []

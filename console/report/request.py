@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
+from console.report.history import LaunchRecord
 from console.shared_options import SETTINGS
 from console.verbs import VERBS
 
@@ -24,7 +23,7 @@ MATTER = {
 OF_LORA = ("lora_r", "lora_alpha")
 
 
-def settings(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
+def settings(launch: LaunchRecord) -> list[tuple[str, str]]:
     """The settings that shape the result, with their values, the usual ones too."""
     known = launch.get("all", {})
     found = {name: known.get(name) for name in MATTER if known.get("method") == "lora" or name not in OF_LORA}
@@ -32,7 +31,7 @@ def settings(launch: Mapping[str, Any]) -> list[tuple[str, str]]:
             for name, value in found.items() if value is not None]  # fmt: skip
 
 
-def command(launch: Mapping[str, Any]) -> str:
+def command(launch: LaunchRecord) -> str:
     """Repeats the run under a new name; empty where it is not known what was launched."""
     if not launch.get("given"):
         return ""

@@ -67,7 +67,7 @@ def table_lines(folder: Path, most: int) -> list[str]:
     ]
 
 
-def view(trials: Sequence[Trial], total: int) -> dict[str, Any]:
+def view(trials: Sequence[Trial], total: int) -> dict[str, object]:
     """For report and live page."""
     found = rows(trials)
     return {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import fmean
-from typing import Any
+from typing import TypedDict
 
 from console.report.charts import Axes, Frame, Line, swatch
 from console.report.history import History
@@ -52,9 +52,17 @@ def parts_of(step: Event, node: str) -> Parts | None:
     return [float(slowest["compute_s"]), float(slowest["wait_s"]), float(step["sync_s"])]
 
 
-def part_table(history: History) -> list[dict[str, Any]]:
+class PartRow(TypedDict):
+    name: str
+    colour: str
+    percent: list[int]
+    """Of its time in each part."""
+    seconds: float
+
+
+def part_table(history: History) -> list[PartRow]:
     """Each machine with the percent of its time that went into each part, over all steps in which it was there."""
-    table = []
+    table: list[PartRow] = []
     for number, node in enumerate(history.nodes):
         there = [parts for step in history.steps if (parts := parts_of(step, node))]
         sums = [sum(part) for part in zip(*there, strict=True)]
@@ -64,7 +72,7 @@ def part_table(history: History) -> list[dict[str, Any]]:
     return table
 
 
-def part_advice(table: Sequence[dict[str, Any]]) -> str:
+def part_advice(table: Sequence[PartRow]) -> str:
     """Whether that is good, and what helps where it is not."""
     whole = sum(row["seconds"] for row in table)
     if not whole or len(table) < 2:

@@ -10,7 +10,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TypedDict
 
 from console.inventory.read import Inventory
 from console.serve.client import Client, Messages, NotAnswered, endpoint
@@ -40,22 +40,27 @@ def chat(
     return 0
 
 
-def options(temperature: str, tokens: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+class Options(TypedDict, total=False):
+    temperature: float
+    max_tokens: int
+
+
+def options(temperature: str, tokens: str) -> Options:
+    options: Options = {}
     with contextlib.suppress(ValueError):
-        found["temperature"] = float(temperature or 0.7)
-    if not 0 <= found.get("temperature", -1) <= HOTTEST:
+        options["temperature"] = float(temperature or 0.7)
+    if not 0 <= options.get("temperature", -1) <= HOTTEST:
         raise BadInput(
             f"temperature: {temperature} is no number from 0 to {HOTTEST:g}", fix="such as --temperature 0.7"
         )
     if tokens:
         if not tokens.isdecimal() or not int(tokens):
             raise BadInput(f"tokens: {tokens} is no whole number above 0", fix="such as --tokens 400")
-        found["max_tokens"] = int(tokens)
-    return found
+        options["max_tokens"] = int(tokens)
+    return options
 
 
-def converse(client: Client, read: Callable[[], str], system: str, how: dict[str, Any]) -> None:
+def converse(client: Client, read: Callable[[], str], system: str, how: Options) -> None:
     """Until the end of the input."""
     opening: Messages = [{"role": "system", "content": system}] if system else []
     messages = [*opening]
@@ -74,7 +79,7 @@ def converse(client: Client, read: Callable[[], str], system: str, how: dict[str
             say()
 
 
-def answered(client: Client, messages: Messages, how: dict[str, Any]) -> Messages:
+def answered(client: Client, messages: Messages, how: Options) -> Messages:
     """The conversation with the answer, as far as it came; without the question where it got none."""
     answer, stopped = "", False
     try:

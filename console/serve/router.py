@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from console.infra.node import Facts, Silent
+from console.infra.node import Silent
 from console.serve.machine import Answer, Lost, Machine, Request
 from console.serve.pace import choose
 
@@ -166,7 +166,7 @@ class Router:
 async def needed_by(machine: Machine, silent: str | None = None) -> str:
     """Why it may not answer now; empty where it may. `silent`: what is said of one that does not say how it is."""
     try:
-        facts: Facts = await asyncio.to_thread(machine.node.status)
+        facts = await asyncio.to_thread(machine.node.status)
     except Silent as why:
         return str(why) if silent is None else silent
     if facts["on"] or facts["wanted"]:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from console.serve.machine import Answer, Request
 
@@ -72,7 +72,7 @@ def wanted(body: object, run: str, *, chat: bool) -> Wanted:
     options = body.get("stream_options") or {}
     if not isinstance(options, dict):
         raise Refused("stream_options: must be an object", "stream_options")
-    asks: dict[str, Any] = {"messages": messages(body)} if chat else {"prompt": prompt(body)}
+    asks: dict[str, object] = {"messages": messages(body)} if chat else {"prompt": prompt(body)}
     most = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
     usual = None if chat else 16  # as OpenAI's completions
     asks |= {
@@ -149,6 +149,26 @@ def flag(body: Body, name: str) -> bool:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
+class Usage(TypedDict):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class FrameOfAll(TypedDict):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[dict[str, object]]
+
+
+class Frame(FrameOfAll, total=False):
+    """An answer, or a part of one, as OpenAI's servers send it."""
+
+    usage: Usage
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The frame of one answer."""
@@ -162,29 +182,29 @@ class Form:
     def new(cls, run: str, *, chat: bool) -> Form:
         return cls(run, chat, f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}", int(time.time()))
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: Answer) -> Frame:
         said = {"message": {"role": "assistant", "content": answer.text}} if self.chat else {"text": answer.text}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": answer.ended}
+        choice: dict[str, object] = {"index": 0, **said, "logprobs": None, "finish_reason": answer.ended}
         return self._framed("", [choice]) | {"usage": usage(answer)}
 
-    def part(self, text: str, *, first: bool = False) -> dict[str, Any]:
-        said: dict[str, Any] = {"text": text}
+    def part(self, text: str, *, first: bool = False) -> Frame:
+        said: dict[str, object] = {"text": text}
         if self.chat:
             said = {"delta": ({"role": "assistant"} if first else {}) | {"content": text}}
         return self._framed(".chunk", [{"index": 0, **said, "logprobs": None, "finish_reason": None}])
 
-    def last(self, answer: Answer) -> dict[str, Any]:
-        said: dict[str, Any] = {"delta": {}} if self.chat else {"text": ""}
+    def last(self, answer: Answer) -> Frame:
+        said: dict[str, object] = {"delta": {}} if self.chat else {"text": ""}
         return self._framed(".chunk", [{"index": 0, **said, "logprobs": None, "finish_reason": answer.ended}])
 
-    def used(self, answer: Answer) -> dict[str, Any]:
+    def used(self, answer: Answer) -> Frame:
         return self._framed(".chunk", []) | {"usage": usage(answer)}
 
-    def _framed(self, more: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    def _framed(self, more: str, choices: list[dict[str, object]]) -> Frame:
         kind = f"chat.completion{more}" if self.chat else "text_completion"
         return {"id": self.name, "object": kind, "created": self.made_at, "model": self.run, "choices": choices}
 
 
-def usage(answer: Answer) -> dict[str, int]:
+def usage(answer: Answer) -> Usage:
     made = len(answer.tokens)
     return {"prompt_tokens": answer.asked, "completion_tokens": made, "total_tokens": answer.asked + made}

@@ -11,13 +11,15 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from console.infra.node import Node, Silent
 from console.processes import end_group
 from console.run_in_words import Ended
 from console.words import first, say
+from plugins.module_utils.motley.answers import AgentView, Look
+from train.runlog.state import Event
 from train.safe_stdio import unread
 
 DETACHED = "detached; the script continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
@@ -30,7 +32,7 @@ APART_S = 30.0
 """How long others may go on where a node failed: torchrun ends them within seconds, unless they wait for it."""
 
 
-def follow(nodes: list[Node], run: str, looks: dict[str, Any], *, as_json: bool = False) -> int:
+def follow(nodes: list[Node], run: str, looks: Mapping[str, Look], *, as_json: bool = False) -> int:
     """Follows a script that is running already: its lines so far, and all that come."""
     if as_json:
         print(
@@ -59,7 +61,7 @@ class ScriptView:
     run: str
     since: dict[str, float] = field(default_factory=dict)
     """Node → when this start began, by its own clock."""
-    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last: dict[str, AgentView] = field(default_factory=dict)
     """Node → its newest agent.json, of this start."""
     ended_at: dict[str, float] = field(default_factory=dict)
     """Node → when it was seen without a process, by the controller's clock."""
@@ -68,7 +70,7 @@ class ScriptView:
     newest: dict[str, float] = field(default_factory=dict)
     """Node → time of its newest line that was shown: a connection that is made again repeats some."""
 
-    def take(self, node: str, kind: str, facts: dict[str, Any], at: float) -> list[str]:
+    def take(self, node: str, kind: str, facts: Event, at: float) -> list[str]:
         self.heard_at[node] = at
         self.warned.discard(node)
         if kind == "out":
@@ -77,7 +79,7 @@ class ScriptView:
             self.newest[node] = max(self.newest.get(node, 0), written)
             return [str(facts["text"])] if new else []
         if kind == "now":
-            view = facts.get("now") or {}
+            view: AgentView = facts.get("now") or {}
             if float(view.get("time", 0)) >= self.since.get(node, 0):
                 self.last[node] = view
             if facts["on"] or facts.get("wanted"):
@@ -162,7 +164,7 @@ def watch(nodes: list[Node], view: ScriptView) -> Ended:
             stream.end()
 
 
-def parsed(line: bytes) -> tuple[str, dict[str, Any]]:
+def parsed(line: bytes) -> tuple[str, Event]:
     kind, _, text = line.decode(errors="replace").partition(" ")
     with contextlib.suppress(ValueError):
         return kind, dict(json.loads(text))

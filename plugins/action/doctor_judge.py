@@ -8,6 +8,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from console.ansible_errors import own_words
+from console.ansible_events import TaskResult
 from console.controller_action import Facts, OnController
 from console.doctor import show
 from console.doctor.judge import judge
@@ -36,7 +37,7 @@ PARTS = ("contact", "look", "versions", "driver", "reach", "links", "collective"
 def node_of(name: str, hostvars: Any) -> NodeReadings:
     values = hostvars[name]
 
-    def reported(key: str) -> dict[str, Any]:
+    def reported(key: str) -> Any:
         return dict(values.get(key) or {})
 
     root, user = reported("motley_doctor_as_root"), reported("motley_doctor_as_user")
@@ -76,13 +77,13 @@ def node_of(name: str, hostvars: Any) -> NodeReadings:
     )
 
 
-def message(answer: dict[str, Any]) -> str:
+def message(answer: TaskResult) -> str:
     failed = answer.get("failed") or answer.get("unreachable")
-    words = [str(answer.get(key) or "") for key in ("msg", "module_stderr", "stderr")]
-    return "\n".join(filter(None, words)) or "\n".join(own_words(answer)) if failed else ""
+    words = [answer.get("msg"), answer.get("module_stderr"), answer.get("stderr")]
+    return "\n".join(str(text) for text in words if text) or "\n".join(own_words(answer)) if failed else ""
 
 
-def refused(root: dict[str, Any]) -> str | None:
+def refused(root: TaskResult) -> str | None:
     """Why sudo did not work; None where no password was there to try it with, empty where it worked."""
     words = message(root)
     return None if "Missing sudo password" in words or not root or root.get("skipped") else words

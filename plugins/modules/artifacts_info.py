@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.relay import known_hash, read_memo, write_memo
@@ -40,8 +39,9 @@ def main() -> None:
     module.exit_json(changed=False, files=facts(folder))
 
 
-def facts(folder: Path) -> dict[str, dict[str, Any]]:
-    memo, found = read_memo(folder), {}
+def facts(folder: Path) -> dict[str, dict[str, str | int]]:
+    memo = read_memo(folder)
+    found: dict[str, dict[str, str | int]] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if not path.is_file() or path.name.startswith(".motley-"):

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.listening_ports import listeners
@@ -107,7 +107,16 @@ def taken(port: int, listening: list[tuple[str, int, str]]) -> str:
     )
 
 
-def sentence(report: dict[str, Any]) -> str:
+class Measured(TypedDict):
+    megabytes: float
+    seconds: float
+    percent_of_link: float
+    link_mbit: float
+    backend: str
+    world: int
+
+
+def sentence(report: Measured) -> str:
     size = f"all-reduce {report['megabytes']:.0f} MB"
     words = f"{size} {report['seconds'] * 1000:.0f} ms = {report['percent_of_link']} % of the link"
     return f"{words} ({report['link_mbit']:.0f} Mbit/s, {report['backend']}, {report['world']} nodes)"

@@ -18,7 +18,7 @@ from ansible.module_utils.motley.apt_lock import holder
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.nvidia_module import KEYS, own_key, own_key_is_known, run
-from ansible.module_utils.motley.undo_record import Before, write_file
+from ansible.module_utils.motley.undo_record import Before, KeptPackage, write_file
 from ansible.module_utils.train.nvidia_driver import loaded, on_disk
 
 DOCUMENTATION = r"""
@@ -163,7 +163,7 @@ class DriverChange:
             raise ModuleError(chosen["error"], chosen["fix"])
         return dict(chosen["method"])
 
-    def other_version(self, same: dict[str, Any], simulated: rules.Simulated) -> str:
+    def other_version(self, same: dict[str, str], simulated: rules.Simulated) -> str:
         """Says that modules and driver differ in version, and so do not work together: apt does not compare it."""
         if not same or simulated.trouble:
             return ""
@@ -211,17 +211,14 @@ class DriverChange:
         self.remember([name for name in {*earlier, *self.now} if earlier.get(name) != self.now.get(name)], earlier)
         self.changed = True
 
-    def remember(self, names: list[str], packages: dict[str, Any] | None = None) -> None:
+    def remember(self, names: list[str], packages: dict[str, rules.Package] | None = None) -> None:
         """Each package as it was when it was touched for the first time; null: it was not there."""
         known, ours = self.before.data.setdefault("packages", {}), self.before.data.get("holds", [])
         for name in names:
             if name not in known:
                 package = (packages or self.now).get(name)
-                known[name] = package and {
-                    "version": package.version,
-                    "auto": package.auto,
-                    "held": package.held and name not in ours,
-                }
+                held = package is not None and package.held and name not in ours
+                known[name] = {"version": package.version, "auto": package.auto, "held": held} if package else None
         self.before.save()
 
     # -- holds -------------------------------------------------------------------------------------------------
@@ -362,7 +359,7 @@ class DriverChange:
             self.says.append(f"{stay[0]}{more}, needed by {', '.join(needing[:3])}")
         return stay
 
-    def put_back(self, gone: list[str], other: dict[str, Any]) -> None:
+    def put_back(self, gone: list[str], other: dict[str, KeptPackage]) -> None:
         """One transaction: the machine is never without what it had."""
         words = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades", "--purge", "install"]
         exact = [f"{name}={was['version']}" for name, was in other.items()]

@@ -21,7 +21,7 @@ import statistics
 import struct
 import threading
 import time
-from typing import Any
+from typing import Any, TypedDict
 
 from ansible.module_utils.motley import knocking
 from ansible.module_utils.motley.documented import module_of
@@ -86,14 +86,32 @@ def main() -> None:
         reached = here.call_all(start + params["meet_s"])
         shut = here.try_doors(reached) if params["ports"] else {}
         met_s = time.monotonic() - start
-        links: dict[str, dict[str, Any]] = {
+        links: dict[str, Link] = {
             peer: here.turn(peer, starts=starts, answers=not reached[peer])
             for peer, starts in turns(params["name"], list(params["nodes"]))
         }
     for peer in here.peers:
-        links[peer] = links.get(peer, {}) | {"reached": reached[peer], "shut": shut.get(peer)}
+        links[peer] |= {"reached": reached[peer], "shut": shut.get(peer)}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
     module.exit_json(changed=False, links=links, called_by=sorted(here.called_by), took=took)
+
+
+Closed = list[Any]
+"""First and last port of a closed range, and why."""
+
+
+class Link(TypedDict, total=False):
+    """What is measured between this node and a peer; None for what could not be."""
+
+    reached: str
+    """Why it does not answer; empty where it does."""
+    shut: list[Closed] | None
+    rtt_ms: float | None
+    jitter_ms: float | None
+    loss_percent: float | None
+    full_packets: bool | None
+    mbit_to: float
+    mbit_from: float
 
 
 class Here:
@@ -159,9 +177,9 @@ class Here:
         line.sendall(f"{word} {self.params['name']}\n".encode())
         return line
 
-    def try_doors(self, reached: dict[str, str]) -> dict[str, list[Any] | None]:
+    def try_doors(self, reached: dict[str, str]) -> dict[str, list[Closed] | None]:
         """Peer → [first, last, why] of each range that is closed; None where it could not be tried."""
-        found: dict[str, list[Any] | None] = {}
+        found: dict[str, list[Closed] | None] = {}
 
         def ask(peer: str) -> None:
             with contextlib.suppress(OSError, ValueError):
@@ -190,7 +208,7 @@ class Here:
         finally:
             self.tried.add(caller)
 
-    def closed_at(self, peer: str) -> list[Any]:
+    def closed_at(self, peer: str) -> list[Closed]:
         with self.open(peer, "doors", 2.0) as line, line.makefile("rw") as words:
             line.settimeout(DOORS_S)
             spans = [tuple(span) for span in json.loads(words.readline())]
@@ -205,7 +223,7 @@ class Here:
             found |= answers(between[: 4 * knocking.AT_ONCE], 2) if between else {}
             return [list(closed) for span in spans for closed in knocking.closed_ranges(span, found)]
 
-    def turn(self, peer: str, *, starts: bool, answers: bool) -> dict[str, Any]:
+    def turn(self, peer: str, *, starts: bool, answers: bool) -> Link:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""
         if not starts and peer not in self.called_by:
             return {}  # it does not get here: it will not come to its turn either
@@ -215,7 +233,7 @@ class Here:
             # A link that loses packets may break their talk off, and its losses are what is asked for.
             return pings(self.peers[peer]) if starts and answers else {}
 
-    def begin(self, peer: str) -> dict[str, Any]:
+    def begin(self, peer: str) -> Link:
         with self.open(peer, "turn", 2.0) as line:
             line.settimeout(TURN_S)
             if read_line(line) != "ready":
@@ -230,12 +248,12 @@ class Here:
             line.sendall(b"over\n")
             return found
 
-    def follow(self, peer: str) -> dict[str, Any]:
+    def follow(self, peer: str) -> Link:
         with self.calls[peer].get(timeout=TURN_S) as line:
             line.settimeout(TURN_S)
             line.sendall(b"ready\n")
             # The route back has its own limit on the size of packets; the rest is the same link.
-            found = {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
+            found: Link = {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
             if read_line(line) == "flood":
                 line.sendall(f"{drain(line)}\n".encode())
                 flood(line)
@@ -287,7 +305,7 @@ def read_line(line: socket.socket) -> str:
 # -- single packets --------------------------------------------------------------------------------------------
 
 
-def pings(address: str) -> dict[str, Any]:
+def pings(address: str) -> Link:
     """Round trips of small packets that the other's kernel answers by itself."""
     line = echo_socket()
     if line is None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.who_reaches_whom import meet
 
@@ -40,16 +38,16 @@ def main() -> None:
     params = module.params
     missed, silent = meet(params["name"], params["port"], params["peers"], params["timeout_s"])
     if missed or silent:
-        module.fail_json(msg=sentence(missed, silent, params), missed=missed)
+        module.fail_json(msg=sentence(missed, silent, params["port"]), missed=missed)
     module.exit_json(changed=False, missed=[])
 
 
-def sentence(missed: list[str], silent: list[str], params: dict[str, Any]) -> str:
+def sentence(missed: list[str], silent: list[str], port: int) -> str:
     parts = []
     if missed:
-        parts.append(f"it does not reach {', '.join(missed)} on port {params['port']}")
+        parts.append(f"it does not reach {', '.join(missed)} on port {port}")
     if silent:
-        parts.append(f"it was not reached by {', '.join(silent)} on port {params['port']}")
+        parts.append(f"it was not reached by {', '.join(silent)} on port {port}")
     fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered) or a router that isolates"
     return "; ".join(parts) + f"\nfix: {fix} Wi-Fi clients"
 

@@ -133,7 +133,7 @@ def begin(module: AnsibleModule) -> None:
     refuse_taken(module, nic, params)
     before = Before(params["phase"]) if params["phase"] else None
     if before:
-        before.remember("reached_at", params["reached_at"])
+        before.remember_address(params["reached_at"])
         for path in wanted:
             before.keep(path)
     apply = write(module, nic, old, wanted)

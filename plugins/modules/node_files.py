@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
@@ -63,14 +63,20 @@ def main() -> None:
     module.exit_json(changed=bool(odd or moved or gone), diff=diff, motley_say=params["say"])
 
 
-def differs(path: Path, file: dict[str, Any]) -> bool:
+class WantedFile(TypedDict):
+    path: str
+    content: str
+    mode: int | str
+
+
+def differs(path: Path, file: WantedFile) -> bool:
     try:
         return path.read_text() != file["content"] or path.stat().st_mode & 0o777 != int(file["mode"])
     except OSError:
         return True
 
 
-def shown(path: Path, file: dict[str, Any]) -> dict[str, Any]:
+def shown(path: Path, file: WantedFile) -> dict[str, str]:
     secret = int(file["mode"]) & 0o077 == 0
     before = path.read_text() if path.is_file() and not secret else ""
     after = "(not shown: it holds a token)\n" if secret else file["content"]

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley import ifupdown, listening_ports
 from ansible.module_utils.motley.apt_lock import holder
@@ -25,7 +25,7 @@ from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.lan import ROLLBACK, ip, lower
 from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
-from ansible.module_utils.motley.preflight import judge
+from ansible.module_utils.motley.preflight import ClusterFolder, Judged, judge
 from ansible.module_utils.motley.undo_record import as_its_person
 
 DOCUMENTATION = r"""
@@ -79,7 +79,40 @@ def main() -> None:
     module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(parts))
 
 
-def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> dict[str, Any]:
+class Nic(TypedDict):
+    name: str
+    mac: str
+    permanent_mac: str
+    lower: list[str]
+    wireless: bool
+    wake_on: str
+    network: dict[str, str]
+    """Of Wi-Fi: the connection in use."""
+    addresses: list[str]
+    gateway: str
+
+
+class Report(Judged, listening_ports.Listening):
+    machine: str
+    home: str
+    own_key: str
+    hostname: str
+    nics: list[Nic]
+    dns: dict[str, dict[str, list[str]]]
+    resolv_conf: str
+    netplan: dict[str, str]
+    ifupdown: dict[str, list[ifupdown.Stanza]]
+    has_netplan: bool
+    network_manager: bool
+    cloud_init: bool
+    nft: bool
+    ufw: bool
+    firewalld: bool
+    time_service: str
+    battery: bool
+
+
+def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> Report:
     home = pwd.getpwnam(user).pw_dir
     cluster = cluster_folder(user, folder)
     places = {"home": cluster["at"], "system": "/var"}
@@ -110,11 +143,13 @@ def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> dict[str, An
         "firewalld": unit_active("firewalld.service"),
         **listening_ports.look(),
         "time_service": time_service(),
+        "apt_lock": "",
+        "apt_waited_s": 0.0,
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }
 
 
-def cluster_folder(user: str, folder: str) -> dict[str, Any]:
+def cluster_folder(user: str, folder: str) -> ClusterFolder:
     """The nearest folder that is there, and whether the user can work there: bootstrap makes the rest of the way."""
     who = pwd.getpwnam(user)
     path = Path(folder.replace("~", who.pw_dir, 1))
@@ -132,14 +167,14 @@ def own_key(path: Path) -> str:
         return read(path)
 
 
-def os_release() -> dict[str, Any]:
+def os_release() -> dict[str, str]:
     pairs = (line.split("=", 1) for line in read(Path("/etc/os-release")).splitlines() if "=" in line)
     return {key: value.strip('"') for key, value in pairs}
 
 
-def nics() -> list[dict[str, Any]]:
+def nics() -> list[Nic]:
     """Network cards, and what else the kernel has of their kind, with what they carry now."""
-    found = []
+    found: list[Nic] = []
     routes = ip("-4", "route", "show", "default")
     for link in ip("address", "show"):
         name = link["ifname"]

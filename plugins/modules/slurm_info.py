@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley import slurm_login_node
 from ansible.module_utils.motley.documented import module_of
@@ -53,7 +53,7 @@ def main() -> None:
             "free_bytes": shutil.disk_usage(next(path for path in [home, *home.parents] if path.exists())).free,
             "start": would[1],
             "partition": would[3],
-            "nodes": [node | processes(node, options) for node in nodes(would[2])],
+            "nodes": [{**node, **processes(node, options)} for node in nodes(would[2])],
             "runs": slurm_login_node.known(home),
         }
     except OSError as error:
@@ -78,7 +78,20 @@ def asked(options: list[str]) -> re.Match[str]:
     return found
 
 
-def nodes(names: str) -> list[dict[str, Any]]:
+class SlurmNode(TypedDict):
+    name: str
+    address: str
+    cores: int
+    memory_bytes: int
+    cards: list[str]
+
+
+class Processes(TypedDict):
+    cards: list[str]
+    processes: int
+
+
+def nodes(names: str) -> list[SlurmNode]:
     listed = slurm_login_node.slurm("scontrol", "show", "hostnames", names).split()
     described = slurm_login_node.slurm("scontrol", "show", "node", "-o", names).splitlines()
     found = {facts["NodeName"]: facts for line in described if (facts := dict(re.findall(r"(\w+)=(\S*)", line)))}
@@ -100,7 +113,7 @@ def cards(gres: str) -> list[str]:
     return [kind or "gpu" for kind, count in found for _ in range(int(count))]
 
 
-def processes(node: dict[str, Any], options: list[str]) -> dict[str, Any]:
+def processes(node: SlurmNode, options: list[str]) -> Processes:
     """A node's cards and processes: of a total over all nodes its share shows at the start; all cards until then."""
     asks, count = slurm_login_node.cards_asked(options)
     if not asks:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pwd
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.documented import module_of
@@ -75,9 +76,9 @@ def main() -> None:
     try:
         changes = [change for file in module.params["files"] if (change := file_change(file))]
         for change in [] if module.check_mode else changes:
-            before.keep(change["path"])
-            write_file(change["path"], change["new"], change["mode"], change["owner"])
-            before.wrote(change["path"])
+            before.keep(change.path)
+            write_file(change.path, change.new, change.mode, change.owner)
+            before.wrote(change.path)
     except PermissionError as error:
         fix = f"on that machine: sudo ls -ld {error.filename}; give it to them with chown, or remove it if it is a link"
         module.fail_json(msg=f"{error.filename} is closed to the person in whose folder it is\nfix: {fix}")
@@ -85,15 +86,52 @@ def main() -> None:
     ran = [command for command, _ in settled if command]
     module.exit_json(
         changed=bool(changes or ran),
-        wrote=[str(change["path"]) for change in changes],
+        wrote=[str(change.path) for change in changes],
         ran=ran,
         found=[found for _, found in settled],
         motley_say=module.params["say"],
-        diff=[difference(change["path"], printable(change["old"]), printable(change["new"])) for change in changes],
+        diff=[difference(change.path, printable(change.old), printable(change.new)) for change in changes],
     )
 
 
-def file_change(file: dict[str, Any]) -> dict[str, Any] | None:
+class WantedFile(TypedDict, total=False):
+    """An entry of `files`."""
+
+    path: str
+    if_exists: str
+    owner: str
+    mode: str
+    content: str
+    block: str
+    names: list[str]
+    drop: str
+    keep: str
+    stay: str
+
+
+class Setting(TypedDict, total=False):
+    """An entry of `settle`."""
+
+    check: list[str]
+    expect: str
+    run: list[str]
+    on_change: bool
+    makes: list[str]
+    undo: list[str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is written to a file."""
+
+    path: Path
+    old: str | None
+    new: str
+    mode: int
+    owner: tuple[int, int]
+
+
+def file_change(file: WantedFile) -> Change | None:
     """What must be written for one file; None when it is right already, or not wanted on this machine."""
     path = Path(file["path"])
     if file.get("if_exists") and not Path(file["if_exists"]).exists():
@@ -107,18 +145,18 @@ def file_change(file: dict[str, Any]) -> dict[str, Any] | None:
     if "block" in file and status:  # a file that is not ours keeps its mode and owner
         mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
     same = old == new and status and status.st_mode & 0o7777 == mode
-    return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
+    return None if same else Change(path, old, new, mode, owner)
 
 
-def new_content(old: str, file: dict[str, Any]) -> str:
+def new_content(old: str, file: WantedFile) -> str:
     if not file.get("stay"):
         return str(file["content"])
     return "".join(f"{line}\n" for line in beside(old.splitlines(), file["content"].splitlines(), file["stay"]))
 
 
-def new_block(old: str, file: dict[str, Any]) -> str:
-    patterns = {name: file.get(name, "") for name in ("drop", "keep", "stay")}
-    return with_block(old, file["block"], names=file.get("names", []), **patterns)
+def new_block(old: str, file: WantedFile) -> str:
+    drop, keep, stay = file.get("drop", ""), file.get("keep", ""), file.get("stay", "")
+    return with_block(old, file["block"], names=file.get("names", []), drop=drop, keep=keep, stay=stay)
 
 
 def owner_of(user: str) -> tuple[int, int]:
@@ -126,7 +164,7 @@ def owner_of(user: str) -> tuple[int, int]:
     return entry.pw_uid, entry.pw_gid
 
 
-def settle(module: AnsibleModule, before: Before, setting: dict[str, Any], files_changed: bool) -> tuple[str, str]:
+def settle(module: AnsibleModule, before: Before, setting: Setting, files_changed: bool) -> tuple[str, str]:
     """Run the command where the check does not hold; returns it if it ran, and what the check prints at the end."""
     holds, found = check(setting)
     if holds and not (files_changed and setting.get("on_change")):
@@ -146,7 +184,7 @@ def settle(module: AnsibleModule, before: Before, setting: dict[str, Any], files
     return " ".join(command), found
 
 
-def check(setting: dict[str, Any]) -> tuple[bool, str]:
+def check(setting: Setting) -> tuple[bool, str]:
     done = run([str(word) for word in setting["check"]])
     found = done.stdout.strip()
     return (found == str(setting["expect"]) if "expect" in setting else done.returncode == 0), found

@@ -37,8 +37,9 @@ from console.infra.kubernetes.shown import (
     rank,
     run_of,
 )
-from console.infra.node import ROOT, Facts, Node, Silent
+from console.infra.node import ROOT, Node, Silent
 from console.processes import each_line, end_group
+from plugins.module_utils.motley.answers import Cleaned, Forgotten, Hashes, Look, RunFacts, Runs, Sent, Stopped
 from train.send_notice import Notice, send
 
 ALL = "app.kubernetes.io/name=motley"
@@ -48,8 +49,16 @@ ASIDE = "service,secret,networkpolicy,configmap"
 ASK_S = 20.0
 STOP_S = GRACE_S + LATE_S + 15.0
 """A pod that is lost shows as lost within it."""
-NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
-NONE |= {
+NONE: Look = {
+    "time": 0.0,
+    "run": "",
+    "on": False,
+    "wanted": False,
+    "now": {},
+    "start": {},
+    "step": {},
+    "events": [],
+    "members": [],
     "how": "",
     "since": 0,
     "checkpoint": 0,
@@ -167,12 +176,12 @@ class KubernetesNode(Node):
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
-    def status(self) -> Facts:
+    def status(self) -> Look:
         run, job = self.newest()
         if job is None:
-            return NONE | {"time": time.time()}
+            return {**NONE, "time": time.time()}
         pods = self.pods(job)
-        found = NONE | {"time": time.time(), "run": run, **ended_facts(job, pods)}
+        found: Look = {**NONE, "time": time.time(), "run": run, **ended_facts(job, pods)}
         unseen = ""
         for pod in filter(is_running, pods):
             try:
@@ -195,11 +204,19 @@ class KubernetesNode(Node):
             found["now"] = waiting.facts(unseen) | {"state": "not seen"}
         return found
 
-    def stop(self, timeout_s: float = STOP_S) -> Facts:
+    def stop(self, timeout_s: float = STOP_S) -> Stopped:
         """Delete the run; of those that are over what fetch does not read. What is still there then is what is left."""
         began = time.time()
         run, job = self.newest()
-        answer = {"was_on": False, "run": run, "script": "", "checkpoint": 0, "forced": 0, "ports": [], "kept": ""}
+        answer: Stopped = {
+            "was_on": False,
+            "run": run,
+            "script": "",
+            "checkpoint": 0,
+            "forced": 0,
+            "ports": [],
+            "kept": "",
+        }
         if job is not None and not is_over(job, self.pods(job)):
             answer |= {"was_on": True, "checkpoint": self.end(run, job, began + timeout_s)}
         elif job is not None:
@@ -240,7 +257,7 @@ class KubernetesNode(Node):
         except Silent as why:
             return [replace(self, mute=str(why))]
 
-    def files(self, run: str) -> Facts:
+    def files(self, run: str) -> Hashes:
         gone = "no pod of it is there (a run that was stopped is continued by launching it again by its name)"
         raise Silent(self.mute or gone)
 
@@ -279,29 +296,38 @@ class KubernetesNode(Node):
             [*self.kubectl, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
 
-    def runs(self) -> Facts:
-        found = {}
+    def runs(self) -> Runs:
+        found: dict[str, RunFacts] = {}
         for run, job in self.jobs().items():
             step = ended_facts(job, self.pods(job))["step"]
             began = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
-            known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", began)}
-            known["reward"] = step.get("rollout", {}).get("reward")
-            found[run] = {**known, "script": "", "checkpoint": 0, "bytes": 0, "model": ""}
+            found[run] = {
+                "step": step.get("step", 0),
+                "steps": 0,
+                "loss": step.get("loss"),
+                "reward": step.get("rollout", {}).get("reward"),
+                "time": step.get("time", began),
+                "done": has(job, "Complete") or has(job, "SuccessCriteriaMet"),
+                "script": "",
+                "checkpoint": 0,
+                "bytes": 0,
+                "model": "",
+            }
+            done = found[run]["done"]
             for node in self.living(job)[:1]:
                 with suppress(Silent):  # it has just ended
                     found[run] |= node.runs()["runs"].get(run, {})
-            done = has(job, "Complete") or has(job, "SuccessCriteriaMet")
             found[run] |= {"done": done, "on": is_active(job), "waits": rank(job) == WAITS}
         return {"runs": found, "on": ""}
 
-    def forget_address(self) -> Facts:
+    def forget_address(self) -> Forgotten:
         return {"was": False}
 
-    def try_notify(self, address: str) -> Facts:
+    def try_notify(self, address: str) -> Sent:
         """This controller tries it: no pod is there yet."""
         return {"why": send(address, Notice("test", "motley", "the address is right"))}
 
-    def clean(self, names: list[str]) -> Facts:
+    def clean(self, names: list[str]) -> Cleaned:
         raise Silent("checkpoints lie on its volume; kubectl deletes that")
 
 

@@ -13,13 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
 
 from console.infra.kubernetes import waiting
 from console.infra.kubernetes.node import KubernetesNode, PodNode
 from console.infra.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.infra.node import Silent
 from console.processes import each_line, end_group
+from plugins.module_utils.motley.answers import NowLine
+from train.runlog.state import Event
 
 LOOK_S = 2.0
 GONE_LOOKS = 2
@@ -106,7 +107,7 @@ def name_of(pod: Object) -> str:
     return str(pod["metadata"]["name"])
 
 
-def say(kind: str, facts: dict[str, Any]) -> None:
+def say(kind: str, facts: NowLine | Event) -> None:
     write(f"{kind} {json.dumps(facts)}".encode())
 
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from console.infra.kubernetes.objects import ANNOTATED, HOME
+from train.runlog.state import Event
 
 LATE_S = 30.0
 """Past its grace a pod answers to no kubelet; this much for clocks that differ."""
@@ -20,7 +21,14 @@ ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The last two stand for some seconds before the first two."""
 OVER, LEAVES, WAITS, RUNS = range(4)
 Object = dict[str, Any]
-Facts = dict[str, Any]
+
+
+class Ended(TypedDict):
+    """What the agents of a run have left, as a node's answer has it."""
+
+    step: Event
+    events: list[Event]
+    members: list[Event]
 
 
 def run_of(job: Object) -> str:
@@ -86,7 +94,7 @@ def containers(pod: Object) -> list[Object]:
     return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 
 
-def last_words(pods: Sequence[Object]) -> list[tuple[str, Facts]]:
+def last_words(pods: Sequence[Object]) -> list[tuple[str, Event]]:
     """What the agents have left when they ended, as their event logs have it."""
     found = []
     for said in [one["state"].get("terminated", {}).get("message", "") for pod in pods for one in containers(pod)]:
@@ -110,7 +118,7 @@ def ended_words(pod: Object) -> Iterator[str]:
             yield f"{pod['metadata']['name']}: {one['name']} ended with {ended['exitCode']}{why}{said}"
 
 
-def ended_facts(job: Object, pods: Sequence[Object]) -> Facts:
+def ended_facts(job: Object, pods: Sequence[Object]) -> Ended:
     words = last_words(pods)
     events = [event for kind, event in words if kind == "event"]
     steps = [event for event in events if event["event"] == "step"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from console.infra.kubernetes.shown import Facts, Object, ended_words, has
+from console.infra.kubernetes.shown import Object, ended_words, has
+from plugins.module_utils.motley.answers import AgentView
 
 NOT_YET = "its pods are not there yet"
 SUSPENDED = "the Job is suspended: a queue lets it begin, or {} patch job {} -p '{}'"
@@ -17,7 +18,7 @@ STARTS = ("PodInitializing", "ContainerCreating")
 """What a kubelet says of each container whose turn has not come, whatever it is that keeps it."""
 
 
-def facts(reason: str) -> Facts:
+def facts(reason: str) -> AgentView:
     return {"time": time.time(), "state": "waiting", "reason": reason, "peers": {}}
 
 

@@ -6,13 +6,24 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 SPARE = 0.97
 """The share of the memory that is promised: Slurm takes a node out that has less than was promised."""
 
 
-def facts() -> dict[str, Any]:
+class Cores(TypedDict):
+    sockets: int
+    cores: int
+    threads: int
+
+
+class MachineFacts(Cores):
+    memory_mb: int
+    cards: list[dict[str, str]]
+
+
+def facts() -> MachineFacts:
     memory_kb = int(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
     return {
         **layout(Path("/proc/cpuinfo").read_text()),
@@ -21,7 +32,7 @@ def facts() -> dict[str, Any]:
     }
 
 
-def layout(cpuinfo: str) -> dict[str, int]:
+def layout(cpuinfo: str) -> Cores:
     """Sockets, cores of a socket, threads of a core; where the kernel does not tell, each processor is a core."""
     found: list[tuple[str, ...]] = []
     for block in cpuinfo.strip().split("\n\n"):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from console.infra import is_local
-from console.infra.node import MOTLEY, SENT_ALONG, Facts, Node, Silent, home_of
+from console.infra.node import MOTLEY, SENT_ALONG, Node, Silent, home_of
+from plugins.module_utils.motley.answers import Places, Stopped
 
 STOP_S = 90.0
 ASK_S = 20.0
@@ -57,13 +58,13 @@ class SlurmNode(LoginNode):
     brings: ClassVar[tuple[str, ...]] = (*SENT_ALONG, f"{MOTLEY}.start_stop_status")
     answers_by: ClassVar[str] = f"{MOTLEY}.slurm_login_node"
 
-    def stop(self, timeout_s: float = STOP_S) -> Facts:
-        return self._ask("stop", timeout_s)
+    def stop(self, timeout_s: float = STOP_S) -> Stopped:
+        return self._ask(Stopped, "stop", timeout_s)
 
     def parts(self, run: str) -> list[Node]:
         """The places of this run, or of the newest; itself where there is none, to say what there is."""
         try:
-            found = self._ask("parts", run=run)
+            found = self._ask(Places, "parts", run=run)
         except Silent:
             return [self]
         return [

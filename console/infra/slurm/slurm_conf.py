@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from console import render
 from console.infra.choose import from_inventory
@@ -17,7 +17,8 @@ from console.infra.node import ask_all
 from console.words import say
 
 if TYPE_CHECKING:
-    from console.inventory.read import Inventory
+    from console.infra.slurm.machine_facts import MachineFacts
+from console.inventory.read import Inventory
 
 MACHINE_FACTS = "console.infra.slurm.machine_facts"
 FILES = {"slurm.conf": "slurm.conf.j2", "gres.conf": "gres.conf.j2", "cgroup.conf": "cgroup.conf.j2"}
@@ -75,21 +76,28 @@ def rendered(cluster: str, nodes: Sequence[Machine], own: Mapping[str, str] | No
     return {name: render.rendered(template, values) for name, template in FILES.items()}
 
 
-def machine(name: str, address: str, facts: Mapping[str, Any]) -> Machine:
-    cards = tuple(Card(**card) for card in facts["cards"])
-    counts = {key: int(facts[key]) for key in ("sockets", "cores", "threads", "memory_mb")}
-    return Machine(name=name, address=address, cards=cards, **counts)
+def machine(name: str, address: str, facts: MachineFacts) -> Machine:
+    return Machine(
+        name=name,
+        address=address,
+        cards=tuple(Card(**card) for card in facts["cards"]),
+        sockets=facts["sockets"],
+        cores=facts["cores"],
+        threads=facts["threads"],
+        memory_mb=facts["memory_mb"],
+    )
 
 
 def slurm_conf(inventory: Inventory, *, to: str) -> int:
-    answers, silent = ask_all(from_inventory(inventory), lambda node: node.read_by(MACHINE_FACTS, "facts()"))
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.read_by(MachineFacts, MACHINE_FACTS, "facts()"))
     if silent:
         for name, reason in silent.items():
             say(f"{name}  {reason}")
         say("the files name every machine, so all must answer\nfix: switch it on, or take it out of the inventory")
         return 1
-    nodes = [machine(name, str(inventory.nodes[name]["motley_address"]), facts) for name, facts in answers.items()]
-    for name, text in rendered("home", nodes).items():
+    machines = [machine(name, str(inventory.nodes[name]["motley_address"]), facts) for name, facts in answers.items()]
+    for name, text in rendered("home", machines).items():
         if to:
             Path(to).mkdir(parents=True, exist_ok=True)
             (Path(to) / name).write_text(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TypedDict
 
 OWN = "table inet motley"
 COUNTER = re.compile(r"counter packets \d+ bytes \d+ ?")
@@ -12,10 +12,18 @@ VERDICT = re.compile(r"\b(?:drop|reject)\b")
 HOOK = re.compile(r"type filter hook (\w+)")
 
 
-def denying(listing: str) -> list[dict[str, Any]]:
+class Rule(TypedDict):
+    chain: str
+    hook: str
+    rule: str
+    ports: list[list[int]]
+
+
+def denying(listing: str) -> list[Rule]:
     """`nft list ruleset` → {chain, hook, rule, ports}; ports are [first, last] pairs, and none where all are meant: a
     chain that drops whatever no rule lets in, by its policy or, as firewalld's, by a rule for all that gets there."""
-    found, table, chain, hook = [], "", "", ""
+    found: list[Rule] = []
+    table, chain, hook = "", "", ""
     for line in map(str.strip, listing.splitlines()):
         if line.startswith("table "):
             table = line.removesuffix(" {")
@@ -28,15 +36,15 @@ def denying(listing: str) -> list[dict[str, Any]]:
     return found
 
 
-def rule_of(chain: str, hook: str, rule: str) -> list[dict[str, Any]]:
+def rule_of(chain: str, hook: str, rule: str) -> list[Rule]:
     """`hook` is empty in a chain that others lead to."""
-    where = {"chain": chain, "hook": hook}
     if ports := PORTS.search(rule):
         pairs = [word.partition("-") for word in re.findall(r"\d+(?:-\d+)?", ports[1])]
-        return [{**where, "rule": rule, "ports": [[int(low), int(high or low)] for low, _, high in pairs]}]
+        spans = [[int(low), int(high or low)] for low, _, high in pairs]
+        return [{"chain": chain, "hook": hook, "rule": rule, "ports": spans}]
     if hook in ("input", "output"):
-        if re.search("policy drop", rule):
-            return [{**where, "rule": "policy drop", "ports": []}]
+        if "policy drop" in rule:
+            return [{"chain": chain, "hook": hook, "rule": "policy drop", "ports": []}]
         if VERDICT.match(rule):
-            return [{**where, "rule": rule, "ports": []}]
+            return [{"chain": chain, "hook": hook, "rule": rule, "ports": []}]
     return []

@@ -6,14 +6,14 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ..train.drawing_program import drawing_program
 from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
 from .files import read
-from .graphics import nvidia_cards, output, switched_off
+from .graphics import Card, nvidia_cards, output, switched_off
 
 ASKED = (
     "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"
@@ -27,8 +27,39 @@ WINDOW_S = 0.3
 # -- disk and processor ----------------------------------------------------------------------------------------
 
 
-def disk(home: Path) -> dict[str, Any]:
-    found = {}
+class Disk(TypedDict):
+    path: str
+    free_gb: float
+    whole_gb: float
+    free_files: int
+    read_only: bool
+
+
+class Processor(TypedDict):
+    share: float
+    load: float
+    cores: int
+
+
+class Power(TypedDict):
+    battery: bool
+    percent: str
+    on_mains: bool
+    lid: str
+
+
+class Gpus(TypedDict):
+    cards: list[Card]
+    switched_off: str
+    shown: list[dict[str, str]]
+    trouble: str
+    programs: list[str]
+    xid: str
+    drawing: str
+
+
+def disk(home: Path) -> dict[str, Disk]:
+    found: dict[str, Disk] = {}
     for name, path in (("home", existing(home)), ("system", Path("/var"))):
         now = os.statvfs(path)
         found[name] = {
@@ -45,7 +76,7 @@ def existing(path: Path) -> Path:
     return next(folder for folder in [path, *path.parents] if folder.exists())
 
 
-def disk_speed(home: Path) -> dict[str, Any]:
+def disk_speed(home: Path) -> dict[str, float]:
     """One file of some megabytes, written until it is on the disk."""
     block = os.urandom(1 << 20)
     with tempfile.TemporaryFile(dir=existing(home)) as file:
@@ -58,7 +89,7 @@ def disk_speed(home: Path) -> dict[str, Any]:
     return {"write_mb_s": WRITTEN_MB * 1.048576 / took_s}
 
 
-def processor() -> dict[str, Any]:
+def processor() -> Processor:
     """How much of one core a program gets that never waits; the better of two moments."""
     shares = []
     for _ in range(2):
@@ -72,7 +103,7 @@ def processor() -> dict[str, Any]:
 # -- power -----------------------------------------------------------------------------------------------------
 
 
-def power() -> dict[str, Any]:
+def power() -> Power:
     supplies = [path.parent for path in Path("/sys/class/power_supply").glob("*/type")]
     # A mouse or a headset has a battery as well: its scope is Device.
     own = [folder for folder in supplies if read(folder / "scope") != "Device"]
@@ -90,9 +121,16 @@ def power() -> dict[str, Any]:
 # -- graphics cards --------------------------------------------------------------------------------------------
 
 
-def gpu() -> dict[str, Any]:
-    found = {"cards": nvidia_cards(), "switched_off": switched_off()}
-    found |= {"shown": [], "trouble": "", "programs": [], "xid": "", "drawing": ""}
+def gpu() -> Gpus:
+    found: Gpus = {
+        "cards": nvidia_cards(),
+        "switched_off": switched_off(),
+        "shown": [],
+        "trouble": "",
+        "programs": [],
+        "xid": "",
+        "drawing": "",
+    }
     if not found["cards"]:
         return found
     found["xid"] = last_xid()
@@ -129,7 +167,7 @@ def last_xid() -> str:
 # -- small things ----------------------------------------------------------------------------------------------
 
 
-def apt() -> dict[str, Any]:
+def apt() -> dict[str, str | None]:
     """The program that has apt's locks; None where only root may ask."""
     try:
         return {"holder": holder()}

@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from ..train.runlog.paths import AGENT, UNIT, WANTED, logs
+from ..train.runlog.paths import UNIT, WANTED
 from . import blocking_rules, run_files, run_processes
-from .undo_record import ROOT, Before, read_text, undone
+from .answers import AsideView
+from .undo_record import ROOT, Before, KeptFile, read_text, undone
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
 
@@ -51,11 +52,38 @@ def _readable(folder: Path) -> bool:
     return True
 
 
-def original(folder: Path, entry: dict[str, Any]) -> str | None:
+class Firewall(TypedDict):
+    kind: str
+    on: bool
+    friends: list[str]
+    """The addresses that are let in."""
+    gone: list[str]
+
+
+class RunsHere(TypedDict):
+    on: bool
+    run: str
+    state: str
+    aside: AsideView | None
+    agents: list[int]
+    orphans: list[int]
+    wanted: bool
+    unit: str
+    result: str
+
+
+class FilesHere(TypedDict):
+    exists: bool
+    torch: bool
+    interface: str
+    adapter_bytes: int
+
+
+def original(folder: Path, entry: KeptFile) -> str | None:
     return read_text(folder / entry["copy"]) if entry["existed"] else None
 
 
-def units() -> dict[str, Any] | None:
+def units() -> dict[str, dict[str, str]] | None:
     """Every unit that a phase switched on, and how it is now: unit → {phase, enabled, active}."""
     if not may_look():
         return None
@@ -72,7 +100,7 @@ def units() -> dict[str, Any] | None:
     return found
 
 
-def firewall() -> dict[str, Any] | None:
+def firewall() -> Firewall | None:
     """Whose firewall keeps strangers out, who is let in, and which of our rules are gone; None without root."""
     if not may_look() or says("id", "-u") != "0":
         return None
@@ -95,7 +123,7 @@ def firewall() -> dict[str, Any] | None:
     }
 
 
-def rules() -> list[Any] | None:
+def rules() -> list[blocking_rules.Rule] | None:
     """Others' rules that close ports; None without root."""
     if says("id", "-u") != "0":
         return None
@@ -106,16 +134,16 @@ def rules() -> list[Any] | None:
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-def runs(home: Path) -> dict[str, Any]:
+def runs(home: Path) -> RunsHere:
     """Processes of runs below this home, and what would start one."""
     here = run_processes.processes(home)
     agents = run_processes.agents_of(here)
     run = run_files.named_run(home)
-    view = run_files.read_json(logs(home, run) / AGENT)
+    view = run_files.agent_view(home, run)
     return {
         "on": bool(agents),
         "run": run,
-        "state": str(view.get("state") or ""),
+        "state": view.get("state", ""),
         "aside": view.get("aside") if agents else None,
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
@@ -125,7 +153,7 @@ def runs(home: Path) -> dict[str, Any]:
     }
 
 
-def files(home: Path) -> dict[str, Any]:
+def files(home: Path) -> FilesHere:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
     return {
         "exists": home.is_dir(),

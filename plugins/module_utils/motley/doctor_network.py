@@ -6,15 +6,40 @@ import contextlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from .files import read
-from .lan import ip, who_has
+from .lan import Link, ip, who_has
 
 NET = Path("/sys/class/net")
 
 
-def names(cluster: dict[str, str]) -> dict[str, Any]:
+class Names(TypedDict):
+    hostname: str
+    lead_to: dict[str, str]
+    loopback: list[str]
+
+
+class Nic(TypedDict):
+    name: str
+    mac: str
+    addresses: list[str]
+    mtu: int
+    carrier: bool
+    mbit: int
+    duplex: str
+    wireless: bool
+    ethernet: bool
+
+
+class Network(TypedDict):
+    nic: str
+    links: list[Nic]
+    routes: dict[str, dict[str, str]]
+    also_has_address: str | None
+
+
+def names(cluster: dict[str, str]) -> Names:
     """What every name of the cluster leads to here, as a program would see it."""
     own = socket.gethostname()
     return {
@@ -43,7 +68,7 @@ def first_address(name: str) -> str:
         return ""
 
 
-def look(address: str, others: dict[str, str]) -> dict[str, Any]:
+def look(address: str, others: dict[str, str]) -> Network:
     links = [link_of(link) for link in ip("address", "show") if link["ifname"] != "lo"]
     nic = next((link["name"] for link in links if address in bare(link)), "")
     return {
@@ -54,11 +79,11 @@ def look(address: str, others: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def bare(link: dict[str, Any]) -> list[str]:
+def bare(link: Nic) -> list[str]:
     return [entry.split("/")[0] for entry in link["addresses"]]
 
 
-def link_of(link: dict[str, Any]) -> dict[str, Any]:
+def link_of(link: Link) -> Nic:
     folder = NET / link["ifname"]
     return {
         "name": link["ifname"],
@@ -73,7 +98,7 @@ def link_of(link: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def route_to(address: str) -> dict[str, Any]:
+def route_to(address: str) -> dict[str, str]:
     """The NIC that the kernel uses for it, and the address that it shows."""
     with contextlib.suppress(Exception):
         route = ip("route", "get", address)[0]

@@ -3,7 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypedDict
+
+
+class CrypttabEntry(TypedDict):
+    key: str
+    options: list[str]
+
+
+class BlockDevice(TypedDict, total=False):
+    """As lsblk has it; an old one knows one mount point."""
+
+    name: str
+    type: str
+    mountpoint: str | None
+    mountpoints: list[str | None]
+    children: list[BlockDevice]
+
+
+class BlockDevices(TypedDict, total=False):
+    blockdevices: list[BlockDevice]
+
 
 NEEDED = ("/", "/usr", "/var", "/boot")
 UNLOCKS_ITSELF = ("tpm2-device", "keyscript")
@@ -12,7 +32,7 @@ UBUNTU_BY_TPM = ("ubuntu-data", "ubuntu-save")
 WORDS = "its disk is encrypted: the start waits at its passphrase, at the machine"
 
 
-def waits_for(tree: dict[str, Any], crypttab: str, header_of: Callable[[str], str], clevis_at_start: bool) -> str:
+def waits_for(tree: BlockDevices, crypttab: str, header_of: Callable[[str], str], clevis_at_start: bool) -> str:
     """The device whose passphrase somebody must type at the start; empty where nobody is waited for."""
     entries = crypttab_entries(crypttab)
     for crypt, parent, mounted in encrypted_devices(tree):
@@ -26,7 +46,7 @@ def waits_for(tree: dict[str, Any], crypttab: str, header_of: Callable[[str], st
     return ""
 
 
-def crypttab_entries(text: str) -> dict[str, dict[str, Any]]:
+def crypttab_entries(text: str) -> dict[str, CrypttabEntry]:
     rows = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return {
         row[0]: {"key": row[2] if len(row) > 2 else "none", "options": row[3].split(",") if len(row) > 3 else []}
@@ -34,31 +54,31 @@ def crypttab_entries(text: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def opened_at_start(entry: dict[str, Any] | None, mounted: set[str]) -> bool:
+def opened_at_start(entry: CrypttabEntry | None, mounted: set[str]) -> bool:
     return "noauto" not in entry["options"] if entry else bool(mounted & {*NEEDED})
 
 
-def unlocks_itself(entry: dict[str, Any]) -> bool:
+def unlocks_itself(entry: CrypttabEntry) -> bool:
     return entry["key"] not in ("none", "-") or any(option.startswith(UNLOCKS_ITSELF) for option in entry["options"])
 
 
-def encrypted_devices(tree: dict[str, Any]) -> Iterator[tuple[str, str, set[str]]]:
+def encrypted_devices(tree: BlockDevices) -> Iterator[tuple[str, str, set[str]]]:
     """Each unlocked device: its name, the one it lies on, and what is mounted from it."""
     for parent, device in walk(tree.get("blockdevices", []), ""):
         if device.get("type") == "crypt":
             yield device["name"], f"/dev/{parent}", mounted_below(device)
 
 
-def walk(devices: list[dict[str, Any]], parent: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def walk(devices: list[BlockDevice], parent: str) -> Iterator[tuple[str, BlockDevice]]:
     for device in devices:
         yield parent, device
         yield from walk(device.get("children", []), device["name"])
 
 
-def mounted_below(device: dict[str, Any]) -> set[str]:
+def mounted_below(device: BlockDevice) -> set[str]:
     own = device.get("mountpoints") or [device.get("mountpoint")]
     return {place for place in own if place}.union(*(mounted_below(child) for child in device.get("children", [])))
 
 
-def mounts(tree: dict[str, Any], place: str) -> bool:
+def mounts(tree: BlockDevices, place: str) -> bool:
     return any(place in mounted_below(device) for device in tree.get("blockdevices", []))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from .files import read
 
@@ -15,9 +15,16 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 BBSWITCH = Path("/proc/acpi/bbswitch")
 
 
-def nvidia_cards() -> list[dict[str, Any]]:
+class Card(TypedDict):
+    bus: str
+    device: str
+    lost: bool
+    """Fallen off the bus: it answers nothing."""
+
+
+def nvidia_cards() -> list[Card]:
     """Graphics functions on the bus; sound and USB parts of a card are others."""
-    found = []
+    found: list[Card] = []
     for device in sorted(DEVICES.glob("*")):
         if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
             config = (device / "config").read_bytes() if (device / "config").exists() else b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TypedDict
 
 MAIN = "/etc/network/interfaces"
 NOTE = "# {nic} is netplan's, by Motley; this file before: /var/lib/motley/before/static_ip\n"
@@ -16,9 +16,16 @@ Line = tuple[str, list[str], bool]
 """The text, with continuations; its words; whether it opens a stanza."""
 
 
-def stanzas(root: Path = Path("/")) -> dict[str, list[dict[str, Any]]]:
+class Stanza(TypedDict):
+    family: str
+    method: str
+    options: list[list[str]]
+    """Each a word, and what stands behind it."""
+
+
+def stanzas(root: Path = Path("/")) -> dict[str, list[Stanza]]:
     """Each NIC's stanzas, in order."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Stanza]] = {}
     for text in read_all(root).values():
         for nic, stanza in stanzas_of(text.encode(errors="surrogateescape").decode(errors="replace")):
             found.setdefault(nic, []).append(stanza)
@@ -69,17 +76,16 @@ def lines_of(text: str) -> list[Line]:
     return [*lines, *([(gathered, gathered.split(), False)] if gathered else [])]
 
 
-def stanzas_of(text: str) -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
+def stanzas_of(text: str) -> list[tuple[str, Stanza]]:
+    found: list[tuple[str, Stanza]] = []
     inside = False
     for _, words, opens in lines_of(text):
         if opens:
             inside = words[0] == "iface" and len(words) > 1
         if opens and inside:
             family, method, *more = [*words[2:], "", ""] if len(words) < 4 else words[2:]
-            found.append(
-                (words[1], {"family": family, "method": method, "options": [[word, ""] for word in more if word]})
-            )
+            options = [[word, ""] for word in more if word]
+            found.append((words[1], {"family": family, "method": method, "options": options}))
         elif inside and words:
             found[-1][1]["options"].append([words[0], " ".join(words[1:])])
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 TOUCH_S = 30.0
 """How long a key that wants a touch (FIDO) may wait for one."""
@@ -27,10 +27,17 @@ def agent_has_some() -> bool:
     return subprocess.run(["ssh-add", "-l"], capture_output=True, check=False).returncode == 0
 
 
-def opened_by(own: list[str], nodes: list[dict[str, Any]], state_folder: str) -> list[str]:
+class Login(TypedDict):
+    name: str
+    address: str
+    port: int
+    user: str
+
+
+def opened_by(own: list[str], nodes: list[Login], state_folder: str) -> list[str]:
     """The nodes that our key does not open, and one of these keys does."""
 
-    def needs_own(node: dict[str, Any]) -> bool:
+    def needs_own(node: Login) -> bool:
         return not opens(["-o", "IdentitiesOnly=yes"], node, state_folder) and opens(own, node, state_folder)
 
     if not own or not nodes:
@@ -39,7 +46,7 @@ def opened_by(own: list[str], nodes: list[dict[str, Any]], state_folder: str) ->
         return [node["name"] for node, needs in zip(nodes, pool.map(needs_own, nodes)) if needs]  # noqa: B905
 
 
-def opens(keys: list[str], node: dict[str, Any], state_folder: str) -> bool:
+def opens(keys: list[str], node: Login, state_folder: str) -> bool:
     settings = {
         "BatchMode": "yes",
         "PreferredAuthentications": "publickey",

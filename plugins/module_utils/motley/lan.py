@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
@@ -42,7 +42,25 @@ def _read(path: Path) -> str:
         return ""
 
 
-def ip(*arguments: str) -> list[dict[str, Any]]:
+class InterfaceAddress(TypedDict, total=False):
+    family: str
+    local: str
+    prefixlen: int
+
+
+class Link(TypedDict, total=False):
+    """An interface or a route, as `ip -json` shows it."""
+
+    ifname: str
+    address: str
+    mtu: int
+    addr_info: list[InterfaceAddress]
+    dev: str
+    gateway: str
+    prefsrc: str
+
+
+def ip(*arguments: str) -> list[Link]:
     done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 

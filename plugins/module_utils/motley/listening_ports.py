@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from .node_network import ask
 
@@ -15,7 +15,18 @@ PUBLISHED = "docker-proxy"
 """Calls from outside do not reach it: docker leads them into the container before that."""
 
 
-def look() -> dict[str, Any]:
+class Service(TypedDict):
+    port: int
+    program: str
+
+
+class Listening(TypedDict):
+    ssh_ports: list[int]
+    services: list[Service]
+    caller: str
+
+
+def look() -> Listening:
     """Looks at the node's ports, as root: others' programs are not named to anybody else."""
     listening = ask("ss", "-Hltnp")
     found = connection()
@@ -38,7 +49,7 @@ def ssh_ports_of(settings: str, sockets: str, listening: str, came_by: str) -> l
     return sorted(ports) or [22]
 
 
-def services_of(listening: str, ssh_ports: list[int]) -> list[dict[str, Any]]:
+def services_of(listening: str, ssh_ports: list[int]) -> list[Service]:
     """What else can be called from outside; the processes of a run of ours are no service."""
     found = {
         port: program

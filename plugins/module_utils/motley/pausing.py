@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from ..train.files import write_atomic
 from ..train.pause import read, words
-from ..train.runlog.paths import AGENT, PAUSE
-from ..train.runlog.paths import logs as logs_of
-from .run_files import named_run, read_json, saving_s
+from ..train.runlog.paths import PAUSE
+from .answers import Paused, Unpaused
+from .run_files import agent_view, named_run, saving_s
 from .run_processes import processes
 
 FREE_S = 12.0
@@ -24,11 +23,11 @@ def paused(home: Path) -> str:
     return (words(found.until, time.time()) or "until unpaused") if found else ""
 
 
-def pause(home: Path, lasts: str = "") -> dict[str, Any]:
+def pause(home: Path, lasts: str = "") -> Paused:
     """This node steps aside: its agent ends its workers, so that their memory is free. Waits until it is."""
     began = time.time()
     here = processes(home)
-    script = str(read_json(logs_of(home, named_run(home)) / AGENT).get("script", "")) if here else ""
+    script = agent_view(home, named_run(home)).get("script", "") if here else ""
     if script:
         return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: ./motley stop"}
     write_atomic(home / PAUSE, f"{lasts}\n".encode() if lasts else b"")
@@ -38,7 +37,7 @@ def pause(home: Path, lasts: str = "") -> dict[str, Any]:
     return {"was_on": bool(here), "until": paused(home), "left": left, "seconds": round(time.time() - began, 2)}
 
 
-def unpause(home: Path) -> dict[str, Any]:
+def unpause(home: Path) -> Unpaused:
     was = paused(home)
     (home / PAUSE).unlink(missing_ok=True)
     return {"was": bool(was), "was_on": bool(processes(home))}

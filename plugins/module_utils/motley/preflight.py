@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
 CONTAINERS = ("docker", "lxc", "lxc-libvirt", "openvz", "podman", "pouch", "proot", "rkt")
@@ -13,13 +13,37 @@ PYTHON = ((3, 11), (3, 14))
 """The oldest and the newest that the locked sets serve."""
 
 
-def judge(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
+class ClusterFolder(TypedDict):
+    path: str
+    at: str
+    """The nearest folder that is there."""
+    open: bool
+    """Whether the login user can work in it."""
+    filesystem: str
+
+
+class Judged(TypedDict):
+    """What is judged of a node's report."""
+
+    os: dict[str, str]
+    python: list[int]
+    wsl: bool
+    proxmox: bool
+    container: str
+    cluster: ClusterFolder
+    places: dict[str, str]
+    free_gb: dict[str, float]
+    apt_lock: str
+    apt_waited_s: float
+
+
+def judge(report: Judged, disk_gb: float) -> list[dict[str, str]]:
     """Findings as {what, fix}; an empty list is a good node."""
     checks = (_system, _whole, _python, _folder, _disk, _apt)
     return [finding for check in checks for finding in check(report, disk_gb)]
 
 
-def _system(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+def _system(report: Judged, _: float) -> list[dict[str, str]]:
     system = report["os"]
     least = SYSTEMS.get(system.get("ID", ""))
     if least is None:
@@ -35,7 +59,7 @@ def _system(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     return []
 
 
-def _whole(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+def _whole(report: Judged, _: float) -> list[dict[str, str]]:
     """A machine of its own, whose name, network and drivers bootstrap may set."""
     if report["wsl"]:
         fix = "boot Linux on it; WSL2 hides the machine behind Windows' own network and firewall"
@@ -50,7 +74,7 @@ def _whole(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     return []
 
 
-def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+def _python(report: Judged, _: float) -> list[dict[str, str]]:
     (oldest, newest), found = PYTHON, tuple(report["python"][:2])
     if oldest <= found <= newest:
         return []
@@ -59,7 +83,7 @@ def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {fix}"}]
 
 
-def _folder(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+def _folder(report: Judged, _: float) -> list[dict[str, str]]:
     folder = report["cluster"]
     path, at = folder["path"], folder["at"]
     if folder["filesystem"] in SHARED:
@@ -73,7 +97,7 @@ def _folder(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     return [{"what": f"does not let the login user work in {at} (motley_home is {path})", "fix": fix}]
 
 
-def _disk(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
+def _disk(report: Judged, disk_gb: float) -> list[dict[str, str]]:
     findings = []
     for place, free in report["free_gb"].items():
         least = disk_gb if place == "home" else 0.5
@@ -83,7 +107,7 @@ def _disk(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
     return findings
 
 
-def _apt(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+def _apt(report: Judged, _: float) -> list[dict[str, str]]:
     if not report["apt_lock"]:
         return []
     what = f"apt is busy since {report['apt_waited_s']:.0f} s: {report['apt_lock']}"

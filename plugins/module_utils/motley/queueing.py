@@ -8,15 +8,14 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from ..train.runlog.paths import AGENT, CLUSTER, QUEUE_LIST
-from ..train.runlog.paths import logs as logs_of
+from ..train.runlog.paths import CLUSTER, QUEUE_LIST
 from ..train.runlog.queue_files import ask, known, launch_in, put_in_place
 from ..train.runlog.queue_files import read as read_queue
 from ..train.runlog.run_queue import Queue
+from .answers import Begun, Queued, Started, Stopped
 from .files import read
-from .run_files import named_run, newest_checkpoint, read_json, saving_s
+from .run_files import agent_view, named_run, newest_checkpoint, saving_s
 from .run_processes import agents_of, end, processes, run_on
 
 TAKEN_S = 20.0
@@ -25,7 +24,7 @@ LEAVE_S = 60.0
 """Until the agent of a run that was stopped has become that of the next, beside the time for saving."""
 
 
-def queue(home: Path, change: str = "") -> dict[str, Any]:
+def queue(home: Path, change: str = "") -> Queued:
     """What this node knows of the queue, and which run it is on. `change`: of a person, merged into it."""
     ours = ask(home, Queue.of_json(change)) if change else known(home)
     run = run_on(home)
@@ -36,7 +35,7 @@ def queue(home: Path, change: str = "") -> dict[str, Any]:
         "run": run,
         "launch": launch_in(home) if run else "",
         "nodes": nodes,
-        "now": read_json(logs_of(home, run) / AGENT) if run else {},
+        "now": agent_view(home, run) if run else {},
     }
 
 
@@ -45,9 +44,7 @@ def waiting(home: Path) -> list[str]:
     return [entry.run for entry in known(home).waiting()]
 
 
-def enqueue(
-    home: Path, change: str, node: str, start: Callable[[Path, str], dict[str, Any]], launch: str
-) -> dict[str, Any]:
+def enqueue(home: Path, change: str, node: str, start: Callable[[Path, str], Started], launch: str) -> Begun:
     """Takes in a run that was added; where nothing is on here, the first that waits for this node begins."""
     ours = ask(home, Queue.of_json(change))
     until = time.time() + TAKEN_S
@@ -62,10 +59,10 @@ def enqueue(
     if why := put_in_place(home, entry):
         return {"failed": why}
     begun = start(home, entry.run)
-    return begun if "failed" in begun else {"begun": entry.run}
+    return {"failed": begun["failed"]} if "failed" in begun else {"begun": entry.run}
 
 
-def leave(home: Path, change: str, launch: str) -> dict[str, Any]:
+def leave(home: Path, change: str, launch: str) -> Stopped:
     """Its run is stopped, and the queue goes on: its agent saves, and becomes that of the next run."""
     began, run = time.time(), named_run(home)
     was_on = bool(run_on(home)) and launch_in(home) == launch

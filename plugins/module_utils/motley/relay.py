@@ -56,7 +56,7 @@ class Target:
     address: str
 
 
-def listed(files: dict[str, dict[str, Any]]) -> list[File]:
+def listed(files: dict[str, dict[str, str | int]]) -> list[File]:
     """The agreed order: small ones first, so that the last file's tail is all that a break can cost."""
     found = [File(name, int(facts["size"]), str(facts["sha256"])) for name, facts in files.items()]
     for file in found:

@@ -14,14 +14,15 @@ from typing import Any
 
 from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
+from .answers import AgentView, Event
 from .files import read
 
 TAIL_BYTES = 1 << 18
 
 
-def launched_start(folder: Path) -> dict[str, Any]:
+def launched_start(folder: Path) -> Event:
     """The newest start of a run so long that it is no longer in the end of its event log."""
-    found = {}
+    found: Event = {}
     with contextlib.suppress(OSError), (folder / EVENTS).open("rb") as file:
         for line in file:
             if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
@@ -60,7 +61,7 @@ def newest_checkpoint(home: Path, run: str) -> int:
 
 def saving_s(home: Path, run: str) -> float:
     """How long its workers may take to save, as its agent says: by what there is to save."""
-    return float(read_json(logs(home, run) / AGENT).get("saves_s") or 0)
+    return agent_view(home, run).get("saves_s") or 0.0
 
 
 def size_of(folder: Path) -> int:
@@ -108,7 +109,14 @@ def end_of(log: Path) -> Tail:
     return Tail(log, last_bytes=TAIL_BYTES)
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def agent_view(home: Path, run: str) -> AgentView:
+    """How the run's agent says it is; empty where none has said anything."""
+    view: AgentView = read_json(logs(home, run) / AGENT)
+    return view
+
+
+def read_json(file: Path) -> Any:
+    """A file's object; an empty one where there is none, or something else."""
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError):

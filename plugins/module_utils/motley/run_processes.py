@@ -6,19 +6,19 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from ..train.runlog.paths import PRELOAD, UNIT, WANTED
+from .answers import ProcessFacts
 from .files import read
 from .run_files import named_run
 
 PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 
 
-def processes(home: Path) -> dict[int, dict[str, Any]]:
+def processes(home: Path) -> dict[int, ProcessFacts]:
     """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
-    found = {}
+    found: dict[int, ProcessFacts] = {}
     loading = is_loading(home)
     wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
     for folder in Path("/proc").glob("[0-9]*"):
@@ -38,7 +38,7 @@ def processes(home: Path) -> dict[int, dict[str, Any]]:
     return found
 
 
-def agents_of(here: dict[int, dict[str, Any]]) -> list[int]:
+def agents_of(here: dict[int, ProcessFacts]) -> list[int]:
     return [pid for pid, facts in here.items() if facts["part"] == "agent"]
 
 

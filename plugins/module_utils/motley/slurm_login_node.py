@@ -22,7 +22,9 @@ from typing import Any
 
 from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, made
 from ..train.runlog.paths import logs as logs_of
-from .run_files import end_of, launched_start, newest_checkpoint, read_json
+from ..train.runlog.tail import Tail
+from .answers import Cleaned, Forgotten, Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
+from .run_files import agent_view, end_of, launched_start, newest_checkpoint, read_json
 from .start_stop_status import clean as clean_at
 from .start_stop_status import look as look_at
 from .start_stop_status import main, say
@@ -54,22 +56,25 @@ def names(home: Path) -> list[str]:
     return sorted(path.parent.name for path in (home / JOBS).glob(f"*/{JOB}"))
 
 
-def queue() -> dict[str, dict[str, str]]:
+def queue() -> dict[str, SlurmJob]:
     """Run → its job, of those that wait or run; of an array each task by itself."""
     asked = slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%A|%T|%j|%S|%R")
-    found = {}
+    found: dict[str, SlurmJob] = {}
     for line in asked.splitlines():
         shown, job, state, name, start, why = line.split("|", 5)
         run, _, place = name.removeprefix("motley-"), "", shown.partition("_")[2]
         if name.startswith("motley-"):
             found[f"{run}-{place}" if place.isdigit() else run] = {
-                **{"shown": shown, "job": shown if place.isdigit() else job, "state": state},
-                **{"start": start, "why": why.strip("()")},
+                "shown": shown,
+                "job": shown if place.isdigit() else job,
+                "state": state,
+                "start": start,
+                "why": why.strip("()"),
             }
     return found
 
 
-def newest(home: Path, jobs: dict[str, dict[str, str]]) -> str:
+def newest(home: Path, jobs: dict[str, SlurmJob]) -> str:
     """The run that is meant where none is named: one that runs, else one that waits, else the last."""
     known = sorted(names(home), key=lambda name: (home / JOBS / name / JOB).stat().st_mtime, reverse=True)
     running = [name for name in known if jobs.get(name, {}).get("state") == "RUNNING"]
@@ -90,16 +95,20 @@ def freshest(home: Path, run: str) -> Path:
     return next(iter(now), max(found, key=written, default=home / JOBS / run / "place-0"))
 
 
-def look(home: Path) -> dict[str, Any]:
+def look(home: Path) -> Look:
     jobs = queue()
     run = newest(home, jobs)
     place, job = freshest(home, run), jobs.get(run, {})
-    found = look_at(place) | {"run": run, "job": job, "on": bool(job), "wanted": bool(job)}
-    fresh = time.time() - float(found["now"].get("time", 0)) < FRESH_S
+    found = look_at(place)
+    fresh = time.time() - found["now"].get("time", 0) < FRESH_S
     checkpoints = [newest_checkpoint(one, run) for one in places(home, run)]
     state = job.get("state", "").lower()
     others = [name for name in jobs if name != run]
     found |= {
+        "run": run,
+        "job": job,
+        "on": bool(job),
+        "wanted": bool(job),
         "how": f"job {job['shown']}, {state}" + (f"; also {', '.join(others)}" if others else "") if job else "",
         "checkpoint": max(checkpoints, default=0),
         "gpus": [],
@@ -110,7 +119,7 @@ def look(home: Path) -> dict[str, Any]:
     return found
 
 
-def waits(job: dict[str, str]) -> str:
+def waits(job: SlurmJob) -> str:
     if job["state"] == "RUNNING":
         return f"job {job['shown']} begins on {job['why']}"
     later = f", not before {job['start']}" if job["why"] == "BeginTime" and "T" in job["start"] else ""
@@ -120,7 +129,7 @@ def waits(job: dict[str, str]) -> str:
 # -- start and stop --------------------------------------------------------------------------------------------------
 
 
-def start(home: Path, runs: list[str], options: list[str]) -> dict[str, Any]:
+def start(home: Path, runs: list[str], options: list[str]) -> Started:
     """Submit what was written down; of a sweep all its runs are one job."""
     began = time.time()
     jobs = queue()
@@ -137,7 +146,7 @@ def start(home: Path, runs: list[str], options: list[str]) -> dict[str, Any]:
     return {"run": runs[0], "pid": 0, "how": "slurm", "time": began, "up": time.time(), "note": note}
 
 
-def stop(home: Path) -> dict[str, Any]:
+def stop(home: Path) -> Stopped:
     """Save and end the newest run's job; its batch script hands the word on to the agents."""
     began, jobs = time.time(), queue()
     run = newest(home, jobs)
@@ -171,7 +180,7 @@ def stop(home: Path) -> dict[str, Any]:
 def report(home: Path, run: str) -> None:
     """Reports as start_stop_status.report does, from the place that writes; another one where that falls silent."""
     place, next_look, off, words = Path(), 0.0, 0, ""
-    logs: dict[str, Any] = {}
+    logs: dict[str, Tail] = {}
     while True:
         if time.monotonic() >= next_look:
             next_look = time.monotonic() + 2
@@ -181,11 +190,11 @@ def report(home: Path, run: str) -> None:
                 logs = {kind: end_of(folder / name) for kind, name in (("event", EVENTS), ("member", MEMBERS))}
                 if start := launched_start(folder):
                     say("event", json.dumps(start).encode())
-            view = read_json(folder / AGENT)
+            view = agent_view(place, run)
             job = jobs.get(run)
-            if job and time.time() - float(view.get("time", 0)) > FRESH_S:
+            if job and time.time() - view.get("time", 0) > FRESH_S:
                 view = {"time": time.time(), "state": "waiting", "reason": waits(job), "peers": {}}
-            shown = {"time": time.time(), "on": bool(job), "now": view, "wanted": bool(job)}
+            shown: NowLine = {"time": time.time(), "on": bool(job), "now": view, "wanted": bool(job)}
             off = 0 if job else off + 1
             if off == 2:
                 words = last_words(home, run)
@@ -218,8 +227,9 @@ def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def runs(home: Path) -> dict[str, Any]:
-    found, jobs = {}, queue()
+def runs(home: Path) -> Runs:
+    found: dict[str, RunFacts] = {}
+    jobs = queue()
     for name in names(home):
         each = [runs_at(place)["runs"].get(name) for place in places(home, name)]
         best = max(filter(None, each), key=lambda facts: (facts["done"], facts["step"]), default=None)
@@ -230,7 +240,7 @@ def runs(home: Path) -> dict[str, Any]:
     return {"runs": found, "on": on if on in jobs else ""}
 
 
-def known(home: Path) -> dict[str, dict[str, Any]]:
+def known(home: Path) -> dict[str, SlurmRun]:
     """The runs of this home, with what launch_info says of a node's runs."""
     jobs = queue()
     return {
@@ -245,7 +255,7 @@ def known(home: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def parts(home: Path, run: str) -> dict[str, Any]:
+def parts(home: Path, run: str) -> Places:
     """The homes of a run, and how Slurm is asked for one node of that kind."""
     run = run or newest(home, queue())
     options = read_json(home / JOBS / run / JOB).get("options", [])
@@ -283,15 +293,16 @@ def cards_asked(options: list[str]) -> tuple[bool, int | None]:
     return asks, count
 
 
-def clean(home: Path, names: list[str]) -> dict[str, Any]:
-    jobs, freed = queue(), {}
+def clean(home: Path, names: list[str]) -> Cleaned:
+    jobs = queue()
+    freed: dict[str, int] = {}
     for name in [name for name in names if name not in jobs and "/" not in name]:
         sizes = [clean_at(place, [name])["freed"].get(name, 0) for place in places(home, name)]
         freed[name] = sum(sizes)
     return {"freed": freed}
 
 
-def forget(home: Path) -> dict[str, Any]:
+def forget(home: Path) -> Forgotten:
     return {"was": False}
 
 

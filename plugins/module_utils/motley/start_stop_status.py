@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..train.files import file_hash
 from ..train.runlog.paths import (
@@ -38,11 +38,27 @@ from ..train.runlog.paths import (
     made,
 )
 from ..train.runlog.paths import logs as logs_of
+from .answers import (
+    Begun,
+    Cleaned,
+    Event,
+    Expires,
+    Forgotten,
+    Hashes,
+    Launched,
+    Look,
+    NowLine,
+    RunFacts,
+    Runs,
+    Started,
+    Stopped,
+)
 from .files import read
 from .nvidia_smi import Silent, table
 from .pausing import pause, paused, unpause
 from .queueing import enqueue, leave, queue, waiting
 from .run_files import (
+    agent_view,
     end_of,
     kept_files,
     known_runs,
@@ -77,7 +93,7 @@ AGAIN_S = 30.0
 # -- what runs -------------------------------------------------------------------------------------------------------
 
 
-def look(home: Path) -> dict[str, Any]:
+def look(home: Path) -> Look:
     """How it is here, in one answer."""
     here = processes(home)
     agents = agents_of(here)
@@ -95,7 +111,7 @@ def look(home: Path) -> dict[str, Any]:
         "processes": len(here),
         "wanted": (home / WANTED).exists(),
         "run": run,
-        "now": read_json(folder / AGENT),
+        "now": agent_view(home, run),
         "start": without(starts[-1] if starts else launched_start(folder), ("identity", "reasons")),
         "step": steps[-1] if steps else {},
         "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:],
@@ -119,7 +135,7 @@ def gpus() -> list[dict[str, str]]:
 # -- start and stop --------------------------------------------------------------------------------------------------
 
 
-def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> dict[str, Any]:
+def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> Started:
     """Start this node's part, by its unit where it has one, else as a process of its own session."""
     began = time.time()
     if processes(home):
@@ -164,7 +180,7 @@ def detach(home: Path) -> None:
         )
 
 
-def stop(home: Path) -> dict[str, Any]:
+def stop(home: Path) -> Stopped:
     """Save, leave, and look whether anything is left. A later boot starts nothing either."""
     began = time.time()
     run, was_on = named_run(home), bool(run_on(home))
@@ -187,7 +203,7 @@ def stop(home: Path) -> dict[str, Any]:
     return {
         "was_on": was_on,
         "run": run,
-        "script": str(read_json(logs_of(home, run) / AGENT).get("script", "")),
+        "script": agent_view(home, run).get("script", ""),
         "checkpoint": newest_checkpoint(home, run),
         "forced": len(forced),
         "left": sorted(left),
@@ -196,7 +212,7 @@ def stop(home: Path) -> dict[str, Any]:
     }
 
 
-def unload(home: Path) -> dict[str, Any]:
+def unload(home: Path) -> dict[str, str]:
     """What was being loaded for a launch that is refused or broken off ends by itself; a run that is wanted stays."""
     (home / PRELOAD).unlink(missing_ok=True)
     deadline = time.time() + UNLOAD_S
@@ -207,7 +223,7 @@ def unload(home: Path) -> dict[str, Any]:
     return {}
 
 
-def expire(home: Path, after_s: float) -> dict[str, Any]:
+def expire(home: Path, after_s: float) -> Expires:
     """Stop whatever runs here after so long, and from then on: a process of its own session, which nobody waits for."""
     end_at = time.clock_gettime(time.CLOCK_BOOTTIME) + after_s
     if os.fork() == 0:
@@ -252,7 +268,7 @@ def report(home: Path, run: str) -> None:
             next_view = time.monotonic() + 1
             on = bool(processes(home))
             off = 0 if on else off + 1
-            view = {"time": time.time(), "on": on, "now": read_json(folder / AGENT), "wanted": wanted(home)}
+            view: NowLine = {"time": time.time(), "on": on, "now": agent_view(home, run), "wanted": wanted(home)}
             if off == 3:
                 words = last_words(home)
             if off >= 3:  # until whoever follows takes it for ended
@@ -297,16 +313,16 @@ def last_words(home: Path) -> str:
 # -- clean up --------------------------------------------------------------------------------------------------------
 
 
-def runs(home: Path) -> dict[str, Any]:
-    found = {}
+def runs(home: Path) -> Runs:
+    found: dict[str, RunFacts] = {}
     for name in known_runs(home):
         folder, kept = logs_of(home, name), checkpoints(home, name)
         events = end_of(folder / EVENTS).events()
         steps = [event for event in events if event.get("event") == "step"]
         starts = [event for event in events if event.get("event") == "start"]
         start = starts[-1] if starts else launched_start(folder)
-        launched, agent = (read_json(folder / file) for file in (LAUNCH, AGENT))
-        script = str(agent.get("script", ""))
+        launched, agent = read_json(folder / LAUNCH), agent_view(home, name)
+        script = agent.get("script", "")
         found[name] = {
             "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
             "steps": start.get("total_steps", 0),
@@ -319,12 +335,12 @@ def runs(home: Path) -> dict[str, Any]:
             "checkpoint": newest_checkpoint(home, name),
             "bytes": size_of(kept),
             "model": (launched.get("model") or {}).get("name", ""),
-            "launched": {name: launched[name] for name in ("time", "given", "asked") if name in launched},
+            "launched": cast(Launched, {key: launched[key] for key in ("time", "given", "asked") if key in launched}),
         }
     return {"runs": found, "on": run_on(home), "waiting": waiting(home)}
 
 
-def clean(home: Path, names: list[str]) -> dict[str, Any]:
+def clean(home: Path, names: list[str]) -> Cleaned:
     """Take the checkpoints of these runs away; results and event logs stay."""
     on = run_on(home)
     freed = {}
@@ -336,7 +352,7 @@ def clean(home: Path, names: list[str]) -> dict[str, Any]:
     return {"freed": freed}
 
 
-def forget(home: Path) -> dict[str, Any]:
+def forget(home: Path) -> Forgotten:
     """The address of motley_notify: the nodes are not to send any more."""
     file = home / NOTIFY
     was = file.exists()
@@ -344,17 +360,17 @@ def forget(home: Path) -> dict[str, Any]:
     return {"was": was}
 
 
-def hashes(home: Path, run: str) -> dict[str, Any]:
+def hashes(home: Path, run: str) -> Hashes:
     files = {str(path.relative_to(home)): file_hash(path) for path in kept_files(home, run)}
-    script = str(read_json(logs_of(home, run) / AGENT).get("script", ""))
+    script = agent_view(home, run).get("script", "")
     return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run, "script": script}
 
 
-def enqueue_here(home: Path, change: str, node: str, launch: str, managed: bool) -> dict[str, Any]:
+def enqueue_here(home: Path, change: str, node: str, launch: str, managed: bool) -> Begun:
     return enqueue(home, change, node, lambda home, run: start(home, run, managed), launch)
 
 
-def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def without(facts: Event, names: tuple[str, ...]) -> Event:
     return {name: value for name, value in facts.items() if name not in names}
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISLNK
-from typing import Any
+from typing import TypedDict
 
 from ..train.files import file_hash, write_atomic
 
@@ -207,11 +207,39 @@ def undone(path: Path, after: str, was: str | None) -> str:
     return "edited"
 
 
+class KeptFile(TypedDict, total=False):
+    """A file as it was before Motley changed it; `after`: the hash of what Motley wrote."""
+
+    existed: bool
+    whole_in_file: bool
+    mode: int
+    owner: list[int]
+    copy: str
+    after: str
+
+
+class KeptPackage(TypedDict):
+    version: str
+    auto: bool
+    held: bool
+
+
+class Manifest(TypedDict, total=False):
+    """What the undo of a phase needs; gpu_driver keeps packages and holds, static_ip the address before."""
+
+    files: dict[str, KeptFile]
+    undo: list[list[str]]
+    folders: list[str]
+    packages: dict[str, KeptPackage | None]
+    holds: list[str]
+    reached_at: str
+
+
 class Before:
     def __init__(self, phase: str, root: Path = ROOT) -> None:
         self.folder = root / phase
         self.manifest_path = self.folder / "manifest.json"
-        self.data: dict[str, Any] = {"files": {}, "undo": [], "folders": []}
+        self.data: Manifest = {"files": {}, "undo": [], "folders": []}
         if self.manifest_path.exists():
             self.data = json.loads(self.manifest_path.read_text())
 
@@ -229,7 +257,7 @@ class Before:
             content = file.read_bytes() if status else b""
             self.data["folders"] += [str(p) for p in missing_parents(file) if str(p) not in self.data["folders"]]
         # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
-        entry: dict[str, Any] = {"existed": bool(status), "whole_in_file": True}
+        entry: KeptFile = {"existed": bool(status), "whole_in_file": True}
         if status:
             entry |= mode_and_owner(status)
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
@@ -245,10 +273,10 @@ class Before:
         self.data["files"][str(path)]["after"] = digest(path)
         self.save()
 
-    def remember(self, name: str, value: str) -> None:
-        """A word for the undo, such as the old address; the first one stays."""
-        if name not in self.data:
-            self.data[name] = value
+    def remember_address(self, address: str) -> None:
+        """Remembers where the node was reached before; the first one stays."""
+        if "reached_at" not in self.data:
+            self.data["reached_at"] = address
             self.save()
 
     def keep_undo(self, command: list[str]) -> None:
@@ -288,7 +316,7 @@ class Before:
                     Path(folder).rmdir()
         return remarks
 
-    def _back(self, path: Path, entry: dict[str, Any], was: str | None) -> tuple[str, str | None]:
+    def _back(self, path: Path, entry: KeptFile, was: str | None) -> tuple[str, str | None]:
         """What to say about a file, and what it is to be; None: gone."""
         now = read_text(path)
         ours = now is not None and BEGIN in now
@@ -302,7 +330,7 @@ class Before:
             return "", was
         return f"{path} was edited since: left as it is", now
 
-    def _digest_before(self, entry: dict[str, Any]) -> str:
+    def _digest_before(self, entry: KeptFile) -> str:
         return digest(self.folder / entry["copy"]) if entry["existed"] else ""
 
     def run_undo(self) -> None:
@@ -323,7 +351,7 @@ class Before:
         self.folder.rmdir()
 
 
-def mode_and_owner(status: os.stat_result) -> dict[str, Any]:
+def mode_and_owner(status: os.stat_result) -> KeptFile:
     return {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+
+from .answers import Woken
 
 PORT = 9
 """Discard: nobody answers there; the card reads the packet itself."""
@@ -22,6 +23,6 @@ def send(macs: list[str], broadcast: str, port: int = PORT) -> None:
             out.sendto(packet(mac), (broadcast, port))
 
 
-def wake(_: Path, macs: list[str], broadcast: str) -> dict[str, Any]:
+def wake(_: Path, macs: list[str], broadcast: str) -> Woken:
     send(macs, broadcast)
     return {"sent": len(macs)}

@@ -6,14 +6,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import Any
 
 HERE, HEARD = b"motley", b"heard"
 PATIENCE_S = 3.0
 """A machine under load answers late; nobody waits longer, as others may be asked meanwhile."""
 
 
-def meet(name: str, port: int, peers: dict[str, Any], timeout_s: float) -> tuple[list[str], list[str]]:
+def meet(name: str, port: int, peers: dict[str, str], timeout_s: float) -> tuple[list[str], list[str]]:
     """Which of the others did not answer, and which did not call, until the time is up."""
     end = time.monotonic() + timeout_s
     callers: set[str] = set()
@@ -44,7 +43,7 @@ def listen(door: socket.socket, callers: set[str]) -> None:
                 continue
 
 
-def call_all(name: str, peers: dict[str, Any], port: int, end: float) -> list[str]:
+def call_all(name: str, peers: dict[str, str], port: int, end: float) -> list[str]:
     """Names of those that did not answer until the end."""
     left = dict(peers)
     while left and time.monotonic() < end:

@@ -260,7 +260,7 @@ def test_a_shell_that_prints_something_spoils_no_answer(
     monkeypatch.setattr(LocalNode, "command", lambda self, words: ["sh", "-c", NOISE, "sh", *SHELL(self, words)])
     (tmp_path / "a/logs/runs" / DONE / "events.jsonl").write_text('{"event": "start", "time": 1}\n')
     node = LocalNode(name="a", home=str(tmp_path / "a"))
-    assert node.status()["on"] is False and node.read_by(MACHINE_FACTS, "facts()")
+    assert node.status()["on"] is False and node.read_by(MachineFacts, MACHINE_FACTS, "facts()")
     assert run_commands.stop(inventory) == 0
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"

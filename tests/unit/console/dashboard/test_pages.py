@@ -12,10 +12,11 @@ from console.dashboard.feed import Feed, FeedView
 from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
 from console.follow import Follower
 from console.infra.machines.node import LocalNode
-from console.infra.node import Facts, Node
+from console.infra.node import Node
 from console.report.series import kwh
+from plugins.module_utils.motley.answers import Look
 from tests.support.run_files import held_out, member, start, step
-from train.runlog.state import RunState
+from train.runlog.state import Event, RunState
 
 NODES = ["gpu-master", "gpu-worker-1"]
 ROWS = {"gpu-master": 14, "gpu-worker-1": 7}
@@ -110,7 +111,7 @@ def test_who_is_read_anyway_is_not_looked_at_again(monkeypatch: pytest.MonkeyPat
     feed = Feed(nodes, {})
     looked: list[list[str]] = []
 
-    def ask_all(asked: list[Node], _: Any) -> tuple[dict[str, Facts], dict[str, str]]:
+    def ask_all(asked: list[Node], _: Any) -> tuple[dict[str, Look], dict[str, str]]:
         looked.append([node.name for node in asked])
         if len(looked) == 2:
             return {}, {"gpu-worker-1": "nobody answers"}
@@ -157,7 +158,7 @@ def test_the_price_has_its_currency() -> None:
          "fetch --run qa"),
     ],
 )  # fmt: skip
-def test_a_state_has_its_next_step(events: list[Facts], verb: str) -> None:
+def test_a_state_has_its_next_step(events: list[Event], verb: str) -> None:
     feed = Feed([], {}, run="qa" if events else "")
     for event in events:
         feed.take(event)
