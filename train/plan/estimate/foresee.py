@@ -79,9 +79,8 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
 
 def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
     """What the machines would do together, with the wire that a run would choose."""
-    weights, wire = fit.sent_weights, config.wire
-    if wire == "auto":
-        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
+    weights = fit.sent_weights
+    wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights), config.wire)
     traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
     whole = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
     return replace(whole, ways=[_as_settings(way, config) for way in whole.ways if _is_known(way, config)])
