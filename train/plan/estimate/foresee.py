@@ -68,6 +68,7 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
     devices = [node.device for node in streamed.nodes]
     all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
+    # A node's rate is that of all its cards, and a stage's that of one.
     several = len(devices) > 1 and all(device.processes == 1 for device in devices)
     if not (all_stream and several and may_be_cut(config, streamed.setup)):
         return None
