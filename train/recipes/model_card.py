@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
@@ -18,6 +18,7 @@ from train.plan.model.catalogue import catalogue, read_config, resolve_dataset, 
 from train.runlog import paths
 
 if TYPE_CHECKING:
+    from train.engine.loop import Run
     from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
 
 CARD = "README.md"
@@ -81,6 +82,19 @@ def descent(config: SftConfig, origin: Origin, base_hash: str, steps: int) -> ad
         targets=config.lora_targets,
         runs=[*before, own],
     )
+
+
+def of_run(
+    run: Run,
+    before: float | None,
+    after: float | None,
+    measure: str = "held-out loss",
+    also: Mapping[str, str] | None = None,
+) -> str:
+    """The card of a run that fine-tunes; what was measured before and after it is a loss or a reward."""
+    config, rows = cast("SftConfig", run.config), len(run.rows)
+    measured = {"before": before, "after": after}
+    return card(config, origin_of(config), rows=rows, steps=run.step, **measured, measure=measure, also=also)
 
 
 def card(

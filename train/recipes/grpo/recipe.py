@@ -124,17 +124,9 @@ class GrpoRecipe:
         return self.shown
 
     def card(self, run: Run) -> str:
-        config, made = cast(GrpoConfig, run.config), run.milestones
-        before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
-        return model_card.card(
-            config,
-            model_card.origin_of(config),
-            rows=len(run.rows),
-            steps=run.step,
-            before=before,
-            after=after,
-            measure="held-out reward",
-        )
+        losses = run.milestones.base, run.milestones.newest
+        before, after = (None if loss is None else -loss for loss in losses)
+        return model_card.of_run(run, before, after, measure="held-out reward")
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

@@ -125,20 +125,10 @@ class PreferenceRecipe:
         return [str(tokenizer.decode(one.tokens, skip_special_tokens=True)) for one in found]
 
     def card(self, run: Run) -> str:
-        config, made = self.config, run.milestones
+        config, right = self.config, run.milestones.metrics.get("accuracy")
         measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
-        right = made.metrics.get("accuracy")
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
-        return model_card.card(
-            config,
-            model_card.origin_of(config),
-            rows=len(run.rows),
-            steps=run.step,
-            before=made.base,
-            after=made.newest,
-            measure=measure,
-            also=also,
-        )
+        return model_card.of_run(run, run.milestones.base, run.milestones.newest, measure=measure, also=also)
 
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""

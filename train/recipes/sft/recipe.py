@@ -109,9 +109,7 @@ def export(run: Run, folder: Path) -> None:
 
 
 def card(run: Run) -> str:
-    config, made = cast(SftConfig, run.config), run.milestones
-    origin, rows = model_card.origin_of(config), len(run.rows)
-    return model_card.card(config, origin, rows=rows, steps=run.step, before=made.base, after=made.newest)
+    return model_card.of_run(run, run.milestones.base, run.milestones.newest)
 
 
 def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
