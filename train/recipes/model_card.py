@@ -230,11 +230,11 @@ def picture_card(
     return page(config.run, known | {"tags": ["motley"]}, f"A picture classifier, {what}", facts, [use])
 
 
-def page(run: str, known: Mapping[str, object], what: str, facts: dict[str, str], use: list[str]) -> str:
+def page(run: str, header: Mapping[str, object], what: str, facts: dict[str, str], use: list[str]) -> str:
     return "\n".join(
         [
             "---",
-            yaml.safe_dump(known, sort_keys=False).strip(),
+            yaml.safe_dump(header, sort_keys=False).strip(),
             "---",
             f"# {run}\n\n{what} with Motley on a home cluster.\n",
             "| | |\n|---|---|",
@@ -247,12 +247,12 @@ def page(run: str, known: Mapping[str, object], what: str, facts: dict[str, str]
 
 def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, object]:
     """https://huggingface.co/docs/hub/model-cards. The licence is its owner's to choose."""
-    found: dict[str, object] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
+    facts: dict[str, object] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
     if origin.hub:
-        found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
+        facts |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
     if hub_data:
-        found["datasets"] = hub_data.split(",")
-    return found | {"tags": ["motley"] if full else ["lora", "motley"]}
+        facts["datasets"] = hub_data.split(",")
+    return facts | {"tags": ["motley"] if full else ["lora", "motley"]}
 
 
 def linked(origin: Origin) -> str:
