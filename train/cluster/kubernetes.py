@@ -99,7 +99,7 @@ def prepare(home: Path, job: Job) -> int:
     """Runs the job's steps: commands that do nothing where their result is there; the last one makes the rows."""
     folder = home / "jobs" / job["run"]
     folder.mkdir(parents=True, exist_ok=True)
-    found: Prepared = {"launch": job["launch"]}
+    outcome: Prepared = {"launch": job["launch"]}
     with (folder / ".prepare.lock").open("w") as lock, shown_alive(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)  # two pods of the run may be on this machine
         for words in job["steps"]:
@@ -110,11 +110,11 @@ def prepare(home: Path, job: Job) -> int:
             print(done.stdout, end="", flush=True)
             answer = last_line(done.stdout)
             if done.returncode:
-                found["failed"] = str((answer.get("failures") or [f"{words[0]} ended with {done.returncode}"])[0])
+                outcome["failed"] = str((answer.get("failures") or [f"{words[0]} ended with {done.returncode}"])[0])
                 break
-            found["rows"] = Path(str(answer.get("folder", ""))).name
-        write_atomic(folder / PREPARED, json.dumps(found).encode())
-    return 1 if "failed" in found else 0
+            outcome["rows"] = Path(str(answer.get("folder", ""))).name
+        write_atomic(folder / PREPARED, json.dumps(outcome).encode())
+    return 1 if "failed" in outcome else 0
 
 
 def last_line(text: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def shown_alive(folder: Path) -> Iterator[None]:
 
 def wait(home: Path, job: Job) -> int:
     seen, since, said = "", time.monotonic(), time.monotonic()
-    while not (found := prepared(home, job)):
+    while not (ready := prepared(home, job)):
         time.sleep(LOOK_S)
         now, sign = time.monotonic(), sign_of(home, job)
         seen, since = (sign, now) if sign != seen else (seen, since)
@@ -163,9 +163,9 @@ def wait(home: Path, job: Job) -> int:
         if now - said > SAY_S:
             said = now
             print(f"job {job['prepare']} makes model and rows; this pod waits for it", file=sys.stderr, flush=True)
-    if "failed" in found:
+    if "failed" in ready:
         raise BadInput(
-            f"model and rows could not be made: {found['failed']}", f"see: kubectl logs job/{job['prepare']}"
+            f"model and rows could not be made: {ready['failed']}", f"see: kubectl logs job/{job['prepare']}"
         )
     return 0
 
@@ -179,12 +179,12 @@ def sign_of(home: Path, job: Job) -> str:
 
 
 def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[str, str]) -> None:
-    found = prepared(home, job)
-    if not found or not found.get("rows"):
+    ready = prepared(home, job)
+    if not ready or not ready.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
     links = {name: home / name for name in (BASE_MODELS, "data")}
     furnish(place, cluster_of(job, env), links=links, launch=config / paths.LAUNCH)
-    rows = str(home / ROWS / found["rows"])
+    rows = str(home / ROWS / ready["rows"])
     settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
     if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows

@@ -183,19 +183,19 @@ def over(job: Path, run: str, since: float) -> int:
 
 def again(env: Mapping[str, str], job: Path) -> bool:
     """Whether the job is to be queued again, now that a start of it has left; else the run has failed, and says why."""
-    known: Starts = {}
+    starts: Starts = {}
     with contextlib.suppress(OSError, ValueError):
-        known = json.loads((job / STARTS).read_text())
-    known = next_start(known, env["SLURM_JOB_ID"], saved_step(job, env["MOTLEY_RUN"]))
+        starts = json.loads((job / STARTS).read_text())
+    starts = next_start(starts, env["SLURM_JOB_ID"], saved_step(job, env["MOTLEY_RUN"]))
     with contextlib.suppress(OSError):  # a full disk: it is not counted
-        write_atomic(job / STARTS, json.dumps(known).encode())
-    if known["in_vain"] < IN_VAIN:
+        write_atomic(job / STARTS, json.dumps(starts).encode())
+    if starts["in_vain"] < IN_VAIN:
         return True
-    why = WHY.format_map(known)
+    why = WHY.format_map(starts)
     print(why, flush=True)
-    told = paths.logs(job / "place-0", env["MOTLEY_RUN"]) / paths.AGENT
+    status = paths.logs(job / "place-0", env["MOTLEY_RUN"]) / paths.AGENT
     with contextlib.suppress(OSError):
-        write_atomic(told, json.dumps({"state": "failed", "time": time.time(), "reason": why}).encode())
+        write_atomic(status, json.dumps({"state": "failed", "time": time.time(), "reason": why}).encode())
     return False
 
 

@@ -28,19 +28,17 @@ def note(folder: Path, passed_over: str) -> None:
 
 
 def words(index: Index) -> list[str]:
-    found = [index["passed_over"]] if index.get("passed_over") else []
+    lost = [index["passed_over"]] if index.get("passed_over") else []
     tally = index.get("records")
     if tally and tally["bad"]:
         first = "".join(f", the first: {problem}" for problem in tally["first_bad"][:1])
-        found.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")
+        lost.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")
     if tally and tally["truncated"]:
         length = index["row_length"]
-        found.append(
-            f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
-        )
+        lost.append(f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left")
     if not index["splits"]["eval"]["rows"] and index.get("trained_on", True):
-        found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
-    return [f"data: {what}" for what in found]
+        lost.append("0 rows are held out: nothing shows whether it learns more than its own rows")
+    return [f"data: {what}" for what in lost]
 
 
 def require_held_out(config: RunConfig, rows: int) -> None:

@@ -27,7 +27,7 @@ class DataFiles:
     """The data sets of a run that asks a model, before its tokenizer is loaded, which takes seconds."""
 
     config: SftConfig
-    data: Dataset
+    dataset: Dataset
     model: Model
     files: list[list[Path]]
     """The files of each data set."""
@@ -40,7 +40,7 @@ class DataFiles:
         """A reader for each data set."""
         return [
             Reader(some, say, taken=part.data.taken, format_name=format_name, max_bad=self.config.max_bad)
-            for part, some in zip(self.data.each, self.files, strict=True)
+            for part, some in zip(self.dataset.each, self.files, strict=True)
         ]
 
     def opened(self, say: Say, date: str) -> OpenedData:
@@ -49,31 +49,26 @@ class DataFiles:
             weight_files.require_tokens(self.model.folder)
         chat = load_chat(self.model, date, self.template, self.config.system)
         say(f"template  {chat.reason}")
-        return OpenedData(found=self, chat=chat)
+        return OpenedData(data=self, chat=chat)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenedData:
     """The same with how the model is asked."""
 
-    found: DataFiles
+    data: DataFiles
     chat: Chat
 
     def made_from(self, settings: Mapping[str, object]) -> dict[str, object]:
         """All that decides the rows' bytes; `settings`: those of the recipe on which they depend."""
-        return {
-            "format": FORMAT,
-            "data": self.found.hashes,
-            "tokenizer": self.chat.hash(),
-            "settings": settings,
-        }
+        return {"format": FORMAT, "data": self.data.hashes, "tokenizer": self.chat.hash(), "settings": settings}
 
     def complete(
         self, index: Index, parts: Parts, readers: list[Reader], made_from: Mapping[str, object], data_format: str
     ) -> Index:
         """The index of rows with all that is said alike by every recipe that asks a model."""
-        found = self.found
-        if found.data.parts:
+        data = self.data
+        if data.dataset.parts:
             index["parts"] = parts.made
         index["data_format"] = data_format
         index["chat_template"] = self.chat.template
@@ -81,9 +76,9 @@ class OpenedData:
             index["date"] = self.chat.date
         index["records"] = together([reader.tally for reader in readers]).as_records()
         index["made_from"] = made_from
-        index["model"] = found.model.name
-        index["files"] = [file.name for some in found.files for file in some]
-        if found.template or found.config.system:
+        index["model"] = data.model.name
+        index["files"] = [file.name for some in data.files for file in some]
+        if data.template or data.config.system:
             index["own_template"] = True
         return index
 
@@ -97,7 +92,7 @@ def find_data(config: SftConfig, say: Say) -> DataFiles:
         require_bytes(some)
     template = chat_template.read(config.chat_template)
     hashes = hashes_of(data, files)
-    return DataFiles(config=config, data=data, model=model, files=files, hashes=hashes, template=template)
+    return DataFiles(config=config, dataset=data, model=model, files=files, hashes=hashes, template=template)
 
 
 def hashes_of(data: Dataset, files: list[list[Path]]) -> list[object]:

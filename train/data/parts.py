@@ -68,18 +68,18 @@ def together(tallies: Sequence[Tally]) -> Tally:
 
 
 def parts_in(index: Index, split: str) -> tuple[RowsPart, ...]:
-    found, first = [], 0
+    parts_of_split, first = [], 0
     for part in index.get("parts", ()):
         end = first + part["rows"][split]
-        found.append(RowsPart(part["name"], part["weight"], first, end))
+        parts_of_split.append(RowsPart(part["name"], part["weight"], first, end))
         first = end
-    return tuple(found)
+    return tuple(parts_of_split)
 
 
 def parts_of(rows: Any) -> tuple[RowsPart, ...]:
     """The parts of the rows that a run has; none where they are of one data set."""
-    found: tuple[RowsPart, ...] = getattr(rows, "parts", ())
-    return found
+    parts: tuple[RowsPart, ...] = getattr(rows, "parts", ())
+    return parts
 
 
 def epoch_of(rows: Any) -> int:

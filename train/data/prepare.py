@@ -106,20 +106,20 @@ def _without_torch(model: str) -> None:
 def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
     _check(config, date)
-    found = find_data(config, say)
-    _warn_of_length(config, found.model, say)
+    data = find_data(config, say)
+    _warn_of_length(config, data.model, say)
     chosen = {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
-    own = [text for text in (found.template, config.system and f"system: {config.system}") if text]
-    request = _request_hash(found.model, [FORMAT, found.hashes, chosen, *own])
+    own = [text for text in (data.template, config.system and f"system: {config.system}") if text]
+    request = _request_hash(data.model, [FORMAT, data.hashes, chosen, *own])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
-    opened = found.opened(say, date)
+    opened = data.opened(say, date)
     made_from = opened.made_from(chosen)
-    folder = rows_folder(found.data.name, made_from, out)
+    folder = rows_folder(data.dataset.name, made_from, out)
     known = folder.exists()
-    readers = found.readers(say, config.format)
+    readers = data.readers(say, config.format)
     build_once(folder, lambda unfinished: _build(unfinished, config, opened, readers, made_from))
     if not out:
         _remember(request, folder.name)
@@ -175,7 +175,7 @@ def _build(
     """The rows of one data set after another: each row is of one of them."""
     length, chat = config.max_seq_length, opened.chat
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    parts = Parts(opened.found.data)
+    parts = Parts(opened.data.dataset)
     with Questions(folder / "questions.jsonl") as questions:
         for reader in readers:
             _write(config, reader, chat, writers, questions)

@@ -117,16 +117,16 @@ class Reader:
                 read += source.size
 
     def _detect(self, value: JsonObject, where: str) -> None:
-        found = detect(value)
+        format_name = detect(value)
         keys = ", ".join(map(str, list(value)[:8]))
-        if not found:
+        if not format_name:
             raise BadInput(
                 f"no known format has the keys {keys}",
                 where,
                 "rename the keys (docs/datasets.md shows what is known), or name what it is: --set format=chat",
             )
-        self.format = found
-        self.say(f"format    {found}, as the first record has {keys}")
+        self.format = format_name
+        self.say(f"format    {format_name}, as the first record has {keys}")
 
     def skip(self, found: Found, problem: BadRecord) -> None:
         """A record that was read, and cannot be used for another reason."""

@@ -40,8 +40,8 @@ def disagreement(claims: Claims) -> str:
 
 
 def require_agreement(claims: Claims, when: str, fix: str) -> None:
-    if found := disagreement(claims):
-        error = Disagreement(f"the nodes do not train the same thing: {found}", f"found: {when}", fix)
+    if what := disagreement(claims):
+        error = Disagreement(f"the nodes do not train the same thing: {what}", f"found: {when}", fix)
         odd = [who for _, _, who in differing(claims)]
         if all(2 * len(who) < len(claims) for who in odd):
             error.odd = frozenset(node for who in odd for node, _ in who)

@@ -22,10 +22,10 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     """Brings all ranks to the same step, weights and optimizer; returns why there. `kept`: what this process has of its
     last group."""
     saved = None if kept else find_own(run)
-    own: State | None = saved.state if saved else None
+    state_here: State | None = saved.state if saved else None
     if kept:
-        own = {**state_of(kept), "step": kept.step}
-    source, state = choose_source(run.world.gather(own))
+        state_here = {**state_of(kept), "step": kept.step}
+    source, state = choose_source(run.world.gather(state_here))
     why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
     recipe = making(run.recipe)

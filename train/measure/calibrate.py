@@ -156,9 +156,9 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)
     shape = recipe.shape(config, base)
-    found = choose_on_devices(config, [facts], shape)
-    config, _ = placed(config, found, 0)
-    decisions = found.decisions
+    fitted = choose_on_devices(config, [facts], shape)
+    config, _ = placed(config, fitted, 0)
+    decisions = fitted.decisions
     layers = {"layers": part} if part else {}
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
     if maker := recipes.making(recipe):

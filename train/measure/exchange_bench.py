@@ -190,8 +190,8 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
         exchange = sync.make(kind, "fp32", module, parameters, device, world)
         for wire in sync.WIRES:
             exchange.wire = wire
-            found = measure_steps(world, exchange, parameters, batches, args.repeats)
-            measured.append(MeasuredSync(sync=kind, wire=wire, **found))
+            medians = measure_steps(world, exchange, parameters, batches, args.repeats)
+            measured.append(MeasuredSync(sync=kind, wire=wire, **medians))
     return measured, sync_text(measured)
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
@@ -18,6 +18,7 @@ from train.plan.model.catalogue import catalogue, read_config, resolve_dataset, 
 from train.runlog import paths
 
 if TYPE_CHECKING:
+    from train.engine.loop import Run
     from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
 
 CARD = "README.md"
@@ -81,6 +82,19 @@ def descent(config: SftConfig, origin: Origin, base_hash: str, steps: int) -> ad
         targets=config.lora_targets,
         runs=[*before, own],
     )
+
+
+def of_run(
+    run: Run,
+    before: float | None,
+    after: float | None,
+    measure: str = "held-out loss",
+    also: Mapping[str, str] | None = None,
+) -> str:
+    """The card of a run that fine-tunes; what was measured before and after it is a loss or a reward."""
+    config, rows = cast("SftConfig", run.config), len(run.rows)
+    measured = {"before": before, "after": after}
+    return card(config, origin_of(config), rows=rows, steps=run.step, **measured, measure=measure, also=also)
 
 
 def card(
@@ -216,11 +230,11 @@ def picture_card(
     return page(config.run, known | {"tags": ["motley"]}, f"A picture classifier, {what}", facts, [use])
 
 
-def page(run: str, known: Mapping[str, object], what: str, facts: dict[str, str], use: list[str]) -> str:
+def page(run: str, header: Mapping[str, object], what: str, facts: dict[str, str], use: list[str]) -> str:
     return "\n".join(
         [
             "---",
-            yaml.safe_dump(known, sort_keys=False).strip(),
+            yaml.safe_dump(header, sort_keys=False).strip(),
             "---",
             f"# {run}\n\n{what} with Motley on a home cluster.\n",
             "| | |\n|---|---|",
@@ -233,12 +247,12 @@ def page(run: str, known: Mapping[str, object], what: str, facts: dict[str, str]
 
 def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, object]:
     """https://huggingface.co/docs/hub/model-cards. The licence is its owner's to choose."""
-    found: dict[str, object] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
+    facts: dict[str, object] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
     if origin.hub:
-        found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
+        facts |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
     if hub_data:
-        found["datasets"] = hub_data.split(",")
-    return found | {"tags": ["motley"] if full else ["lora", "motley"]}
+        facts["datasets"] = hub_data.split(",")
+    return facts | {"tags": ["motley"] if full else ["lora", "motley"]}
 
 
 def linked(origin: Origin) -> str:

@@ -117,10 +117,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     base_folder = model_folder(args.model)
     module, device = built(
         ModelSpec(
-            folder=base_folder,
-            load_in=args.load_in or "16bit",
-            adapter=args.adapter,
-            max_seq_length=rows.row_length,
+            folder=base_folder, load_in=args.load_in or "16bit", adapter=args.adapter, max_seq_length=rows.row_length
         )
     )
     model: Any = module.model

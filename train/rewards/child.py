@@ -103,10 +103,10 @@ def values_of(function: Callable[..., Any], path: str, request: Mapping[str, Any
         takes, needs = taken(function)
         if lacks := needs - given.keys():
             return {"wrong": f"takes {' and '.join(sorted(lacks))}, and the data has no such column"}
-        found = function(**{name: value for name, value in given.items() if takes is None or name in takes})
-        if isinstance(found, (str, bytes, dict)) or not hasattr(found, "__iter__"):
-            return {"wrong": f"gave {shown(found)} instead of a list of numbers"}
-        values = list(found)
+        answered = function(**{name: value for name, value in given.items() if takes is None or name in takes})
+        if isinstance(answered, (str, bytes, dict)) or not hasattr(answered, "__iter__"):
+            return {"wrong": f"gave {shown(answered)} instead of a list of numbers"}
+        values = list(answered)
         if len(values) != expected:
             return {"wrong": f"gave {len(values)} values for {expected} answers"}
         numbers = [as_number(value) for value in values]

@@ -58,11 +58,11 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def cells(row: Mapping[str, Any]) -> list[str]:
     """Task, metric, and what was scored; of a base alone its score."""
     metric = f"{row['metric']}{ARROWS.get(row.get('higher_is_better'), '')}"
-    found = [str(row["task"]), metric, with_error(row["base"], row["base_error"])]
+    row_cells = [str(row["task"]), metric, with_error(row["base"], row["base_error"])]
     if "adapter" not in row:
-        return found
+        return row_cells
     change = with_error(row["change"], row["change_error"], sign="+")
-    return [*found, with_error(row["adapter"], row["adapter_error"]), change, str(row["verdict"])]
+    return [*row_cells, with_error(row["adapter"], row["adapter_error"]), change, str(row["verdict"])]
 
 
 def heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:

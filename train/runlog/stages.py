@@ -40,15 +40,15 @@ def layer_words(first: int, end: int) -> str:
 
 def parts_of(step: Event) -> dict[str, Part]:
     """The part of each node that is in a pipe."""
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for pipe in _pipes(step.get("nodes", {})):
         begins, rows = node_of(next(iter(pipe))), sum(int(facts["rows"]) for facts in pipe.values())
         whole = max(int(facts["layers"][1]) for facts in pipe.values())
         for process, facts in pipe.items():
             node, (first, end) = node_of(process), facts["layers"]
-            first = found[node].first if node in found and found[node].begins == begins else first
-            found[node] = Part(first, end, whole, begins, rows)
-    return found
+            first = parts[node].first if node in parts and parts[node].begins == begins else first
+            parts[node] = Part(first, end, whole, begins, rows)
+    return parts
 
 
 def behind(step: Event) -> dict[str, Part]:

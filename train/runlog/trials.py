@@ -149,25 +149,25 @@ def shown(value: Any) -> str:
 
 def progress(trials: Iterable[Trial]) -> str:
     """The best so far, and what runs with its newest loss: for a line that is drawn again and again."""
-    known = list(trials)
-    found = best(known)
-    parts = [f"best {found.loss:.4f} ({words(found.params)})"] if found else []
-    now = [
+    listed = list(trials)
+    winner = best(listed)
+    parts = [f"best {winner.loss:.4f} ({words(winner.params)})"] if winner else []
+    running_now = [
         f"{one.node} {'begins' if one.newest is None else f'{one.newest:.4f}'}"
-        for one in known
+        for one in listed
         if one.state == "running"
     ]
-    return " · ".join([*parts, *now])
+    return " · ".join([*parts, *running_now])
 
 
 def summary(trials: Iterable[Trial], total: int) -> str:
     """A sweep in a line: 24 trials · best 0.412 at learning_rate 0.00031  lora_r 16 (gpu-worker-1) · 9 ended early."""
-    known = list(trials)
-    ended_ones = [one for one in known if one.state != "running"]
+    listed = list(trials)
+    ended_ones = [one for one in listed if one.state != "running"]
     parts = [f"{len(ended_ones)} of {total} trials"]
-    if found := best(known):
-        parts.append(f"best {found.loss:.4f} with {words(found.params)} ({found.node})")
+    if winner := best(listed):
+        parts.append(f"best {winner.loss:.4f} with {words(winner.params)} ({winner.node})")
     for state, what in (("running", "running"), ("pruned", "ended early"), ("failed", "failed")):
-        if number := sum(one.state == state for one in known):
+        if number := sum(one.state == state for one in listed):
             parts.append(f"{number} {what}")
     return " · ".join(parts)

@@ -68,6 +68,7 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
     devices = [node.device for node in streamed.nodes]
     all_stream = all(node.place.weights == "stream" and not node.device.weights for node in streamed.nodes)
+    # A node's rate is that of all its cards, and a stage's that of one.
     several = len(devices) > 1 and all(device.processes == 1 for device in devices)
     if not (all_stream and several and may_be_cut(config, streamed.setup)):
         return None
@@ -79,9 +80,8 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
 
 def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
     """What the machines would do together, with the wire that a run would choose."""
-    weights, wire = fit.sent_weights, config.wire
-    if wire == "auto":
-        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
+    weights = fit.sent_weights
+    wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights), config.wire)
     traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
     whole = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
     return replace(whole, ways=[_as_settings(way, config) for way in whole.ways if _is_known(way, config)])

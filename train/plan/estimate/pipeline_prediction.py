@@ -33,7 +33,7 @@ def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s:
     counts = split(config.rows_per_step, seconds)
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
     compute_s += max(fixed_s.values(), default=0.0)
-    wire = speedup.wire_for(found.seconds["fp32"]) if config.wire == "auto" else config.wire
+    wire = speedup.wire_for(found.seconds["fp32"], config.wire)
     shares = {group[0]: count for group, count in zip(groups, counts, strict=True)}
     whole = Figures.of(speedup.Estimate(shares, compute_s, found.seconds[wire]))
     return Prediction(wire=wire, together=whole, best=whole)

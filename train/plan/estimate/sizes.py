@@ -63,7 +63,7 @@ def exchange(one: Fit, machines: Sequence[speedup.Machine], wire: str) -> tuple[
     if machines:
         whole = {name: one.trained_weights * size for name, size in speedup.WIRE_BYTES.items()}
         seconds = {name: speedup.sync_seconds(machines, size) for name, size in whole.items()}
-    chosen = speedup.wire_for(seconds["fp32"]) if wire == "auto" else wire
+    chosen = speedup.wire_for(seconds["fp32"], wire)
     return seconds[chosen], chosen
 
 

@@ -55,8 +55,7 @@ class Plan:
 
     @property
     def wire(self) -> str:
-        chosen = str(self.settings["wire"])
-        return wire_for(self.fit.seconds["fp32"]) if chosen == "auto" else chosen
+        return wire_for(self.fit.seconds["fp32"], str(self.settings["wire"]))
 
     @property
     def sync_s(self) -> float:

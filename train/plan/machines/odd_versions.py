@@ -119,19 +119,12 @@ def _odd_ones(
         else:
             what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
         fix = rule.fix or f"./motley bootstrap --phase {rule.phase} --nodes {{host}}"
-        odd_ones.append(
-            Odd(
-                node=node,
-                key=key,
-                value=value,
-                expected=expected,
-                cause=cause,
-                what=what,
-                missing=missing,
-                fix_for=fix.replace("{name}", key.partition(" ")[2]),
-                phase=rule.phase,
-            )
-        )
+        fix = fix.replace("{name}", key.partition(" ")[2])
+        odd = Odd(
+            node=node, key=key, value=value, expected=expected, cause=cause, what=what, missing=missing, fix_for=fix,
+            phase=rule.phase,
+        )  # fmt: skip
+        odd_ones.append(odd)
     return odd_ones
 
 

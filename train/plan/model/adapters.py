@@ -228,30 +228,30 @@ def write_descent(folder: Path, descent: Descent) -> None:
 
 def asked(values: Settings, home: Path, given_hash: str = "") -> Settings:
     """The settings with what follows from the adapter; a setting that says otherwise is refused."""
-    found = find(str(values["adapter"]), home)
+    adapter = find(str(values["adapter"]), home)
     if values.get("method") == "full":
         fix = "leave one of the two out; ./motley export --to merged makes a model of base and adapter"
         raise BadInput("adapter: method=full trains the base's own weights and has no adapter", fix=fix)
-    if given_hash not in ("", found.hash):
+    if given_hash not in ("", adapter.hash):
         raise BadInput(
             "the adapter is not the one that the run was launched with: another one makes another run",
-            f"adapter: {found.folder}",
+            f"adapter: {adapter.folder}",
             "put the old one back, or begin a new run with another name",
         )
-    own: Settings = {
-        "lora_r": found.config["r"],
-        "lora_alpha": found.config["lora_alpha"],
-        "lora_targets": found.targets,
-        "rslora": bool(found.config.get("use_rslora")),
-        "dora": bool(found.config.get("use_dora")),
+    of_adapter: Settings = {
+        "lora_r": adapter.config["r"],
+        "lora_alpha": adapter.config["lora_alpha"],
+        "lora_targets": adapter.targets,
+        "rslora": bool(adapter.config.get("use_rslora")),
+        "dora": bool(adapter.config.get("use_dora")),
     }
-    for name, value in own.items():
+    for name, value in of_adapter.items():
         if name in values and values[name] != value and not same_targets(name, values[name], value):
             raise BadInput(f"{name}: the adapter has {value}, {values[name]} is asked for", fix=f"leave {name} out")
-    known = {"model": found.base} if found.base else {}
-    if (template := found.folder / TEMPLATE).is_file():
-        known["chat_template"] = str(template)
-    return {**known, **values, **own, "adapter": str(found.folder), "adapter_hash": found.hash}
+    defaults = {"model": adapter.base} if adapter.base else {}
+    if (template := adapter.folder / TEMPLATE).is_file():
+        defaults["chat_template"] = str(template)
+    return {**defaults, **values, **of_adapter, "adapter": str(adapter.folder), "adapter_hash": adapter.hash}
 
 
 def same_targets(name: str, one: Any, other: Any) -> bool:

@@ -232,10 +232,10 @@ def positions(config: HubConfig) -> int:
     """The length up to which a row is computed alike whatever rows are beside it: beyond the original ones `longrope`
     takes other factors for all rows that are computed at a time with a longer one. 0 where the model does not say."""
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    known = config.get("max_position_embeddings") or 0
+    most = config.get("max_position_embeddings") or 0
     if isinstance(rope, dict) and "longrope" in (rope.get("rope_type"), rope.get("type")):
-        known = rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or known
-    return int(known)
+        most = rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or most
+    return int(most)
 
 
 def form_on_disk(quantised: Quantised | None, where: str) -> str:

@@ -333,7 +333,7 @@ def steps_down(facts: Facts, setup: Setup) -> list[Change]:
         length //= 2
     if not setup.full and setup.lora_r > 8:
         steps.append({"lora_r": 8})
-    found = counts_of(facts)
-    if not setup.full and found.experts and setup.lora_targets == ALL_LINEAR:
-        steps.append({"lora_targets": tuple(sorted(found.adapters.keys() - found.experts.keys()))})
+    counts = counts_of(facts)
+    if not setup.full and counts.experts and setup.lora_targets == ALL_LINEAR:
+        steps.append({"lora_targets": tuple(sorted(counts.adapters.keys() - counts.experts.keys()))})
     return steps

@@ -55,20 +55,20 @@ def require(folder: Path) -> None:
 def compare(wanted: dict[str, list[int]], held: Header, facts: Facts, folder: Path) -> None:
     if not any(name.startswith("model.") for name in held):  # saved without its head; transformers knows it, too
         held = {f"model.{name}": about for name, about in held.items()}
-    known = held.keys() & wanted.keys()
-    found = {"lack": sorted(wanted.keys() - held.keys())}
-    found["hold what no such model has:"] = sorted(name for name in held.keys() - wanted.keys() if odd(name, facts))
-    numbers = {name: (held[name]["dtype"], held[name]["shape"]) for name in known}
+    both = held.keys() & wanted.keys()
+    problems = {"lack": sorted(wanted.keys() - held.keys())}
+    problems["hold what no such model has:"] = sorted(name for name in held.keys() - wanted.keys() if odd(name, facts))
+    numbers = {name: (held[name]["dtype"], held[name]["shape"]) for name in both}
     for name, (kind, _) in numbers.items():
         if kind in QUANTISED and facts.on_disk:
             numbers[name] = TYPES[0], wanted[name]  # packed, in a shape of its own
-    found["hold as numbers that are not loaded:"] = sorted(
+    problems["hold as numbers that are not loaded:"] = sorted(
         f"{name} ({kind})" for name, (kind, _) in numbers.items() if kind not in TYPES
     )
-    found["hold in another shape than config.json says:"] = sorted(
+    problems["hold in another shape than config.json says:"] = sorted(
         f"{name} ({shape}, not {wanted[name]})" for name, (_, shape) in numbers.items() if shape != wanted[name]
     )
-    for what, names in found.items():
+    for what, names in problems.items():
         if names:
             raise not_whole(what, names, str(folder))
 
@@ -105,9 +105,9 @@ def wanted(facts: Facts, config: HubConfig) -> dict[str, list[int]]:
     layer = {f"{name}.weight": shape for name, shape in linear.items()}
     layer |= {f"{name}.weight": [size] for name, size in norms.items()}
     layer |= {f"{name}.bias": shape[:1] for name, shape in linear.items() if has_bias(name, facts.family, config)}
-    found = {f"model.layers.{n}.{name}": shape for n in range(facts.layers) for name, shape in layer.items()}
-    found |= {"model.embed_tokens.weight": [facts.vocab, hidden], "model.norm.weight": [hidden]}
-    return found if facts.tied else found | {"lm_head.weight": [facts.vocab, hidden]}
+    shapes = {f"model.layers.{n}.{name}": shape for n in range(facts.layers) for name, shape in layer.items()}
+    shapes |= {"model.embed_tokens.weight": [facts.vocab, hidden], "model.norm.weight": [hidden]}
+    return shapes if facts.tied else shapes | {"lm_head.weight": [facts.vocab, hidden]}
 
 
 def has_bias(name: str, family: str, config: HubConfig) -> bool:
@@ -120,10 +120,10 @@ def has_bias(name: str, family: str, config: HubConfig) -> bool:
 
 def headers(folder: Path) -> Header:
     """What the files say of all tensors, by name; empty where there is no such file."""
-    found: Header = {}
+    tensors: Header = {}
     for file in files(folder):
-        found |= header(file)
-    return found
+        tensors |= header(file)
+    return tensors
 
 
 def files(folder: Path) -> list[Path]:
@@ -142,12 +142,12 @@ def header(file: Path) -> Header:
     size = file.stat().st_size
     with file.open("rb") as stream, damage(file):
         length = int.from_bytes(stream.read(8), "little")
-        found: Header = json.loads(stream.read(length)) if length <= size else {}
-        found.pop("__metadata__", None)
-        ends = [about["data_offsets"][1] for about in found.values() if about["dtype"] and about["shape"] is not None]
+        tensors: Header = json.loads(stream.read(length)) if length <= size else {}
+        tensors.pop("__metadata__", None)
+        ends = [about["data_offsets"][1] for about in tensors.values() if about["dtype"] and about["shape"] is not None]
         if size < 8 + length + max(ends, default=math.inf):
             raise ValueError
-    return found
+    return tensors
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
 def fit(case: Case, way: Way) -> Fit:
     """What it takes on each machine, and whether that is there."""
     setup, facts, devices = case.setup(way.backend[0]), case.facts, case.devices
-    may = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)
+    may = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)  # else no fix may name streaming
     nodes = [
         fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, way.places, strict=True)
     ]

@@ -54,6 +54,7 @@ def groups(facts: Facts, setup: Setup, devices: Sequence[Device], streams: Seque
     found = fewest(small, room, enough)
     if not all(enough(group) for group in found):
         return "off", "" if len(small) < len(names) else too_small_together(small, room)
+    # A machine with several cards that is named would be cut over its own; unnamed, each of them holds the base.
     found += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
     why = f"{in_a_row([name for name in small if name not in streams])} can neither hold the base nor stream it"
     return ",".join("+".join(group) for group in found), why

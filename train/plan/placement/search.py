@@ -86,10 +86,11 @@ def ways(case: Case) -> Iterator[Way]:
         yield cut_way(case, held.pipes, "as set")
         return
     must_stream = held.weights == "stream" or any(device.weights == "stream" for device in case.devices)
+    # All weights are trained where they are computed with, and unsloth neither streams nor cuts.
     whole = held.full or held.backend == "unsloth"
     if whole or not must_stream:
         yield Way(backend=case.alone, places=[HELD] * len(case.devices))
-    if whole or not (must_stream or isinstance(facts, Facts)):
+    if whole or not (must_stream or isinstance(facts, Facts)):  # without known layers there is nothing to stream
         return
     setup = case.setup("hf")
     places = [place(held.weights, facts, setup, device) for device in case.devices]
@@ -109,6 +110,7 @@ def cut_way(case: Case, pipes: str, why: str = "") -> Way:
 def may_be_cut(config: RunConfig, setup: Setup) -> bool:
     """Whether the model may be cut over nodes where nobody has asked for it."""
     held = config.holding
+    # What `pipes` does not go with where a person sets it (settings/sft.py), no plan may choose either.
     if setup.full or setup.load_in == "8bit" or config.sync == "local":
         return False
     return held.pipes == held.weights == "auto" and held.backend != "unsloth"

@@ -86,11 +86,11 @@ def load_config(values: Settings, settings: type[RunConfig] | None = None) -> Ru
     """The settings of a run from a config file or flags: text is read as the type that its field has. `settings`: where
     what the recipe is called does not say which there are."""
     settings = settings or recipe_of(values)
-    own = {spec.name: spec for spec in fields(settings)}
+    specs = {spec.name: spec for spec in fields(settings)}
     for name in values:
-        if name not in own:
-            raise not_its_own(name, own, str(values.get("recipe") or own["recipe"].default))
-    read = {name: coerce(own[name], value) for name, value in values.items()}
+        if name not in specs:
+            raise not_its_own(name, specs, str(values.get("recipe") or specs["recipe"].default))
+    read = {name: coerce(specs[name], value) for name, value in values.items()}
     for given, other in (("epochs", "max_steps"), ("max_steps", "epochs")):
         if read.get(given) is not None:
             read.setdefault(other, None)  # what a recipe of one's own has as its default gives way
@@ -104,8 +104,8 @@ def not_its_own(name: str, own: Iterable[str], recipe: str) -> BadInput:
     """The error for a setting that belongs to another recipe, or to none."""
     owner = next((other for other, kind in RECIPES.items() if name in names_of(kind)), "")
     if not owner:
-        known = nearest(name, [*own, *SETTINGS])
-        return BadInput(f"unknown setting '{name}'{known}", fix="see: python -m train run --help")
+        hint = nearest(name, [*own, *SETTINGS])
+        return BadInput(f"unknown setting '{name}'{hint}", fix="see: python -m train run --help")
     return BadInput(
         f"{name}: this belongs to recipe={owner}, and the run has recipe={recipe}",
         fix=f"leave {name} out, or give recipe={owner} as well",

@@ -105,8 +105,10 @@ def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
     return link_seconds(ring_bytes(gradient_bytes, len(machines)), slowest)
 
 
-def wire_for(fp32_s: float) -> str:
-    """What `wire: auto` becomes, from the seconds that an exchange takes in fp32."""
+def wire_for(fp32_s: float, wanted: str = "auto") -> str:
+    """The wire that is set; what `auto` becomes follows from the seconds that an exchange takes in fp32."""
+    if wanted != "auto":
+        return wanted
     return "bf16" if fp32_s > SLOW_S else "fp32"
 
 

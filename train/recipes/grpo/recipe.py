@@ -33,7 +33,6 @@ from train.models.drawing import Answer, Draw
 from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
 from train.models.vllm import Server, Serving, python_of
-from train.plan.model import data_sets
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes
 from train.plan.placement.decisions import Decisions
@@ -41,14 +40,14 @@ from train.plan.placement.fit import setup_for
 from train.plan.settings.config import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import parts
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.grpo import losses as policy
 from train.recipes.grpo import rollout as made_rows
 from train.recipes.grpo.exchange import Effort, Known, exchange_facts, exchange_rows
 from train.recipes.grpo.generate import Asked, Generator, ServedGenerator, seconds_of_an_answer
 from train.recipes.grpo.hand_out import HandOut
 from train.recipes.grpo.rollout import Facts, KeptRollout, Made, Rollout, Row
-from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
+from train.recipes.grpo.rows import PromptRows, open_prompts
 from train.recipes.sft import recipe as sft
 from train.rewards.judge import Judge
 from train.runlog import event_types
@@ -84,9 +83,7 @@ class GrpoRecipe:
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
     def rows(self, config: GrpoConfig, say: Callable[[str], None]) -> tuple[PromptRows, PromptRows]:
-        folder = Path(config.dataset).expanduser()
-        if not data_sets.is_here(f"{folder}/index.json"):
-            folder = prepare(config, say)
+        folder = prepared(config, say)
         train, held_out = (open_prompts(folder, split, config.max_new_tokens) for split in ("train", "eval"))
         self.end_ids = train.end_ids
         return train, held_out
@@ -127,17 +124,9 @@ class GrpoRecipe:
         return self.shown
 
     def card(self, run: Run) -> str:
-        config, made = cast(GrpoConfig, run.config), run.milestones
-        before, after = (None if loss is None else -loss for loss in (made.base, made.newest))
-        return model_card.card(
-            config,
-            model_card.origin_of(config),
-            rows=len(run.rows),
-            steps=run.step,
-            before=before,
-            after=after,
-            measure="held-out reward",
-        )
+        losses = run.milestones.base, run.milestones.newest
+        before, after = (None if loss is None else -loss for loss in losses)
+        return model_card.of_run(run, before, after, measure="held-out reward")
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

@@ -128,14 +128,14 @@ def open_prompts(folder: Path, split: str, answer_tokens: int) -> PromptRows:
 
 def prepare(config: AskingConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of prompts; made only if it is not there yet. `date` is what templates write as today's."""
-    found = find_data(config, say)
-    opened, file = found.opened(say, date), config.rewards_file
+    data = find_data(config, say)
+    opened, file = data.opened(say, date), config.rewards_file
     chosen = {"prompt_tokens": config.prompt_tokens, "eval_fraction": config.eval_fraction, "form": config.format}
     chosen |= {TRAINED_ON: False} if config.IN_PIECES else {}
     made_from = opened.made_from(chosen) | {"rewards": file_hash(file) if file else ""}
-    folder = rows_folder(found.data.name, made_from, out)
+    folder = rows_folder(data.dataset.name, made_from, out)
     known = folder.exists()
-    readers = found.readers(say, FORMAT_NAME)
+    readers = data.readers(say, FORMAT_NAME)
 
     def build(draft: Path) -> None:
         write(draft, config, opened, readers, made_from)
@@ -156,7 +156,7 @@ def write(
     """The prompts of one data set after another."""
     chat = opened.chat
     writers = {split: Writer(folder / split, chat.token_bytes) for split in ("train", "eval")}
-    longest, columns, parts = 1, set[str](), Parts(opened.found.data)
+    longest, columns, parts = 1, set[str](), Parts(opened.data.dataset)
     for reader in readers:
         long, own = write_prompts(config, reader, chat, writers)
         longest, columns = max(longest, long), columns | own

@@ -95,22 +95,22 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     data = config.data()
     say(f"data      {data.reason}")
     tally = Tally()
-    found = look(sources(data), config, tally, say)
+    seen = look(sources(data), config, tally, say)
     classes = picture_sets.classes_of(data)
-    void = [name for name in classes if name not in {one.source.label for one in found}]
-    if void and not any(one.source.raw for one in found):
+    void = [name for name in classes if name not in {one.source.label for one in seen}]
+    if void and not any(one.source.raw for one in seen):
         raise BadInput(f"no picture of {', '.join(void)} can be read", f"data set: {config.dataset}", "leave it out")
     key = {
         "format": FORMAT,
         "kind": KIND,
         "pixels": "16 bit by 257",
-        "data": hashlib.sha256(json.dumps([(one.digest, one.source.label) for one in found]).encode()).hexdigest(),
+        "data": hashlib.sha256(json.dumps([(one.digest, one.source.label) for one in seen]).encode()).hexdigest(),
         "classes": classes,
         "settings": {name: getattr(config, name) for name in ("image_size", "eval_fraction")},
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    build_once(folder, lambda unfinished: build(unfinished, config, Found(found, tally, say), classes, key))
+    build_once(folder, lambda unfinished: build(unfinished, config, Found(seen, tally, say), classes, key))
     left_out.note(folder, data.passed_over)
     report(folder, known, say)
     return folder

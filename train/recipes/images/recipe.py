@@ -28,10 +28,9 @@ from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import ImagesConfig
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.images import bases as picture_bases
 from train.recipes.images import models as pictures
-from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import KIND, PictureRows, open_pictures, write_labels
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ def rows(config: ImagesConfig, say: Callable[[str], None]) -> tuple[PictureRows,
 
 
 def start(config: ImagesConfig, say: Callable[[str], None]) -> Path:
-    folder = Path(config.dataset).expanduser()
-    if not (folder / "index.json").exists():
-        folder = prepare(config, say)
+    folder = prepared(config, say)
     index = read_index(folder)
     if index.get("kind") != KIND:
         fix = "prepare pictures with: python -m train prepare --recipe images --dataset FOLDER"

@@ -34,18 +34,17 @@ from train.data.rows import date_of, padded_left, template_of
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
-from train.plan.model import data_sets
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.compared import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.reference import References, file_for
-from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs, prepare
+from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs
 from train.recipes.sft import recipe as sft
 from train.runlog.events import ON_DATA
 
@@ -73,11 +72,8 @@ class PreferenceRecipe:
     # -- what every recipe has ----------------------------------------------------------------------------------------
 
     def rows(self, config: PreferenceConfig, say: Callable[[str], None]) -> tuple[PairRows, PairRows]:
-        folder = Path(config.dataset).expanduser()
-        if not data_sets.is_here(f"{folder}/index.json"):
-            folder = prepare(config, say)
-        self.folder = folder
-        train, held_out = (open_pairs(folder, split, paired=config.paired) for split in ("train", "eval"))
+        self.folder = prepared(config, say)
+        train, held_out = (open_pairs(self.folder, split, paired=config.paired) for split in ("train", "eval"))
         return train, held_out
 
     start, start_for_trial = staticmethod(sft.start), staticmethod(sft.start_for_trial)
@@ -129,20 +125,10 @@ class PreferenceRecipe:
         return [str(tokenizer.decode(one.tokens, skip_special_tokens=True)) for one in found]
 
     def card(self, run: Run) -> str:
-        config, made = self.config, run.milestones
+        config, right = self.config, run.milestones.metrics.get("accuracy")
         measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
-        right = made.metrics.get("accuracy")
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
-        return model_card.card(
-            config,
-            model_card.origin_of(config),
-            rows=len(run.rows),
-            steps=run.step,
-            before=made.base,
-            after=made.newest,
-            measure=measure,
-            also=also,
-        )
+        return model_card.of_run(run, run.milestones.base, run.milestones.newest, measure=measure, also=also)
 
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""

@@ -138,13 +138,13 @@ def open_pairs(folder: Path, split: str, *, paired: bool) -> PairRows:
 
 def prepare(config: PreferenceConfig, say: Say, *, out: str | None = None, date: str = "") -> Path:
     """The folder of rows; made only if it is not there yet. `date` is what templates write as today's."""
-    found = find_data(config, say)
-    opened = found.opened(say, date)
+    data = find_data(config, say)
+    opened = data.opened(say, date)
     names = ("max_seq_length", "eval_fraction", "paired")
     made_from = opened.made_from({name: getattr(config, name) for name in names} | {"form": config.format})
-    folder = rows_folder(found.data.name, made_from, out)
+    folder = rows_folder(data.dataset.name, made_from, out)
     known = folder.exists()
-    readers = found.readers(say, FORMAT_NAME)
+    readers = data.readers(say, FORMAT_NAME)
     build_once(folder, lambda draft: write(draft, config, opened, readers, made_from))
     index = read_index(folder)
     rows, held_out = (index["splits"][split]["rows"] for split in ("train", "eval"))
@@ -157,7 +157,7 @@ def write(
     folder: Path, config: PreferenceConfig, opened: OpenedData, readers: list[Reader], made_from: Mapping[str, object]
 ) -> None:
     """The rows of one data set after another: each row is of one of them."""
-    data, chat = opened.found.data, opened.chat
+    data, chat = opened.data.dataset, opened.chat
     writers = {
         split: Writer(folder / split, config.max_seq_length, chat.token_bytes, paired=config.paired)
         for split in ("train", "eval")

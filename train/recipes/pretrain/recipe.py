@@ -25,9 +25,9 @@ from train.models.weights import Named, WeightGroup
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PretrainConfig
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.pretrain import model as new
-from train.recipes.pretrain.rows import PROMPTS, TOKENIZER, prepare
+from train.recipes.pretrain.rows import PROMPTS, TOKENIZER
 from train.recipes.sft.recipe import full_rows
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def rows(config: PretrainConfig, say: Callable[[str], None]) -> tuple[PackedRows
 
 def start(config: PretrainConfig, say: Callable[[str], None]) -> Path:
     """The tokenizer's folder, in that of the rows; both are made first where only texts are there."""
-    folder = Path(config.dataset).expanduser()
-    if not (folder / "index.json").exists():
-        folder = prepare(config, say)
+    folder = prepared(config, say)
     if not (folder / TOKENIZER).is_dir():
         raise BadInput(
             "these rows are of a base model's tokenizer: they have none of their own",

@@ -19,12 +19,12 @@ from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
 from train.models.weights import SCORE, Named, WeightGroup, take_weights, trained_weights
-from train.plan.model import adapters, data_sets, weight_files
+from train.plan.model import adapters, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import SftConfig
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 
 OF_MODEL = (
     *("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "dora", "lora_init", "lora_dropout"),
@@ -37,12 +37,7 @@ if TYPE_CHECKING:
 
 
 def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
-    """A prepared folder as it is; anything else is prepared first, once."""
-    folder = Path(config.dataset).expanduser()
-    if not data_sets.is_here(f"{folder}/index.json"):
-        from train.data.prepare import prepare
-
-        folder = prepare(config, say)
+    folder = prepared(config, say)
     return open_rows(folder), open_rows(folder, "eval")
 
 
@@ -114,9 +109,7 @@ def export(run: Run, folder: Path) -> None:
 
 
 def card(run: Run) -> str:
-    config, made = cast(SftConfig, run.config), run.milestones
-    origin, rows = model_card.origin_of(config), len(run.rows)
-    return model_card.card(config, origin, rows=rows, steps=run.step, before=made.base, after=made.newest)
+    return model_card.of_run(run, run.milestones.base, run.milestones.newest)
 
 
 def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
