@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console import interrupt
+from console import interrupt, playbook_answer
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
@@ -32,15 +30,14 @@ CHECKING = "checking your request …"
 
 
 def plan(inventory: Inventory, words: list[str], *, as_json: bool = False) -> int:
-    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
-        file = Path(folder) / "plan.json"
-        told = ["-e", f"motley_plan_tell_in={file}"] if as_json else []
-        command = [*playbook_command(inventory, "playbooks/plan.yml"), *words, *told]
-        if not as_json:
-            say(CHECKING)
-        done = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr.fileno() if as_json else None)
-        if file.exists():
-            say(file.read_text())
+    command = [*playbook_command(inventory, "playbooks/plan.yml"), *words]
+    if not as_json:
+        say(CHECKING)
+        return ours(subprocess.run(command, cwd=ROOT, check=False).returncode)
+    with playbook_answer.asked_for("plan") as answer:
+        done = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr.fileno(), **answer.inherited())
+        if found := answer.read():
+            say(json.dumps(found))
     return ours(done.returncode)
 
 
@@ -64,12 +61,16 @@ def launch(
 ) -> int:
     """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal.
 
-    As data: what was started, and with `following` each event of the run. `page`: beside it as a live page too.
-    `report_to`: its curves go there as long as somebody watches.
+    As data: what was started, or where it stands in the queue; with `following` each event of the run.
+    `page`: beside it as a live page too. `report_to`: its curves go there as long as somebody watches.
     """
     started = started_by(inventory, "launch.yml", words, as_json=as_json)
     if isinstance(started, int):
         return started
+    if "queued" in started:  # the playbook has said in words when it begins
+        if as_json:
+            say(json.dumps({"event": "queued"} | started["queued"]))
+        return 0
     about = RunState(run=started["run"]), started["nodes"], started["since"]
     nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
     if as_json:
@@ -119,16 +120,15 @@ def agreed_to(inventory: Inventory, names: str, then: str, *, yes: bool) -> bool
 
 def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bool = False) -> dict[str, Any] | int:
     """What this playbook has started; or its exit code, where it has started nothing."""
-    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
-        file = Path(folder) / "started.json"
+    with playbook_answer.asked_for("launched") as answer:
         mark = interrupt.new_mark()
         if not as_json:
             say(CHECKING)
         playbook = subprocess.Popen(
-            [*playbook_command(inventory, name), *words, "-e", f"motley_start_tell_in={file}"],
+            [*playbook_command(inventory, name), *words],
             cwd=ROOT,
-            env=os.environ | {interrupt.MARK: mark},
             stdout=sys.stderr.fileno() if as_json else None,
+            **answer.inherited(**{interrupt.MARK: mark}),
         )
         try:
             code = playbook.wait()
@@ -139,9 +139,8 @@ def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bo
                 for line in interrupted_lines(answers, silent):
                     say(line)
             return interrupt.CODE
-        if code or not file.exists():
-            return ours(code)
-        return dict(json.loads(file.read_text()))
+        launched: dict[str, Any] | None = answer.read()
+        return ours(code) if code or launched is None else launched
 
 
 def left_on(node: Node) -> Look:

@@ -107,7 +107,8 @@ def put(known: Facts) -> Facts:
     if wrong:
         said = "\n".join(f"{name}: {why}" for name, why in wrong.items())
         raise BadInput(f"{said}\nfix: ./motley queue --remove {entry.run}, then launch it again")
-    return {"changed": True, "motley_lines": [placed(queue, entry)]}
+    queued = {"run": entry.run, "nodes": list(entry.names), "after": [one.run for one in ahead_of(entry, queue)]}
+    return {"changed": True, "motley_lines": [placed(queue, entry)], "launched": {"queued": queued}}
 
 
 def with_key(queue: Queue) -> Queue:
@@ -123,12 +124,15 @@ def running(asked: Asked) -> list[Entry]:
     return []
 
 
-def placed(queue: Queue, entry: Entry) -> str:
+def ahead_of(entry: Entry, queue: Queue) -> list[Entry]:
     waiting = queue.waiting()
-    before = waiting[: [other.launch for other in waiting].index(entry.launch)]
-    if not before:
+    return waiting[: [one.launch for one in waiting].index(entry.launch)]
+
+
+def placed(queue: Queue, entry: Entry) -> str:
+    if not (those := ahead_of(entry, queue)):
         return f"{entry.run} begins now   watch it: ./motley follow   the queue: ./motley queue"
-    what = f"begins by itself when {names_of(before)} {'has' if len(before) == 1 else 'have'} ended"
+    what = f"begins by itself when {names_of(those)} {'has' if len(those) == 1 else 'have'} ended"
     return f"{entry.run} waits: it {what}, also without this computer   the queue: ./motley queue"
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from console import run_file
 from console.controller_action import InfraStep
 from console.infra import Facts, infra_of
@@ -14,11 +11,9 @@ class ActionModule(InfraStep):
     step = "plan"
 
     def answer(self, known: Facts, args: Facts) -> Facts:
-        """The plan for the tasks behind it, and for the verb that started them, where one did."""
+        """The plan for the tasks behind it, and for ./motley plan --json."""
         answer = super().answer(known, args)
         asked = run_file.asked_for(args["asked"], answer["plan"].get("given", {}))
         plan = answer["plan"] | {"examples": args["asked"]["data"], "asked": asked}
-        if args.get("tell_in"):
-            Path(args["tell_in"]).write_text(json.dumps(plan))
         brings = not infra_of(known["hostvars"][known["inventory_hostname"]]).fetches
         return answer | {"plan": plan, "brings": brings}

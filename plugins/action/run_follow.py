@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import follow_view
+from console import follow_view, playbook_answer
 from console.infra import infra_of
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
@@ -32,10 +30,9 @@ class ActionModule(ActionBase):
         if infra_of(hostvars[names[0]]).ours:  # elsewhere it begins when its turn comes
             self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: node["time"] for name, node in started.items()}
-        if args["tell_in"]:  # ./motley launch shows it itself, on its own terminal
+        if playbook_answer.wanted() == "launched":  # ./motley launch shows it itself, on its own terminal
             launched = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
-            Path(str(args["tell_in"])).write_text(json.dumps(launched))
-            return result | {"changed": False, "run": args["run"]}
+            return result | {"changed": False, "run": args["run"], "launched": launched}
         view = RunView(RunState(run=str(args["run"])), names, since)
         nodes = from_hostvars(names, hostvars)
 

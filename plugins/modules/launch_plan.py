@@ -16,10 +16,6 @@ options:
     type: path
     required: true
     description: The controller's folder for its key, receipts and what it launched.
-  tell_in:
-    type: path
-    default: ""
-    description: A file of the controller that gets the plan as JSON; empty, it is only printed.
 """
 
 EXAMPLES = """

@@ -6,6 +6,7 @@ short_description: Show a run until it ends
 author: Motley
 description:
   - Shows the run that was just started, in calm lines; Ctrl-C leaves the run alone.
+  - Where ./motley launch has started the playbook, it shows the run itself, and this only says which.
   - Reads motley_start_done of every node, which run_start gave.
 options:
   run:
@@ -20,10 +21,6 @@ options:
     type: float
     required: true
     description: Seconds between two lines where the output is no terminal.
-  tell_in:
-    type: path
-    required: true
-    description: A file of the controller that gets what was started, for whoever shows it; empty, it is shown here.
 """
 
 EXAMPLES = """
@@ -32,10 +29,10 @@ EXAMPLES = """
     run: my-run
     follow: true
     every_s: 10
-    tell_in: ""
   run_once: true
 """
 
 RETURN = """
-run: {type: str, returned: with tell_in, description: Its name}
+run: {type: str, returned: success, description: Its name}
+launched: {type: dict, returned: where ./motley launch shows it, description: "Its run, nodes, and since when"}
 """

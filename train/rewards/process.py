@@ -85,7 +85,7 @@ class Process:
                         answer += self.read(most_bytes - len(answer))
         self.show()
         try:
-            return cast(ChildAnswer, dict(json.loads(answer)))
+            return cast("ChildAnswer", dict(json.loads(answer)))
         except (ValueError, TypeError):
             raise Lost("wrote into what its process answers with") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,6 +89,17 @@ def test_after_a_broken_off_launch_a_node_that_loads_nothing_early_still_shows_w
             return {"on": True}
 
     assert launch.left_on(cast(Node, Elsewhere())) == {"on": True}
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_run_that_waits_in_the_queue_has_a_receipt(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued = {"run": "new", "nodes": ["a"], "after": ["notes"]}
+    monkeypatch.setattr(launch, "started_by", lambda *_, **__: {"queued": queued})
+    assert launch.launch(HOUSE, [], as_json=as_json, following=True) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"event": "queued", **queued} if as_json else printed == ""
 
 
 @pytest.mark.parametrize(("ansible", "code"), [(0, 0), (1, 1), (2, 2), (4, 1), (8, 1), (250, 1), (130, 130)])

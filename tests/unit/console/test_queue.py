@@ -175,6 +175,7 @@ def test_a_launch_goes_behind_all_others_on_all_machines_of_it(machines: Machine
     assert said["motley_lines"][0].startswith(
         "new waits: it begins by itself when notes, house, last have ended, also without this computer"
     )
+    assert said["launched"] == {"queued": {"run": "new", "nodes": ["a", "b"], "after": ["notes", "house", "last"]}}
 
 
 def test_the_first_one_makes_the_secret_and_takes_the_run_that_is_on_before_it(machines: Machines) -> None:
@@ -190,7 +191,9 @@ def test_the_first_one_makes_the_secret_and_takes_the_run_that_is_on_before_it(m
 
 def test_where_nothing_is_on_it_begins_now(machines: Machines) -> None:
     machines.known, machines.launch = {"a": Queue(), "b": Queue()}, ""
-    assert queues.put(launch())["motley_lines"][0].startswith("new begins now   watch it: ./motley follow")
+    said = queues.put(launch())
+    assert said["motley_lines"][0].startswith("new begins now   watch it: ./motley follow")
+    assert said["launched"]["queued"]["after"] == []
 
 
 def test_a_machine_of_it_that_does_not_take_it_in_fails_the_launch(machines: Machines) -> None:

@@ -56,7 +56,7 @@ def test_a_first_launch_is_planned_with_the_environment_that_it_brings(sets: lis
 
 def test_what_a_plan_brings_is_brought_by_the_role_that_brings_all_else() -> None:
     """A launch on Slurm is long to play: without this step a first one finds no Python there."""
-    tasks = yaml.safe_load((ROOT / "roles/motley_distribute/tasks/main.yml").read_text())
+    tasks = yaml.safe_load((ROOT / "roles/motley_distribute/tasks/lacking.yml").read_text())
     first = tasks[0]
     assert first["ansible.builtin.include_role"]["name"] == "motley_python_env"
     for field in ("lack_environment", "environment_sets"):
