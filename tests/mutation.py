@@ -1,4 +1,4 @@
-"""Random faults in the product, one at a time: which test finds each? (Those of tests/sim/mutants.toml are chosen.)
+"""Random faults in the product, one at a time: which test finds each? (Those of tests/sim are chosen.)
 
 python -m tests.mutation SEED N   draw until N faults are kept in docs/benchmarks/mutations.json; try what is new
 python -m tests.mutation again    try all that are kept again, where their lines still are

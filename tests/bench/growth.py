@@ -22,7 +22,7 @@ from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
 from tests.bench.page import Figures, bench, spread
-from tests.sim.story import PlayedStory, Story
+from tests.sim.run_story import PlayedRun, RunStory
 from tests.support.cluster import REPOSITORY
 from tests.support.training import Training
 from train.parallel.shares import Balance
@@ -57,7 +57,7 @@ def losses(count: int) -> dict[str, list[int]]:
 
 
 def agreed_s(count: int, lost: list[int]) -> float:
-    cluster = PlayedStory(Story(random.randrange(1 << 30), count, ()))
+    cluster = PlayedRun(RunStory(random.randrange(1 << 30), count, ()))
     cluster.train_or_wait(cluster.order)
     for place in lost:
         cluster.power_off(cluster.order[place])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from tests.sim.faults import FAILS, HANGS, KINDS, OWN, Fault
 from tests.sim.played import (
     Life,
     Machine,
@@ -19,14 +22,17 @@ from tests.sim.played import (
     PlayedSignals,
     Task,
 )  # fmt: skip
+from tests.sim.story import Story
 from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
+from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
 from train.cluster.queue_keeper import QueueKeeper
 from train.cluster.step_aside import Aside
+from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
@@ -48,9 +54,8 @@ class Watched(Agent):
 
 
 @dataclass(eq=False)
-class Cluster:
-    seed: int
-    size: int
+class Cluster(ABC):
+    story: Story
     layers: int = 0
     """Of a model that is cut: each machine holds two. 0: each holds all of it."""
     has_address: bool = False
@@ -66,8 +71,9 @@ class Cluster:
     """What is not over yet."""
 
     def __post_init__(self) -> None:
+        self.seed, size = self.story.seed, self.story.size
         self.play = Play(self.seed)
-        self.order = tuple(f"n{i}" for i in range(self.size))
+        self.order = tuple(f"n{i}" for i in range(size))
         room = Room(self.layers, 10**9, dict.fromkeys(self.order, 2)) if self.layers else None
         self.truth = Truth(self.play, order=self.order, room=room)
         self.training = Training(self.play, self.truth)
@@ -94,6 +100,44 @@ class Cluster:
     @property
     def machines(self) -> dict[str, Machine]:
         return self.play.machines
+
+    # -- the story ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run(self) -> None:
+        """All of it, to its end; Broken where something that must hold does not."""
+
+    def counted(self) -> dict[str, float]:
+        return {"faults": len(self.story.faults)}
+
+    def befall(self) -> float:
+        """From now on the faults come. Returns when the last one is over."""
+        began = self.play.time
+        for fault in self.story.faults:
+            self.play.at(began + fault.at, self._befalls, fault)
+        return began + max((fault.over_at for fault in self.story.faults), default=0.0)
+
+    def _befalls(self, fault: Fault) -> None:
+        self.play.note(f"FAULT  {fault}")
+        self.lasting.add(fault)
+        self.stirs()
+        over = KINDS[fault.kind][0](self, fault, self.order[fault.who], self.order[fault.other])
+        self.play.after(fault.over_at - fault.at, self._over, fault, over)
+
+    def _over(self, fault: Fault, over: object) -> None:
+        self.play.note(f"over   {fault}")
+        self.lasting.discard(fault)
+        if callable(over):
+            over()
+        self.stirs()
+
+    def delays_s(self, after_hang_s: float, after_failures_s: float, own: Mapping[str, int] = OWN) -> float:
+        """By how much the faults may put off what all wait for. `own`: the failures of a node's own in each kind."""
+        kinds = {fault.kind for fault in self.story.faults}
+        count = Counter(fault.who for fault in self.story.faults for _ in range(own.get(fault.kind, 0)))
+        rests = max(0, max(count.values(), default=0) + 1 - OWN_FAILURES)
+        hung_s, failed_s = after_hang_s * bool(kinds & HANGS), after_failures_s * bool(kinds & FAILS)
+        return hung_s + failed_s + sum(TIMING.again_s[:rests])
 
     # -- agents ------------------------------------------------------------------------------------------------------
 

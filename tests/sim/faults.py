@@ -19,9 +19,18 @@ class Fault:
     who: int
     other: int = 0
 
+    @property
+    def over_at(self) -> float:
+        return self.at + (3 * (7 + self.lasts_s) if self.kind == "comes and goes" else self.lasts_s)
+
     def __str__(self) -> str:
         return f"{self.at:6.2f} s  {self.kind} of n{self.who} (n{self.other}), {self.lasts_s:.2f} s"
 
+
+OWN = {"worker dies": 1, "worker fails": 1, "next workers fail": 2, "worker cannot be ended": 1}
+"""How many failures of its own each is: after three in a row a node rests."""
+HANGS = {"worker hangs", "worker cannot be ended", "worker stopped"}
+FAILS = {"worker dies", "worker fails", "next workers fail", "slow start", "slow save"}
 
 Begins = Callable[["Cluster", Fault, str, str], object]
 """With the names of the two that it is about. Returns what ends it."""

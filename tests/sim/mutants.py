@@ -1,5 +1,4 @@
-"""The product with one fault built in: mutants.toml, and for a run in pieces pool_mutants.toml. The simulation proves
-itself by finding them."""
+"""The product with one fault built in, of KIND_mutants.toml. The simulation proves itself by finding them."""
 
 from __future__ import annotations
 
@@ -16,14 +15,16 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIRST_BROKEN = """
 import sys
-from importlib import import_module
-first_broken = import_module(sys.argv[1]).first_broken
-print(*(first_broken(range(*map(int, sys.argv[2:]))) or ())[:1])
+from tests.sim.search import KINDS, first_broken
+found = first_broken(KINDS[sys.argv[1]], range(*map(int, sys.argv[2:])))
+print("" if found is None else found)
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
+    kind: str
+    """Of the stories that find it."""
     name: str
     file: str
     old: str
@@ -32,24 +33,24 @@ class Mutant:
     """Of a story that finds it."""
 
 
-def known(file: str = "mutants.toml") -> list[Mutant]:
-    return [Mutant(**facts) for facts in tomllib.loads((REPOSITORY / "tests/sim" / file).read_text())["mutant"]]
+def known(kind: str) -> list[Mutant]:
+    file = REPOSITORY / f"tests/sim/{kind}_mutants.toml"
+    return [Mutant(kind=kind, **facts) for facts in tomllib.loads(file.read_text())["mutant"]]
 
 
-def named(name: str, file: str = "mutants.toml") -> Mutant:
-    found = {mutant.name: mutant for mutant in known(file)}
+def named(kind: str, name: str) -> Mutant:
+    found = {mutant.name: mutant for mutant in known(kind)}
     if name not in found:
-        raise SystemExit(f"no fault '{name}' in tests/sim/{file}; there are: {', '.join(found)}")
+        raise SystemExit(f"no fault '{name}' in tests/sim/{kind}_mutants.toml; there are: {', '.join(found)}")
     return found[name]
 
 
 @contextlib.contextmanager
-def applied(mutant: Mutant, stories: str = "tests.sim.search") -> Iterator[Callable[[range], int | None]]:
-    """A copy of the product with this fault; called with seeds it returns the first that breaks it. `stories`: the
-    module that plays them."""
+def applied(mutant: Mutant) -> Iterator[Callable[[range], int | None]]:
+    """A copy of the product with this fault; called with seeds it returns the first that breaks it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        shutil.copytree(REPOSITORY / "train", root / "train", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / "train", root / "train")  # what is compiled, too
         (root / "tests").symlink_to(REPOSITORY / "tests")
         file = root / mutant.file
         text = file.read_text()
@@ -57,7 +58,7 @@ def applied(mutant: Mutant, stories: str = "tests.sim.search") -> Iterator[Calla
         file.write_text(text.replace(mutant.old, mutant.new))
 
         def breaks(seeds: range) -> int | None:
-            command = [sys.executable, "-c", FIRST_BROKEN, stories, str(seeds.start), str(seeds.stop)]
+            command = [sys.executable, "-c", FIRST_BROKEN, mutant.kind, str(seeds.start), str(seeds.stop)]
             said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
             assert said.returncode == 0, said.stderr
             return int(said.stdout) if said.stdout.strip() else None

@@ -1,33 +1,16 @@
-"""Stories of a run in pieces: real agents and real lists of pieces on played machines, and faults at any time.
-
-python -m tests.sim.pool_story 7            play one, and show all that happened
-python -m tests.sim.pool_story 0 10000      play many, on all processors
-python -m tests.sim.pool_story mutant NAME  hunt for a story that finds this fault of tests/sim/pool_mutants.toml
-"""
+"""Stories of a run in pieces: real agents and real lists of pieces on played machines, and faults at any time."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
-from tests.sim import mutants
 from tests.sim.cluster import Cluster
-from tests.sim.faults import KINDS, Fault, drawn
+from tests.sim.faults import OWN, Fault, drawn
 from tests.sim.pool import Pool
 from tests.sim.pool_truth import PoolTruth
-from tests.sim.search import on_all_processors
-from tests.sim.story import FAILS, HANGS, OWN, over_s
-from tests.sim.truth import Broken
-from train.cluster.fitness import OWN_FAILURES
-from train.cluster.timing import TIMING
+from tests.sim.story import Story
 
-MUTANTS = "pool_mutants.toml"
 BEGIN_S, WITHIN_S = 2.0, 22.0
 """When faults come: a run lasts from some seconds to half a minute."""
 PACES = (0.4, 0.7, 1.0, 1.0, 1.6, 3.0)
@@ -40,11 +23,10 @@ HOLDS = {"sleep", "worker stopped", "worker hangs", "worker cannot be ended", "s
 
 
 @dataclass(frozen=True)
-class PoolStory:
-    seed: int
-    size: int
+class PoolStory(Story):
     costs: tuple[float, ...]
-    faults: tuple[Fault, ...]
+
+    KIND = "pool"
 
     @classmethod
     def of(cls, seed: int) -> PoolStory:
@@ -60,37 +42,20 @@ class PoolStory:
         if seed % 25 == 7:
             at = round(6 * dice.random(), 2)
             faults += [Fault("worker hangs", at, 2.0, i, (i + 1) % size) for i in range(size)]
-        return cls(seed, size, costs, tuple(faults))
+        return cls(seed, size, tuple(faults), costs)
 
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
+    def world(self) -> PlayedPool:
+        return PlayedPool(self)
 
-    @classmethod
-    def from_json(cls, text: str) -> PoolStory:
-        facts = json.loads(text)
-        faults = tuple(Fault(**fault) for fault in facts["faults"])
-        return cls(**facts | {"faults": faults, "costs": tuple(facts["costs"])})
-
-
-@dataclass(frozen=True)
-class Outcome:
-    broken: str
-    """The invariant; empty where all held."""
-    journal: list[str]
-    pieces: int
-    executions: int
-    repeated: int
-    """Pieces that were done and had been done, or were done at the same time."""
-    doubled: int
-    ended_s: float
-    """From the last fault's end to the run's."""
-    played_s: float
+    def words(self) -> str:
+        return f"{super().words()}, {len(self.costs)} pieces"
 
 
 class PlayedPool(Cluster):
+    story: PoolStory
+
     def __init__(self, story: PoolStory) -> None:
-        super().__init__(story.seed, story.size)
-        self.story = story
+        super().__init__(story)
         self.truth = truth = PoolTruth(self.play, order=self.order, total=len(story.costs), calm_since=1e9)
         truth.can_judge_pace = not HOLDS & {fault.kind for fault in story.faults}
         nodes, self.training = self.training.nodes, Pool(self.play, truth, story.costs)
@@ -117,21 +82,10 @@ class PlayedPool(Cluster):
 
     # -- a story -------------------------------------------------------------------------------------------------------
 
-    def begin(self, fault: Fault) -> None:
-        self.play.note(f"FAULT  {fault}")
-        over = KINDS[fault.kind][0](self, fault, self.order[fault.who], self.order[fault.other])
-        self.play.after(over_s(fault) - fault.at, self._over, fault, over if callable(over) else lambda: None)
-
-    def _over(self, fault: Fault, over: Callable[[], object]) -> None:
-        self.play.note(f"over   {fault}")
-        over()
-
     def run(self) -> None:
-        story, play = self.story, self.play
-        for fault in story.faults:
-            play.at(BEGIN_S + fault.at, self.begin, fault)
-        self.calm_at = BEGIN_S + max((over_s(fault) for fault in story.faults), default=2.0)
-        play.run(self.calm_at)
+        self.play.run(BEGIN_S)
+        self.calm_at = self.befall()
+        self.play.run(self.calm_at)
         limit_s = self.limit_s()
         self.until(self.is_over, limit_s, lambda: f"not over {limit_s:.0f} s after the last fault: {self.states()}")
         whole = [name for name in self.order if self.has_finished(name)]
@@ -148,126 +102,25 @@ class PlayedPool(Cluster):
         return bool(at) and all(self.ended.get(name) == 0 for name in names)
 
     def lasting_at(self, at: float, about_s: float) -> list[Fault]:
-        faults = self.story.faults
-        return [one for one in faults if BEGIN_S + one.at < at + about_s and BEGIN_S + over_s(one) > at - about_s]
+        since, until = at - about_s - BEGIN_S, at + about_s - BEGIN_S
+        return [one for one in self.story.faults if one.at < until and one.over_at > since]
 
     def has_finished(self, name: str) -> bool:
         return any(worker.code == 0 for worker in self.training.nodes[name].workers)
 
     def limit_s(self) -> float:
-        kinds = {fault.kind for fault in self.story.faults}
-        own = Counter(fault.who for fault in self.story.faults for _ in range(OWN_KINDS.get(fault.kind, 0)))
-        rests = max(0, max(own.values(), default=0) + 1 - OWN_FAILURES)
         work_s = sum(self.story.costs) * max(node.step_s for node in self.training.nodes.values()) / self.majority()
-        limit_s = ENDS_S + work_s + sum(TIMING.again_s[:rests])
-        return limit_s + AFTER_HANG_S * bool(kinds & HANGS) + AFTER_FAILURES_S * bool(kinds & FAILS)
+        return ENDS_S + work_s + self.delays_s(AFTER_HANG_S, AFTER_FAILURES_S, OWN | {"full disk": 3})
 
     def majority(self) -> int:
         return len(self.order) // 2 + 1
 
-    def outcome(self, broken: str) -> Outcome:
+    def counted(self) -> dict[str, float]:
         truth = self.truth
-        ended_s = max(0.0, truth.finished_at - self.calm_at)
-        repeated = truth.completed - truth.total
-        return Outcome(
-            broken, self.play.journal, truth.total, truth.executions, repeated, truth.doubled, ended_s, self.play.time
-        )
-
-
-OWN_KINDS = OWN | {"full disk": 3}
-
-
-def play(story: PoolStory) -> Outcome:
-    cluster = PlayedPool(story)
-    broken = ""
-    try:
-        cluster.run()
-    except Broken as error:
-        broken = str(error)
-    finally:
-        cluster.close()
-    return cluster.outcome(broken)
-
-
-# -- many --------------------------------------------------------------------------------------------------------------
-
-
-def told_of(seed: int) -> tuple[int, Outcome]:
-    outcome = play(PoolStory.of(seed))
-    return seed, dataclasses.replace(outcome, journal=[])
-
-
-def first_broken(seeds: Iterable[int]) -> tuple[int, str] | None:
-    return next(((seed, one.broken) for seed, one in on_all_processors(told_of, seeds) if one.broken), None)
-
-
-def shrunk(story: PoolStory) -> PoolStory:
-    kept = story
-    for fault in story.faults:
-        fewer = dataclasses.replace(kept, faults=tuple(one for one in kept.faults if one != fault))
-        kept = fewer if play(fewer).broken else kept
-    return kept
-
-
-def report(story: PoolStory) -> str:
-    small = shrunk(story)
-    faults = "\n".join(f"  {fault}" for fault in small.faults)
-    return f"""{play(small).broken}
-
-{small.size} machines, {len(small.costs)} pieces
-{faults}
-
-again:          python -m tests.sim.pool_story {story.seed}
-as a test, a line of tests/sim/pool_kept.jsonl:
-{small.to_json()}"""
-
-
-def one(seed: int) -> int:
-    outcome = play(PoolStory.of(seed))
-    print("\n".join(outcome.journal))
-    print(
-        f"\n{outcome.pieces} pieces by {outcome.executions} executions in {outcome.played_s:.0f} s;"
-        f" {outcome.broken or 'all invariants hold'}"
-    )
-    return 1 if outcome.broken else 0
-
-
-def many(first: int, last: int) -> int:
-    began, found = time.monotonic(), []
-    for seed, outcome in on_all_processors(told_of, range(first, last)):
-        found.append(outcome)
-        if outcome.broken:
-            print(f"seed {seed}: {report(PoolStory.of(seed))}")
-            return 1
-    pieces, repeated = sum(each.pieces for each in found), sum(each.repeated for each in found)
-    executions, doubled = sum(each.executions for each in found), sum(each.doubled for each in found)
-    print(
-        f"{last - first} stories ({time.monotonic() - began:.0f} s): {pieces} pieces, none lost, none doubled;"
-        f" begun {executions} times, done {repeated} times more than once ({100 * repeated / pieces:.2f} %),"
-        f" {doubled} results of a machine that was alone gave way;"
-        f" over {max(each.ended_s for each in found):.0f} s after the last fault at most"
-    )
-    return 0
-
-
-def hunt(name: str) -> int:
-    with mutants.applied(mutants.named(name, MUTANTS), "tests.sim.pool_story") as breaks:
-        seed = breaks(range(1000))
-    print(f"{name}: {'not found within 1000 seeds' if seed is None else f'seed {seed}'}")
-    return 1 if seed is None else 0
-
-
-def main(words: list[str]) -> int:
-    match words:
-        case [seed] if seed.isdecimal():
-            return one(int(seed))
-        case [first, last] if first.isdecimal() and last.isdecimal():
-            return many(int(first), int(last))
-        case ["mutant", name]:
-            return hunt(name)
-    print(__doc__, file=sys.stderr)
-    return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        return super().counted() | {
+            "pieces": truth.total,
+            "begun": truth.executions,
+            "done more than once": truth.completed - truth.total,
+            "that gave way to another result": truth.doubled,
+            "s after the last fault": max(0.0, truth.finished_at - self.calm_at),
+        }

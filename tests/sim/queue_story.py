@@ -1,27 +1,21 @@
 """Stories of a queue: several runs that follow one another on played machines, with faults at any time, and people who
 stop, move, remove and add runs. The agents, their keepers and their turns are the real ones; a controller is only there
-when somebody changes something.
-
-python -m tests.sim.queue_story 7        play one, and show all that happened
-python -m tests.sim.queue_story 0 200    play many
-"""
+when somebody changes something."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.sim.cluster import SETTINGS, Cluster
-from tests.sim.faults import KINDS, Fault, drawn
+from tests.sim.faults import Fault, drawn
 from tests.sim.played import Life, PlayedSignals, task
-from tests.sim.search import on_all_processors
-from tests.sim.story import Outcome, over_s
+from tests.sim.story import Story
 from tests.sim.trainer import Group, Trained, Training
-from tests.sim.truth import Broken, Truth
+from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
 from train.cluster.queue_keeper import QueueKeeper
@@ -47,17 +41,18 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class QueueStory:
-    seed: int
-    size: int
+class QueueStory(Story):
     members: tuple[tuple[int, ...], ...]
     """Of each run its machines."""
     lasts: tuple[int, ...]
     """Steps of each."""
-    faults: tuple[Fault, ...]
     edits: tuple[Edit, ...]
     failing: int = -1
     """The run whose workers cannot work, on any machine."""
+
+    KIND = "queue"
+    PARTS: ClassVar[dict[str, type]] = {"faults": Fault, "edits": Edit}
+    EASIER = ({"edits": ()}, {"failing": -1})
 
     @classmethod
     def of(cls, seed: int) -> QueueStory:
@@ -72,7 +67,10 @@ class QueueStory:
         faults = tuple(f for f in drawn(dice, size, dice.randrange(1, 9), WITHIN_S) if f.kind not in BROKEN)
         edits = [Edit(round(WITHIN_S * dice.random(), 2), dice.choice(EDITS), dice.randrange(4)) for _ in range(2)]
         failing = dice.choice((-1, -1, -1, 0, 1))
-        return cls(seed, size, members, lasts, faults, tuple(edits) if dice.random() < 0.5 else (), failing)
+        return cls(seed, size, faults, members, lasts, tuple(edits) if dice.random() < 0.5 else (), failing)
+
+    def world(self) -> PlayedQueue:
+        return PlayedQueue(self)
 
 
 @dataclass(eq=False)
@@ -131,7 +129,7 @@ class NodesOfRuns(Mapping[str, Trained]):
 
 @dataclass(eq=False)
 class PlayedQueue(Cluster):
-    story: QueueStory = field(kw_only=True)
+    story: QueueStory
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -288,24 +286,17 @@ class PlayedQueue(Cluster):
         story, play = self.story, self.play
         self.change(lambda queue: queue.added(*map(self.entry, RUNS[:3])))
         play.run(5.0)
-        for fault in story.faults:
-            play.at(5.0 + fault.at, self._begin, fault)
+        over_at = self.befall()
         for edit in story.edits:
             play.at(5.0 + edit.at, self.edit, edit)
-        play.run(6.0 + max([WITHIN_S, *(over_s(fault) for fault in story.faults)]))
+        play.run(1.0 + max(over_at, 5.0 + WITHIN_S))
         self.until(lambda: len(self.ended) == len(self.order), ALL_OVER_S, lambda: f"not all is over: {self.states()}")
         self.change(lambda queue: queue)  # who was off at the end learns of it from whoever changes the queue next
         self._check()
 
-    def _begin(self, fault: Fault) -> None:
-        self.play.note(f"FAULT  {fault}")
-        over = KINDS[fault.kind][0](self, fault, self.order[fault.who], self.order[fault.other])
-        if callable(over):
-            self.play.after(over_s(fault) - fault.at, self._over, fault, over)
-
-    def _over(self, fault: Fault, over: Any) -> None:
-        self.play.note(f"over   {fault}")
-        over()
+    def counted(self) -> dict[str, float]:
+        steps = sum(training.truth.steps_made for training in self.trainings.values())
+        return {"steps": steps, "changes": len(self.story.edits)} | super().counted()
 
     def _check(self) -> None:
         """Each run has one end, the same on all machines that it concerns, and is trained as far as that says."""
@@ -334,42 +325,3 @@ class PlayedQueue(Cluster):
         lists = {name: [f"{one.run}:{one.end.how if one.end else '-'}" for one in self.on_disk(name).entries]
                  for name in self.order}  # fmt: skip
         return f"{super().states()}; placed {[self.placed(name) for name in self.order]}; {lists}"
-
-
-def play(story: QueueStory) -> Outcome:
-    cluster = PlayedQueue(story.seed, story.size, story=story)
-    broken = ""
-    try:
-        cluster.run()
-    except Broken as error:
-        broken = str(error)
-    finally:
-        cluster.close()
-    steps = sum(training.truth.steps_made for training in cluster.trainings.values())
-    return Outcome(broken, cluster.play.journal, steps, cluster.play.time)
-
-
-def broken_by(seed: int) -> tuple[int, str, int]:
-    story = QueueStory.of(seed)
-    return seed, play(story).broken, len(story.faults) + len(story.edits)
-
-
-def main(words: list[str]) -> int:
-    first, last = int(words[0]), int(words[-1]) if len(words) > 1 else 0
-    if not last:
-        outcome = play(QueueStory.of(first))
-        print("\n".join(outcome.journal))
-        print(f"\n{outcome.steps} steps in {outcome.played_s:.0f} s; {outcome.broken or 'all invariants hold'}")
-        return 1 if outcome.broken else 0
-    faults = 0
-    for seed, broken, count in on_all_processors(broken_by, range(first, last)):
-        faults += count
-        if broken:
-            print(f"seed {seed}: {broken}\nagain: python -m tests.sim.queue_story {seed}")
-            return 1
-    print(f"{last - first} stories with {faults} faults and changes: no run lost, none doubled")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,201 +1,56 @@
-"""One story: real agents start, faults come and go, and in the end all that are whole train together."""
+"""What all stories have: a seed that says everything, machines, and faults that come and go. A kind of stories adds its
+world, what else happens there, and what must hold."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from contextlib import closing
 from dataclasses import dataclass
-from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tests.sim.cluster import Cluster
-from tests.sim.faults import KINDS, Fault, drawn
-from tests.sim.stranger import Stranger
+from tests.sim.faults import Fault
 from tests.sim.truth import Broken
-from train.cluster.fitness import OWN_FAILURES
-from train.cluster.membership import majority
-from train.cluster.timing import TIMING
 
-FAULTS_WITHIN_S = 11.0
-TOGETHER_S = 20.0
-"""After the last fault is over: until all that are whole train in one group. A worker that hung is seen by its silence
-only, and who comes and goes is held: those add to it."""
-AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 20.0
-ENDED_S = 15.0
-SETTLED_S, STILL_S = 14.0, 6.0
-STRANGERS = 1_000_000
-"""From this seed on, a stranger listens and speaks."""
-ENDINGS = ("whole", "whole", "off", "paused", "cut off", "links")
+if TYPE_CHECKING:
+    from tests.sim.cluster import Cluster
 
 
 @dataclass(frozen=True)
-class Story:
+class Story(ABC):
     seed: int
     size: int
     faults: tuple[Fault, ...]
-    ending: str = "whole"
-    """What those are in the end who are `out`, before all are whole again."""
-    out: tuple[int, ...] = ()
-    layers: int = 0
-    """Of a model that is cut: each machine holds two. 0: each holds all of it."""
-    ends: bool = False
-    """The run is over in the end, and somebody is told."""
 
-    @property
-    def has_stranger(self) -> bool:
-        return self.seed >= STRANGERS
+    KIND: ClassVar[str]
+    """Its word on the command line, and how the names of its files begin."""
+    PARTS: ClassVar[dict[str, type]] = {"faults": Fault}
+    EASIER: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Facts of one in which less happens."""
 
     @classmethod
-    def of(cls, seed: int) -> Story:
-        dice = Random(seed)
-        size = dice.choice((3, 3, 3, 3, 3, 3, 4, 5)) if seed % 100 else dice.choice((2, 8, 12, 16))
-        faults = drawn(dice, size, dice.randrange(1, 7), FAULTS_WITHIN_S)
-        ending, out = dice.choice(ENDINGS), dice.sample(range(size), dice.randrange(1, 1 + (size + 1) // 2))
-        layers = dice.choice((0, 0, 0, 2 * size - 2))
-        return cls(seed, size, tuple(faults), ending, tuple(sorted(out)), layers, dice.random() < 0.3)
+    @abstractmethod
+    def of(cls, seed: int) -> Self: ...
+
+    @abstractmethod
+    def world(self) -> Cluster:
+        """Where it happens."""
+
+    def words(self) -> str:
+        return f"{self.size} machines"
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Story:
-        facts = json.loads(text)
-        return cls(**facts | {"faults": tuple(Fault(**fault) for fault in facts["faults"]), "out": tuple(facts["out"])})
+    def from_json(cls, text: str) -> Self:
+        facts = {name: _in_tuples(value) for name, value in json.loads(text).items()}
+        return cls(**facts | {name: tuple(part(**one) for one in facts[name]) for name, part in cls.PARTS.items()})
 
 
-class PlayedStory(Cluster):
-    def __init__(self, story: Story) -> None:
-        super().__init__(story.seed, story.size, story.layers, has_address=story.ends)
-        self.story = story
-        self.stranger = Stranger(self.play, story.seed) if story.has_stranger else None
-
-    def begin(self, fault: Fault) -> None:
-        self.play.note(f"FAULT  {fault}")
-        self.lasting.add(fault)
-        self.stirs()
-        over = KINDS[fault.kind][0](self, fault, self.order[fault.who], self.order[fault.other])
-        lasts_s = over_s(fault) - fault.at
-        self.play.after(lasts_s, self._over, fault, over if callable(over) else lambda: None)
-
-    def _over(self, fault: Fault, over: Callable[[], object]) -> None:
-        self.play.note(f"over   {fault}")
-        self.lasting.discard(fault)
-        over()
-        self.stirs()
-
-    def run(self) -> None:
-        story, play = self.story, self.play
-        self.train_or_wait(self.order)
-        began = play.time
-        for fault in story.faults:
-            play.at(began + fault.at, self.begin, fault)
-        lasts_s = max((over_s(fault) for fault in story.faults), default=0.0)
-        play.run(began + lasts_s + 1.0)
-        self.whole_again()
-        if story.ends:
-            self._the_run_ends()
-        for machine in self.machines.values():
-            self.truth.check_members(machine)
-
-    def whole_again(self) -> None:
-        out = [self.order[i] for i in self.story.out]
-        rest = [name for name in self.order if name not in out]
-        across = {way for one in out for other in rest for way in ((one, other), (other, one))}
-        match self.story.ending:
-            case "off":
-                for name in out:
-                    self.power_off(name)
-                self.train_or_wait(rest)
-                for name in out:
-                    self.power_on(name)
-            case "paused":
-                for name in out:
-                    self.machines[name].paused = True
-                self.train_or_wait(rest)
-                for name in out:
-                    self.machines[name].paused = False
-            case "cut off":
-                self.cut(across)
-                self.train_or_wait(*((out, rest) if self.truth.can_train(out) else (rest, out)))
-                self.plug(across)
-            case "links":
-                some = {way for way in sorted(across) if self.play.dice.random() < 0.4}
-                self.cut(some)
-                self._no_thrash()
-                self.plug(some)
-        self.stirs()
-        self.play.run(self.play.time + 1.0)
-        self.train_or_wait(self.order)
-
-    def limit_s(self, names: Iterable[str]) -> float:
-        kinds = {fault.kind for fault in self.story.faults}
-        own = Counter(fault.who for fault in self.story.faults for _ in range(OWN.get(fault.kind, 0)))
-        rests = max(0, max(own.values(), default=0) + 1 - OWN_FAILURES)
-        limit_s = TOGETHER_S + max(map(self.truth.may_be_held_s, names)) + sum(TIMING.again_s[:rests])
-        return limit_s + AFTER_HANG_S * bool(kinds & HANGS) + AFTER_FAILURES_S * bool(kinds & FAILS)
-
-    def train_or_wait(self, names: Sequence[str], others: Sequence[str] = ()) -> None:
-        """These train together if they can; whoever cannot runs no workers."""
-        self.stirs()
-        since, waits = self.play.time, [*others]
-        if self.truth.can_train(names):
-            limit_s = self.limit_s(names)
-            self.until(
-                lambda: self.truth.stepped_at > since and self.truth.members == frozenset(names),
-                limit_s,
-                lambda: f"{', '.join(names)} are whole, and do not train within {limit_s:.0f} s: {self.states()}",
-            )
-        else:
-            waits += names
-            self._says_what_is_missing(names)
-        self.until(
-            lambda: not any(agent.generation for agent in self.agents(waits)),
-            STILL_S,
-            lambda: f"{', '.join(waits)} cannot train, and some try to: {self.states()}",
-        )
-
-    def _says_what_is_missing(self, names: Sequence[str]) -> None:
-        room = self.truth.room
-        if room and majority(names, self.order):
-            word = f"{room.missing(names)}.0 GB are missing, waiting for "
-            self.until(
-                lambda: all(word in agent.reason for agent in self.agents(names)),
-                TOGETHER_S,
-                lambda: f"{word}: not said by all of {', '.join(names)}: {self.states()}",
-            )
-
-    def _no_thrash(self) -> None:
-        """Whatever links are cut: after a while the groups stay as they are."""
-        hangs = {fault.kind for fault in self.story.faults} & HANGS
-        self.play.run(self.play.time + SETTLED_S + AFTER_HANG_S * bool(hangs))
-        before, steps = self.truth.published, self.truth.steps_made
-        self.play.run(self.play.time + STILL_S)
-        if self.truth.published != before:
-            self.truth.breaks(f"links stay cut, and groups still change: {self.states()}")
-        if self.truth.steps_made == steps and any(agent.generation for agent in self.agents(self.order)):
-            self.truth.breaks(f"links stay cut, and a group makes no step: {self.states()}")
-
-    def _the_run_ends(self) -> None:
-        whole = list(self.order)
-        self.training.last_step = self.truth.step + 3
-        self.until(
-            lambda: all(self.ended.get(name) == 0 for name in whole),
-            ENDED_S,
-            lambda: f"the run is over, and not all have ended within {ENDED_S:.0f} s: {self.states()}",
-        )
-        if self.notices.count("done") != 1:
-            self.truth.breaks(f"the end was told {self.notices.count('done')} times")
-
-
-OWN = {"worker dies": 1, "worker fails": 1, "next workers fail": 2, "worker cannot be ended": 1}
-"""How many failures of its own each is: after three in a row a node rests."""
-HANGS = {"worker hangs", "worker cannot be ended", "worker stopped"}
-FAILS = {"worker dies", "worker fails", "next workers fail", "slow start", "slow save"}
-
-
-def over_s(fault: Fault) -> float:
-    return fault.at + (3 * (7 + fault.lasts_s) if fault.kind == "comes and goes" else fault.lasts_s)
+def _in_tuples(value: Any) -> Any:
+    return tuple(map(_in_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -205,17 +60,15 @@ class Outcome:
     broken: str
     """The invariant; empty where all held."""
     journal: list[str]
-    steps: int
+    counted: dict[str, float]
     played_s: float
 
 
 def play(story: Story) -> Outcome:
-    cluster = PlayedStory(story)
     broken = ""
-    try:
-        cluster.run()
-    except Broken as error:
-        broken = str(error)
-    finally:
-        cluster.close()
-    return Outcome(broken, cluster.play.journal, cluster.truth.steps_made, cluster.play.time)
+    with closing(story.world()) as world:
+        try:
+            world.run()
+        except Broken as error:
+            broken = str(error)
+    return Outcome(broken, world.play.journal, world.counted(), world.play.time)

@@ -1,116 +1,72 @@
-"""Real agents in played time: stories from seeds, those that once broke something, and faults that must be found."""
+"""Stories from seeds in played time, those that once broke something, and faults of the product that must be found."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.sim import mutants
-from tests.sim.faults import Fault
-from tests.sim.search import first_broken, report, shrunk
-from tests.sim.story import STRANGERS, PlayedStory, Story, play
-from train.cluster.timing import TIMING
+from tests.sim.run_story import STRANGERS
+from tests.sim.search import KINDS, outcomes, report
+from tests.sim.story import Story, play
 
-KEPT = [Story.from_json(line) for line in Path(__file__).with_name("kept.jsonl").read_text().splitlines()]
-
-
-MANY = 170
-
-
-def holds(seeds: range) -> None:
-    if found := first_broken(seeds):
-        raise AssertionError(f"seed {found[0]}: {report(Story.of(found[0]))}")
-
-
-def test_stories() -> None:
-    """Enough to find each fault of mutants.toml that stories without a stranger find."""
-    holds(range(MANY))
+MANY = {"run": 170, "pool": 40, "queue": 40}
+"""For a run enough to find each fault of run_mutants.toml that stories without a stranger find."""
+MORE = [("run", first, min(first + 9_000, 100_000)) for first in (MANY["run"], *range(9_000, 100_000, 9_000))]
+MORE += [("pool", first, first + 1_000) for first in range(0, 10_000, 1_000)]
+KEPT = [
+    kind.from_json(line)
+    for kind in KINDS.values()
+    if (file := Path(__file__).with_name(f"{kind.KIND}_kept.jsonl")).exists()
+    for line in file.read_text().splitlines()
+]
 
 
-@pytest.mark.long
-def test_the_rest_of_a_thousand_stories() -> None:
-    holds(range(MANY, 1000))
+def holds(kind: str, seeds: range) -> Counter[str]:
+    """What they counted."""
+    counted = Counter[str]()
+    for seed, outcome in outcomes(KINDS[kind], seeds):
+        assert not outcome.broken, f"seed {seed}: {report(KINDS[kind].of(seed))}"
+        counted.update(outcome.counted)
+    return counted
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(1_000, 100_000, 9_000))
-def test_a_hundred_thousand_stories(first: int) -> None:
-    holds(range(first, first + 9_000))
+@pytest.mark.parametrize("kind", KINDS)
+def test_stories(kind: str) -> None:
+    holds(kind, range(MANY[kind]))
 
 
 def test_who_knows_everything_but_the_token_changes_nothing() -> None:
-    holds(range(STRANGERS, STRANGERS + 40))
-    with closing(PlayedStory(Story.of(STRANGERS))) as cluster:
-        cluster.run()
-        assert cluster.stranger and cluster.stranger.said > 50  # in 20 s, to two machines
+    assert holds("run", range(STRANGERS, STRANGERS + 40))["words of a stranger"] > 40 * 50
 
 
-@pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "first", "last"), MORE)
+def test_many_stories(kind: str, first: int, last: int) -> None:
+    holds(kind, range(first, last))
+
+
+@pytest.mark.long
+def test_no_run_is_lost_or_doubled_in_a_thousand_faults() -> None:
+    counted = holds("queue", range(MANY["queue"], 250))
+    assert counted["faults"] + counted["changes"] > 1000
+
+
+@pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.KIND} {story.seed}")
 def test_what_was_once_broken(story: Story) -> None:
     assert play(story).broken == ""
 
 
-@pytest.mark.parametrize("others", ["end", "are stopped"])
-def test_who_was_away_when_the_run_ended_does_not_wait_for_ever(others: str) -> None:
-    with closing(PlayedStory(Story(3, 3, ()))) as cluster:
-        *rest, away = cluster.order
-        lives = cluster.machines
-        cluster.train_or_wait(cluster.order)
-        cluster.power_off(away)
-        cluster.train_or_wait(rest)
-        if others == "end":
-            cluster.training.last_step = cluster.truth.step + 3
-        else:
-            for name in rest:
-                cluster.ask_to_end(name)
-        cluster.until(lambda: all(lives[name].life.is_over for name in rest), 30, cluster.states)
-        cluster.power_on(away)
-        cluster.play.run(cluster.play.time + TIMING.over_s - 5)
-        assert "no majority" in lives[away].life.agent.reason
-        cluster.until(lambda: lives[away].life.is_over, 20, cluster.states)
-        assert f"{away} ends with 143" in cluster.play.journal[-1]
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_story_is_the_same_each_time(kind: str) -> None:
+    one, again = play(KINDS[kind].of(11)), play(KINDS[kind].of(11))
+    assert one == again and one.journal
 
 
-def test_an_agent_that_is_held_just_as_the_run_ends_finds_that_its_workers_have_finished() -> None:
-    with closing(PlayedStory(Story(3, 3, ()))) as cluster:
-        *rest, held = cluster.order
-        cluster.train_or_wait(cluster.order)
-        cluster.training.last_step = last = cluster.truth.step + 3
-        ways = {way for one in rest for way in ((one, held), (held, one))}
-        cluster.freeze(held)
-        while cluster.training.nodes[held].kept < last:
-            cluster.play.run(cluster.play.time + 0.01)
-        cluster.cut(ways)  # it does not hear the others' farewell
-        cluster.until(lambda: all(cluster.ended.get(name) == 0 for name in rest), 30, cluster.states)
-        cluster.play.run(cluster.play.time + TIMING.pause_s + 2)
-        cluster.plug(ways)
-        cluster.machines[held].life.agent.heartbeat.woke.set()  # the clock is looked at first
-        cluster.thaw(held)
-        cluster.until(lambda: cluster.ended.get(held) == 0, 10, cluster.states)
-
-
-def test_a_story_is_the_same_each_time() -> None:
-    one, again = play(Story.of(11)), play(Story.of(11))
-    assert one.journal == again.journal and one.steps > 0
-
-
-def test_a_story_that_breaks_is_shrunk_to_what_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here by a bound that nobody can keep."""
-    faults = (Fault("clock set", 1, 3, 0, 1), Fault("cable out", 2, 12, 1, 0), Fault("told twice", 3, 8, 2, 0))
-    story = Story(5, 3, faults, "links", (1,), 4, ends=True)
-    assert play(story).broken == ""
-    monkeypatch.setattr("tests.sim.truth.PLACE_S", -1.0)
-    small = shrunk(story)
-    assert [fault.kind for fault in small.faults] == ["cable out"] and small.faults[0].lasts_s == 6
-    assert (small.ending, small.out, small.layers, small.ends) == ("whole", (), 0, False)
-    assert Story.from_json(small.to_json()) == small
-    assert "come and gone" in report(story) and "python -m tests.sim 5" in report(story)
-
-
-@pytest.mark.parametrize("mutant", mutants.known(), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [one for kind in KINDS for one in mutants.known(kind)], ids=lambda one: one.name)
 def test_a_fault_of_the_product_is_found(mutant: mutants.Mutant) -> None:
-    seeds = range(mutant.seed, mutant.seed + 1)
     with mutants.applied(mutant) as breaks:
-        assert breaks(seeds) == mutant.seed, "no longer: python -m tests.sim mutant NAME, and note the seed"
+        seeds = range(mutant.seed, mutant.seed + 1)
+        assert breaks(seeds) == mutant.seed, f"no longer: python -m tests.sim {mutant.kind} mutant NAME; note the seed"
