@@ -15,7 +15,7 @@ from plugins.module_utils.motley.answers import Look, Runs
 from train.runlog.state import Event
 
 Row = dict[str, str | bool]
-NOT_KNOWN = {"card": "", "heat": "–", "checkpoint": "–", "free": "–", "next": ""}
+NOT_KNOWN: Row = {"card": "", "heat": "–", "checkpoint": "–", "free": "–", "next": ""}
 
 
 def machines(names: Sequence[str], answers: Mapping[str, Look], silent: Mapping[str, str]) -> list[Row]:
