@@ -18,7 +18,7 @@ $(VERBS):
 	@MOTLEY_CALLED_AS=make ./motley $@
 
 help: ## every command on one screen
-	@python3 -m console.front help make
+	@python3 -m console.without_environment help make
 
 help-dev: ## this list: for work on Motley itself
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -11,15 +11,15 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NoReturn
 
-from console import front, infra, interrupt, make_variables, while_rented
+from console import infra, interrupt, make_variables, while_rented, without_environment
 from console.commands_as_typed import for_one_verb, remember
 from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory
 from console.new_inventory import GROUP_VARS
+from console.text_layout import counted, shown_on
 from console.verbs import VERBS, parser
 from console.where_typed import from_where_it_was_called
-from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
 from train.safe_stdio import may_be_unread
 
@@ -42,12 +42,12 @@ def main() -> int:
 @for_one_verb()
 def run_verb(verb: str, words: list[str]) -> int:
     called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
-    if verb in (*front.HELP, *front.VERSION):
-        return front.main([verb, *words])
+    if verb in (*without_environment.HELP, *without_environment.VERSION):
+        return without_environment.main([verb, *words])
     interrupt.listen_to_sigterm()
     try:
         if verb not in VERBS:
-            raise front.unknown(verb)
+            raise without_environment.unknown(verb)
         if called_as == "make":
             words = make_variables.options(verb, os.environ)
         args = parser(verb).parse_args(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from console import contact, restart, run_playbook
+from console import first_contact, restart, run_playbook
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
 from console.shared_options import PHASES
@@ -32,7 +32,7 @@ def bootstrap(
     os.environ |= {"VERBOSE": "1"} if verbose else {}
     os.environ |= {"SUDO_PASSWORD": "ask"} if sudo_password else {}
     os.environ |= {"REBOOT": "yes"} if reboot else {}
-    if not contact.pin_new(inventory, limit, repin):
+    if not first_contact.pin_new(inventory, limit, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
     request = run_playbook.PlaybookRun(
         verb="bootstrap",

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from console import hub
-from console.words import say
+from console.text_layout import say
 from train.cache import cache_dir
 from train.errors import BadInput
 

@@ -15,7 +15,7 @@ from typing import Any
 from console import interrupt, run_playbook
 from console.inventory.read import Inventory
 from console.playbook_progress import NodeProgress
-from console.words import counted, drawn
+from console.text_layout import counted, drawn
 from train.plan.machines.odd_versions import Versions, VersionTable, judge
 
 

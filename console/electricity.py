@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from console.words import clock
+from console.text_layout import clock
 from train.plan.launch.launch_plan import Electricity, RunElectricity
 from train.plan.launch.plan import Plan, predicted
 from train.plan.machines.facts import Card

@@ -20,7 +20,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
-from console.words import counted, in_place, progress_bar, say
+from console.text_layout import counted, in_place, progress_bar, say
 from train.plan.machines.nodes import gb
 from train.plan.run_name import RULE, is_name
 from train.runlog import merge_traces, paths

@@ -14,7 +14,7 @@ from console import interrupt
 from console.fetch import arriving
 from console.infra.node import Node
 from console.processes import end_group
-from console.words import say
+from console.text_layout import say
 from train.files import file_hash
 from train.plan.machines.nodes import gb
 

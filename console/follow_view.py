@@ -8,7 +8,7 @@ from collections.abc import Callable
 from console.follow import Follower
 from console.infra.node import Node
 from console.run_in_words import Ended, RunView
-from console.words import redraw, width
+from console.text_layout import redraw, width
 from train.safe_stdio import unread
 
 DETACHED = "detached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"

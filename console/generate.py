@@ -8,7 +8,7 @@ from typing import Any
 
 from console import pieces
 from console.inventory.read import Inventory
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 from train.runlog import paths
 

@@ -22,7 +22,7 @@ from console.report_to import fed
 from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
 from console.status import runs_of
-from console.words import say
+from console.text_layout import say
 from plugins.module_utils.motley.answers import Look
 from train.runlog.state import RunState
 

@@ -14,8 +14,8 @@ from console import run_file as files
 from console.hub import FETCHED
 from console.inventory.read import Inventory
 from console.shared_options import SETTINGS
+from console.text_layout import say
 from console.torchrun import command
-from console.words import say
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.launch.plan_cards import ABOUT_MACHINES, what_if

@@ -18,7 +18,7 @@ from pathlib import Path
 from console.inventory import edit
 from console.inventory.check import check
 from console.inventory.keys import is_address, is_network
-from console.words import counted
+from console.text_layout import counted
 from train.errors import BadInput
 
 # How Ansible reaches a node: every inventory folder needs it beside its hosts.yml.

@@ -13,7 +13,7 @@ from console.infra.node import ask_all
 from console.inventory.read import Inventory
 from console.render import File
 from console.strict_yaml import Vaulted
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 from train.runlog import paths
 

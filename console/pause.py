@@ -9,7 +9,7 @@ from console import interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
-from console.words import say
+from console.text_layout import say
 from train import pause as pauses
 from train.errors import BadInput
 

@@ -14,7 +14,7 @@ from console.infra.node import ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import KnownRun, gathered, launched_as
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 
 

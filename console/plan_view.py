@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from console.words import clock, drawn
+from console.text_layout import clock, drawn
 from train.plan.estimate import sizes
 from train.plan.estimate.sizes import cost_of_exchange
 from train.plan.launch.plan import Plan, adapter_to_bring, predicted

@@ -14,7 +14,7 @@ from rich.text import Text
 from console.ansible_errors import Cause
 from console.commands_as_typed import as_typed
 from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
-from console.words import painted
+from console.text_layout import painted
 from train.safe_stdio import plain
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from console import hub
 from console.report.history import NothingHappened, newest_run
-from console.words import counted, say
+from console.text_layout import counted, say
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.runlog.paths import MADE

@@ -19,7 +19,7 @@ from console.infra import Facts, infra_of
 from console.infra.choose import from_hostvars, from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
-from console.words import counted, first, say
+from console.text_layout import counted, first, say
 from plugins.module_utils.motley.answers import Queued, Stopped
 from train.errors import BadInput
 from train.runlog.run_queue import End, Entry, Queue, Refused, merged, names_of

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from console import rent_machine
+from console import rented_machine
 from console.infra.node import Node
 from console.launch_request import as_words
 from console.rent import asleep, needs, shop, watcher, wording
@@ -22,7 +22,7 @@ from console.rent.known_key import KEY, known_key
 from console.rent.lease import READY, Book, Lease
 from console.rent.market import Declined, Market, Unanswered
 from console.rent.order import Shop, Terms, take, why_not_now
-from console.words import say
+from console.text_layout import say
 from plugins.filter.choose_python_env import BRANCHES
 from plugins.module_utils.motley import hostkeys
 from train.errors import BadInput, CheckFailed
@@ -48,7 +48,7 @@ def rent(
     if timer:
         timers.require()
     if keeper:
-        rent_machine.keeper_node(keeper)
+        rented_machine.keeper_node(keeper)
     book, secret = Book(leases.folder()), shop.key(vault)
     market = shop.market(secret)
     for line in looked(market, book):
@@ -83,11 +83,11 @@ def rent(
 def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asleep.Helper, Node | None]:
     """Finds who gives back while this machine sleeps. A machine at home is tried before anything is ordered."""
     if helper.nobody and asks and sys.stdin.isatty() and asleep.is_a_laptop():
-        helper = asleep.asked(helper, rent_machine.head_at_home())
+        helper = asleep.asked(helper, rented_machine.head_at_home())
     if not helper.keeper:
         return helper, None
-    node = rent_machine.keeper_node(helper.keeper)
-    kept = rent_machine.kept_by(node, market, None)
+    node = rented_machine.keeper_node(helper.keeper)
+    kept = rented_machine.kept_by(node, market, None)
     if kept.why:
         raise BadInput(f"{helper.keeper} cannot give it back: {kept.why}", fix="fix: another --keeper that is online")
     return replace(helper, keeper=node.name, outlives=kept.outlives), node
@@ -135,8 +135,8 @@ def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, sta
     lease = take(shop_here, terms)
     say(f"{lease.name}  {lease.host} port {lease.port}: it is yours until {wording.clock(lease.until)}")
     try:
-        why = rent_machine.kept_by(stays_on, market, lease).why if stays_on else ""
-        why = why or rent_machine.prepare(lease)
+        why = rented_machine.kept_by(stays_on, market, lease).why if stays_on else ""
+        why = why or rented_machine.prepare(lease)
     except BaseException:
         gone_back(market, book, want_back(book, lease, "it was interrupted before it was proven"))
         raise

@@ -25,8 +25,8 @@ from console.inventory.read import Inventory
 from console.report.history import LaunchRecord, NothingHappened, read_history
 from console.report.numbers import numbers
 from console.tensorboard_view import EVERY_S, bring_all, environment
+from console.text_layout import say
 from console.trackers import ABOUT, FOLDER, About
-from console.words import say
 from train.errors import CheckFailed
 from train.files import write_atomic
 from train.runlog.paths import LAUNCH, NODES

@@ -20,8 +20,8 @@ from console.inventory.read import Inventory
 from console.processes import each_line, end_group
 from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
+from console.text_layout import say
 from console.torchrun import script_view
-from console.words import say
 from plugins.module_utils.motley.answers import Stopped
 from train.runlog.state import Change, RunState
 from train.safe_stdio import unread

@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.words import clock, first, progress_bar
+from console.text_layout import clock, first, progress_bar
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost

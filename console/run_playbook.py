@@ -23,7 +23,7 @@ from console.ansible_events import AnsibleEvent, EventData
 from console.infra import is_local
 from console.inventory.read import Inventory
 from console.playbook_progress import FINDING, Progress
-from console.words import counted, in_place
+from console.text_layout import counted, in_place
 from train.safe_stdio import COLOUR, Drawing
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from console.infra.node import ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
-from console.words import clock, counted, first, say
+from console.text_layout import clock, counted, first, say
 from plugins.module_utils.motley.answers import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
 from train.runlog.stages import parts_of

@@ -12,7 +12,7 @@ from console import launch_options, launch_request, pieces, while_rented
 from console.hub import FETCHED
 from console.inventory.read import Inventory
 from console.report.trials import table_lines
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.ranges import is_search

@@ -20,7 +20,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent
 from console.inventory.read import Inventory
 from console.processes import end_group
-from console.words import say
+from console.text_layout import say
 from train.cache import cache_dir
 from train.plan.run_name import is_name
 from train.runlog.paths import EVENTS, NODES

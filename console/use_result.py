@@ -27,7 +27,7 @@ from console.infra.node import Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
-from console.words import say
+from console.text_layout import say
 from plugins.module_utils.motley.answers import Runs
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES

@@ -18,7 +18,7 @@ from typing import Any
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
-from console.words import say
+from console.text_layout import say
 from plugins.module_utils.motley import waking
 from train.errors import BadInput
 

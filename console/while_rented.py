@@ -11,10 +11,10 @@ from pathlib import Path
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.rent import lease as leases
-from console.rent import rented
+from console.rent import rented_now
 from console.rent.known_key import KEY, known_key
 from console.rent.lease import Book, Lease
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 
 EVERY_S = 60.0
@@ -34,7 +34,7 @@ def before_any(verb: str) -> None:
     with contextlib.suppress(OSError):
         if time.time() - stamp.stat().st_mtime < EVERY_S:
             return
-    from console.rent import shop, watcher  # noqa: PLC0415  only where something is rented, or may be
+    from console.rent import shop, watcher  # noqa: PLC0415  only where something is rented_now, or may be
     from console.rent.compare_and_give_back import reconcile  # noqa: PLC0415
 
     with contextlib.suppress(OSError, BadInput):
@@ -67,15 +67,15 @@ def used(inventory: Inventory) -> Iterator[None]:
 
 
 def end_of_use(book: Book, lease: Lease) -> None:
-    from console import rent_machine  # noqa: PLC0415  only where something is rented
+    from console import rented_machine  # noqa: PLC0415  only where something is rented
     from console.infra.node import Silent  # noqa: PLC0415
     from console.rent import shop, wording  # noqa: PLC0415
     from console.rent.compare_and_give_back import want_back  # noqa: PLC0415
     from console.rent_commands import gone_back  # noqa: PLC0415
 
-    node = rent_machine.node_of(lease)
+    node = rented_machine.node_of(lease)
     try:
-        status = rent_machine.settled(node) if node else {"on": False, "run": ""}
+        status = rented_machine.settled(node) if node else {"on": False, "run": ""}
     except Silent as why:
         say(f"{lease.name}  {why}: its watcher looks again; back at {wording.clock(lease.until)} in any case")
         return
@@ -83,7 +83,7 @@ def end_of_use(book: Book, lease: Lease) -> None:
         say(f"{lease.name}  when {status['run']} has ended, its watcher fetches it and gives the machine back")
     elif not status["run"]:
         say(f"{lease.name}  no run was started; it is yours until {wording.clock(lease.until)}: ./motley give-back")
-    elif ended := rent_machine.fetched(book.change(lease, run=status["run"]), str(status["run"])):
+    elif ended := rented_machine.fetched(book.change(lease, run=status["run"]), str(status["run"])):
         back = want_back(book, lease, ended)
         if secret := known_key():
             gone_back(shop.market(secret), book, back)
@@ -94,7 +94,7 @@ def end_of_use(book: Book, lease: Lease) -> None:
 def inventory_of(nodes: str, inventory: str) -> str:
     """launch --nodes rented-1000 means the inventory of leases; machines at home and rented ones do not mix."""
     names = nodes.replace(",", " ").split()
-    far = [name for name in names if name.startswith(rented.PREFIX)]
+    far = [name for name in names if name.startswith(rented_now.PREFIX)]
     if not far or set(names) <= set(check(Path(inventory)).nodes):
         return inventory
     if len(far) < len(names):

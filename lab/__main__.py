@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from console.words import drawn, shown_on
+from console.text_layout import drawn, shown_on
 from lab import (
     base,
     cgroups,

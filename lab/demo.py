@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from console import processes
-from console.words import redraw
+from console.text_layout import redraw
 from lab import demo_courses, demo_summary, needs
 from lab import lab as labs
 from lab.demo_courses import FAST, STATE, Course

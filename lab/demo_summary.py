@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from statistics import median, quantiles
 
-from console.words import duration
+from console.text_layout import duration
 from lab.demo_courses import KIND, MANUAL, Course
 from lab.demo_sites import LOST, ROOT, Site
 from lab.judge import known, right

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from lab import cgroups, gpu_faults, network, shaping
 from lab import lab as labs
-from lab.fault import Fault, Settings, command, on_host
+from lab.fault_kind import Fault, Settings, command, on_host
 from lab.host import Host
 from lab.lab import Lab
 from lab.profile import PASSWORD, USER

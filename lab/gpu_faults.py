@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import gpu, repository
-from lab.fault import Fault, Fix, Settings, command, on_host
+from lab.fault_kind import Fault, Fix, Settings, command, on_host
 from lab.host import Host
 from lab.lab import Lab
 from lab.shell import LabError

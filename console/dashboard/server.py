@@ -37,7 +37,7 @@ from console.fetch import no_name
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 from train.plan.run_name import is_name
 from train.safe_stdio import draw

@@ -10,7 +10,7 @@ from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.series import colour
 from console.status import KnownRun, by_run, does_in, gathered, is_script, measure_words, off_words, run_state, state_of
-from console.words import first
+from console.text_layout import first
 from plugins.module_utils.motley.answers import Look, Runs
 from train.runlog.state import Event
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from console.doctor import access, gpus, links, machine, network, own
+from console.doctor import access, gpus, links, machine, motley_itself, network
 from console.doctor.probe_helpers import Found, Skipped
 from console.doctor.readings_and_findings import Finding, Probe, Readings, Verdict
 
@@ -57,8 +57,8 @@ PROBES: dict[str, tuple[Callable[[Readings], Found], tuple[str, ...]]] = {
     "apt": (machine.apt, ("apt",)),
     "gpu": (gpus.gpu, ("gpu",)),
     "driver": (gpus.driver, ("driver",)),
-    "versions": (own.software, ("versions",)),
-    "phases": (own.phases, ("phases", "units")),
-    "runs": (own.runs, ("runs",)),
-    "all-reduce": (own.collective, ("collective",)),
+    "versions": (motley_itself.software, ("versions",)),
+    "phases": (motley_itself.phases, ("phases", "units")),
+    "runs": (motley_itself.runs, ("runs",)),
+    "all-reduce": (motley_itself.collective, ("collective",)),
 }

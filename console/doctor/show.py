@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from console.doctor.readings_and_findings import Finding, Verdict
-from console.words import counted
+from console.text_layout import counted
 
 
 def lines(verdict: Verdict, seconds: float) -> list[str]:

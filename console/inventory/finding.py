@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from train.nearest import meant
+from train.nearest_word import meant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import Key, Variables, judge_keys
-from console.rent import rented
+from console.rent import rented_now
 from console.strict_yaml import YamlError, load
 
 GROUP = "cluster"
@@ -59,7 +59,7 @@ def _is_program(file: Path) -> bool:
 def _load(hosts_file: Path) -> Any:
     """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
     if hosts_file.name == RENTED:
-        return {GROUP: {"hosts": rented.hosts()}}
+        return {GROUP: {"hosts": rented_now.hosts()}}
     if not _is_program(hosts_file):
         return load(hosts_file)
     done = subprocess.run([hosts_file.resolve(), "--list"], capture_output=True, text=True, check=False)

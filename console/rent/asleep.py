@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.rent import timer
-from console.words import say
+from console.text_layout import say
 from train.errors import BadInput
 
 SUPPLIES = Path("/sys/class/power_supply")

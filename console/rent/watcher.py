@@ -20,7 +20,7 @@ from console.rent.decide import lease_of
 from console.rent.lease import RETURNING, Book, Lease
 from console.rent.market import Market
 from console.rent.shop import market
-from console.rent.within import within
+from console.rent.time_limit import within
 
 POLL_S, SELDOM_S = 20.0, 60.0
 DOUBT_S = 3600.0
@@ -113,7 +113,7 @@ def look_on(
 
 
 def main(words: list[str]) -> int:
-    from console.rent_machine import look  # noqa: PLC0415  what it imports takes half a second
+    from console.rented_machine import look  # noqa: PLC0415  what it imports takes half a second
 
     book = Book(leases.folder())
     lease = book.read(words[0])

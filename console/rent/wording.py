@@ -10,7 +10,7 @@ from console.rent.asleep import Helper
 from console.rent.lease import Lease, Moment
 from console.rent.market import Offer
 from console.rent.needs import Good, Needs, percent
-from console.words import duration
+from console.text_layout import duration
 
 IDLE_S = 2400.0
 """A machine on which no run was begun goes back after so long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.report.history import History, recipe_of
-from console.words import counted, duration
+from console.text_layout import counted, duration
 from train.plan.settings.config import kind_of
 from train.runlog.state import Event, node_of
 

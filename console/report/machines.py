@@ -11,7 +11,7 @@ from console.report.charts import swatch
 from console.report.energy import node_kwh
 from console.report.history import History
 from console.report.series import colour, work_by_node
-from console.words import wh_or_kwh
+from console.text_layout import wh_or_kwh
 from train.plan.machines.facts import short_name
 from train.plan.speed.row_split import split_rows
 from train.runlog.stages import parts_of

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from console.commands_as_typed import as_typed
-from console.report import in_pieces, pairs, rewards, trials
+from console.report import in_pieces, preference, rewards, trials
 from console.report.energy import energy
 from console.report.history import History
 from console.report.machines import computes_on, node_table
@@ -20,7 +20,7 @@ from console.report.request import command, settings
 from console.report.series import by_data, first_charts, further_charts, loss_of
 from console.report.where_time_goes import COLOURS as PART_COLOURS
 from console.report.where_time_goes import part_advice, part_charts, part_table
-from console.words import counted, duration
+from console.text_layout import counted, duration
 from train.files import write_atomic
 from train.runlog import scores
 from train.runlog.events import metric_words
@@ -203,8 +203,8 @@ def held_out(history: History) -> tuple[str, str, str]:
     """From the base to its adapter where both were asked about the same rows; else what the run itself measured."""
     if rewards.is_rewarded(history):
         return rewards.outcome(history)
-    if pairs.is_compared(history):
-        return pairs.outcome(history)
+    if preference.is_compared(history):
+        return preference.outcome(history)
     before, after = history.asked_loss
     if before is not None and after is not None:
         each = metric_words(by_data(history.evals[-1])) if history.evals else ""

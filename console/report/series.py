@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from console.report import charts, pairs, rewards
+from console.report import charts, preference, rewards
 from console.report.charts import Axes, Line, Mark, Point
 from console.report.history import History
 from console.report.news import numbered
@@ -34,8 +34,8 @@ def colour(number: int) -> str:
 def first_charts(history: History) -> list[dict[str, str]]:
     if rewards.is_rewarded(history):
         return [chart(*rewards.reward_chart(history, step_marks(history)))]
-    if pairs.is_compared(history):
-        return [chart(*pairs.margin_chart(history, step_marks(history)))]
+    if preference.is_compared(history):
+        return [chart(*preference.margin_chart(history, step_marks(history)))]
     return [loss_chart(history)] if history.steps else []
 
 
@@ -58,9 +58,12 @@ def further_charts(history: History) -> list[dict[str, str]]:
 def answer_charts(history: History) -> list[dict[str, str]]:
     made: tuple[Callable[[History, list[Mark]], tuple[str, str, str, str]], ...]
     made = (rewards.function_chart, rewards.length_chart, rewards.halves_chart) if rewards.is_rewarded(history) else ()
-    if pairs.is_compared(history):
-        made = (pairs.accuracy_chart, pairs.score_chart if pairs.is_scored(history) else pairs.likelihood_chart)
-    beside = [loss_chart(history)] if pairs.is_compared(history) else []
+    if preference.is_compared(history):
+        made = (
+            preference.accuracy_chart,
+            preference.score_chart if preference.is_scored(history) else preference.likelihood_chart,
+        )
+    beside = [loss_chart(history)] if preference.is_compared(history) else []
     return [*(chart(*make(history, step_marks(history))) for make in made), *beside]
 
 

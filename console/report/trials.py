@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from console.report.charts import BOTTOM, HEIGHT, TOP, WIDTH, short
-from console.words import counted, drawn
+from console.text_layout import counted, drawn
 from train.runlog.trials import SWEEP, Trial, best, ranked, shown, summary, words
 
 EDGE = 70

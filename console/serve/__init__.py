@@ -2,7 +2,7 @@
 
 command.py    the verb: finds the machines, opens the port
 app.py        the paths of the endpoint
-wanted.py     what a request may say, and what it gets back, in OpenAI's form
+openai_form.py     what a request may say, and what it gets back, in OpenAI's form
 guard.py      who may ask
 router.py     hands requests to machines, and what a lost one had begun to another
 machine.py    one machine: a process there that answers, its connection, its speed

@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from console.serve.machine import Answer, Wrong
+from console.serve.openai_form import Form, Refused, Wanted, wanted
 from console.serve.router import Nobody, Router
-from console.serve.wanted import Form, Refused, Wanted, wanted
 
 LONGEST_BODY = 1 << 22
 MOST_WAITING = 256

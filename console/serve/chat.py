@@ -14,8 +14,8 @@ from typing import TypedDict
 
 from console.inventory.read import Inventory
 from console.serve.client import Client, Messages, NotAnswered, endpoint
+from console.text_layout import say
 from console.use_result import NowhereToAsk
-from console.words import say
 from train.errors import BadInput
 
 HELP = "a paste of several lines is one message · /new forgets · Ctrl-C stops an answer · Ctrl-D ends"

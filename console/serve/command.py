@@ -17,8 +17,8 @@ from console.serve.app import Endpoint
 from console.serve.guard import FILE, Guard, token_of
 from console.serve.machine import Machine
 from console.serve.router import Router
+from console.text_layout import say
 from console.use_result import NowhereToAsk, find
-from console.words import say
 
 MOST_CONNECTIONS = 512
 

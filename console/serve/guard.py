@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from console.serve.wanted import Refused
+from console.serve.openai_form import Refused
 
 FILE = "serve.token"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from console import render
 from console.render import File
-from console.words import counted, drawn
+from console.text_layout import counted, drawn
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import NOT_GIVEN, TorchrunPlan
 from train.runlog import paths

@@ -39,12 +39,12 @@ class InventoryModule(BaseInventoryPlugin):
                 file=sys.stderr,
             )
             sys.exit(2)
-        from console.rent import rented  # noqa: PLC0415  not where nothing is rented
+        from console.rent import rented_now  # noqa: PLC0415  not where nothing is rented_now
 
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         group = inventory.add_group(self.get_option("group"))
-        for name, values in rented.hosts().items():
+        for name, values in rented_now.hosts().items():
             inventory.add_host(name, group)
             for key, value in values.items():
                 inventory.set_variable(name, key, value)

@@ -17,11 +17,11 @@ from tests.sim.played import Life, Play, PlayedEvent, Task, task
 from tests.sim.pool_store import AGAIN_S, LeftGroupError, PlayedGroup, PlayedLock, PlayedStore
 from tests.sim.trainer import Trained, Training
 from train.failures import classify_failure
-from train.pool import hands as real_hands
-from train.pool.board import LOOK_S, Board, Watcher
-from train.pool.hands import Desk, Hands
+from train.pool import piece_thread as real_hands
+from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Piece, Taken
 from train.pool.record import Record
+from train.pool.shared_list import LOOK_S, Board, Watcher
 
 if TYPE_CHECKING:
     from tests.sim.pool_truth import PoolTruth

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.train import cluster
 from train.errors import BadInput
-from train.plan.launch import decided
+from train.plan.launch import kept_decisions
 from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
@@ -115,17 +115,17 @@ def test_all_weights_cannot_be_trained_quantised():
 
 def test_what_any_node_knows_is_obeyed_and_what_was_set_stays(tmp_path):
     config = SftConfig(home=str(tmp_path), run="r", wire="bf16")
-    assert decided.read(config) == {}
-    decided.keep(config, precision="fp32", wire="fp32")
-    decided.keep(config, sync="flat")
-    known = decided.read(config)
+    assert kept_decisions.read(config) == {}
+    kept_decisions.keep(config, precision="fp32", wire="fp32")
+    kept_decisions.keep(config, sync="flat")
+    known = kept_decisions.read(config)
     assert known == {"precision": "fp32", "wire": "fp32", "sync": "flat"}
-    obeyed, why, _ = decided.obey(config, [{}, known])
+    obeyed, why, _ = kept_decisions.obey(config, [{}, known])
     assert (obeyed.precision, obeyed.sync, obeyed.wire) == ("fp32", "flat", "bf16")
     assert why == ["precision fp32, sync flat: decided when the run began"]
-    assert decided.obey(config, [{}, {}]) == (config, [], {})
-    assert decided.read(SftConfig(home=str(tmp_path), run="r", resume="never")) == {}
-    assert decided.read(SftConfig(home=str(tmp_path), run="branch", resume="r")) == known
+    assert kept_decisions.obey(config, [{}, {}]) == (config, [], {})
+    assert kept_decisions.read(SftConfig(home=str(tmp_path), run="r", resume="never")) == {}
+    assert kept_decisions.read(SftConfig(home=str(tmp_path), run="branch", resume="r")) == known
 
 
 def test_a_run_keeps_its_precision_when_other_processors_take_it_over(tmp_path):

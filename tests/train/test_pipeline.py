@@ -19,7 +19,7 @@ from train.models.part import Part
 from train.models.weights import trained_weights
 from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
-from train.plan.launch import decided
+from train.plan.launch import kept_decisions
 from train.plan.settings.config import load_config
 from train.proof import cut
 
@@ -245,7 +245,7 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
     run.strategy = SimpleNamespace(gradients=gradients, interrupted_exchange=True)
     with pytest.raises(torch.OutOfMemoryError):
         loop.compute(run, [], 1.0)
-    known = decided.read(config)
+    known = kept_decisions.read(config)
     world = World(node="a")
     world.gather = lambda own: [own, own]  # as the other stage
     assert pipe_members.micro_batch(replace(config, micro_batch=4), world, workers, 48, known)[0] == 2

@@ -26,7 +26,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import load_config
 from train.proof import miniature
-from train.recipes.compared import Compared
+from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import reward_head
 
 OPTIONS = {

@@ -17,11 +17,11 @@ from train.models.model_files import model_folder
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.results.answers import Questioner
 from train.results.finished_run import FinishedRun
-from train.serve.asked import Asked, Made
 from train.serve.batch import Batch
 from train.serve.by_vllm import ByVllm, can_serve, serving
 from train.serve.conversation import Conversations, seconds_for_a_token
-from train.serve.room import Room, room
+from train.serve.memory import Room, room
+from train.serve.request import Asked, Made
 from train.serve.written import Written
 
 CONTEXT, MOST = 128, 24

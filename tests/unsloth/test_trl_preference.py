@@ -13,7 +13,7 @@ from tests.train.reference import build
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.settings.config import PreferenceConfig
-from train.recipes.compared import Compared
+from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.rows import open_pairs

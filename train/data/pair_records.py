@@ -2,7 +2,7 @@
 
     {"prompt": "…", "chosen": "…", "rejected": "…"}       {"prompt": "…", "completion": "…", "label": true}
 
-Each may be a text, a turn or a list of turns, and what is asked in any form that is known (asked.py). Two whole
+Each may be a text, a turn or a list of turns, and what is asked in any form that is known (question.py). Two whole
 conversations without a prompt have what is the same in both as theirs.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from train.data.asked import asked_in, form_of, question_name, question_of
 from train.data.formats import BadRecord, Example, JsonObject, Message, as_text, convert
+from train.data.question import asked_in, form_of, question_name, question_of
 from train.data.records import Asked, Found
 from train.data.split import draw
 from train.errors import BadInput

@@ -29,11 +29,11 @@ from train.data.chat import Chat, encode, shown
 from train.data.formats import BadRecord, Example
 from train.data.in_order import processes_for
 from train.data.index import Index, SplitIndex
-from train.data.opened import OpenedData, find_data
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts
 from train.data.records import Asked, Reader, Say, Tally, examples
 from train.data.rows import FORMAT, RowWriter, packed_rows
+from train.data.run_data import OpenedData, find_data
 from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic

@@ -2,7 +2,7 @@
 
     {"prompt": "What is 2 + 3?", "answer": "5"}          {"prompt": [{"role": "user", "content": "…"}], "level": 2}
 
-A question of another kind of data set is a prompt as well, and its answer a column (asked.py).
+A question of another kind of data set is a prompt as well, and its answer a column (question.py).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.data.asked import USED, asked_in, form_of, question_name, question_of
+from train.data.file_types import Source
 from train.data.formats import BadRecord, JsonObject, Message
+from train.data.question import USED, asked_in, form_of, question_name, question_of
 from train.data.records import Asked, Found, renamed
-from train.data.sources import Source
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 

@@ -35,7 +35,7 @@ from train.parallel.process_group import World
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming, Strategy
-from train.plan.launch import decided
+from train.plan.launch import kept_decisions
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import Recipe, making
@@ -186,10 +186,10 @@ def less_on_card(run: Run) -> str:
     """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
     stream = stream_of(run.module.model)
     if stream and stream.let_go():
-        decided.keep(run.config, **{run.micro_batch_name + decided.ALL_STREAMED: "true"})
+        kept_decisions.keep(run.config, **{run.micro_batch_name + kept_decisions.ALL_STREAMED: "true"})
         return "all layers streamed"
     run.micro_batch = step_down(run.micro_batch)
-    decided.keep(run.config, **{run.micro_batch_name: str(run.micro_batch)})
+    kept_decisions.keep(run.config, **{run.micro_batch_name: str(run.micro_batch)})
     return f"{run.micro_batch} rows at a time"
 
 
@@ -248,7 +248,7 @@ def decide(run: Run, event: dict[str, Any]) -> None:
         if choice.event:
             run.reporter.write("local", step=run.step, **choice.event)
         if run.world.writes:
-            decided.keep(run.config, **choice.decided)
+            kept_decisions.keep(run.config, **choice.decided)
         run.reporter.say(choice.message)
     change = run.balance.learn(run.workers.seen(trained_by(event)), hold=run.strategy.comparing)
     if change:

@@ -16,10 +16,10 @@ from train.errors import CheckFailed
 from train.failures import classify_failure, report_to_agent
 from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
-from train.pool.board import Board, Watcher
-from train.pool.hands import Desk, Hands
+from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
 from train.pool.record import OwnDisk, Record
+from train.pool.shared_list import Board, Watcher
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 

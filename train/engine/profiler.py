@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from train.plan.settings.profiled import ends_of, named, profiled_steps, to_record
+from train.plan.settings.profile import ends_of, named, profiled_steps, to_record
 from train.runlog.paths import TRACES
 from train.runlog.trace import STEP, read_trace, write_trace
 

@@ -33,7 +33,7 @@ from train.parallel.process_group import World, over_nccl
 from train.parallel.row_takers import Workers
 from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
-from train.plan.launch import decided
+from train.plan.launch import kept_decisions
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.decisions import Decisions
@@ -76,7 +76,7 @@ def set_up(
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
     if waits:
-        mixed = known.get(decided.STEPPING, decided.stepping(mixed)) == decided.stepping(True)
+        mixed = known.get(kept_decisions.STEPPING, kept_decisions.stepping(mixed)) == kept_decisions.stepping(True)
     built = decisions.as_dict() | {"device": device, ON_PROCESSOR: mixed}
     if kept:
         require_kept(built, kept.built)
@@ -99,7 +99,7 @@ def set_up(
     else:
         micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows.row_length, world.size)
     why_held = []
-    if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
+    if settled.may_hold and not kept and known.get(micro_batch_name + kept_decisions.ALL_STREAMED) is None:
         why_held = hold_layers(config, recipe, module, trained, rows.row_length, micro_batch)
     total_steps = config.steps_over(parts.epoch_of(rows))
     strategy = make_strategy(
@@ -163,7 +163,7 @@ class Settled:
 
 
 def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settled:
-    config, why_decided, known = decided.obey(config, world.gather(decided.read(config)))
+    config, why_decided, known = kept_decisions.obey(config, world.gather(kept_decisions.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     shape = recipe.shape(config, base)
     found = choose_on_devices(config, devices, shape)
@@ -246,7 +246,7 @@ def begin(  # noqa: PLR0917 - what set_up found
     config, world = run.config, run.world
     by_trial = not run.workers.cut and config.micro_batch is None and run.device != "cpu"
     found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
-    own = f"{decided.MICRO_BATCH}{world.node}:"
+    own = f"{kept_decisions.MICRO_BATCH}{world.node}:"
     micro_batches = {name: value for one in found for name, value in one.items() if name.startswith(own)}
     why_start = resume.bring_up_to_date(run, kept if kept and kept.step else None)
     if world.speaks and config.tensorboard:
@@ -254,8 +254,8 @@ def begin(  # noqa: PLR0917 - what set_up found
     if world.writes:
         measured = {"wire": wire} if world.size > 1 else {}
         measured |= {"cut_proven": "true"} if run.workers.cut else {}
-        measured |= micro_batches | {decided.STEPPING: decided.stepping(run.built[ON_PROCESSOR])}
-        decided.keep(config, **decisions.as_dict(), **measured)
+        measured |= micro_batches | {kept_decisions.STEPPING: kept_decisions.stepping(run.built[ON_PROCESSOR])}
+        kept_decisions.keep(config, **decisions.as_dict(), **measured)
     sync_name = run.strategy.kind if run.workers.cut else config.sync
     made_now = [f"{what}: {why}" for what, why in decisions.whys.items() if why] if why_decided else decisions.reasons
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
@@ -342,7 +342,7 @@ def micro_batch_name_of(config: RunConfig, world: World, decisions: Decisions, d
     card = device if device == "cpu" else torch.cuda.get_device_name(device)
     on = (decisions.gradient_checkpointing, config.memory_ceiling, config.micro_batch or "auto")
     rows = f"{config.rows_per_step}x{row_length}"
-    return f"{decided.MICRO_BATCH}{world.node}:{world.local_rank} {card} {rows} {' '.join(map(str, on))}"
+    return f"{kept_decisions.MICRO_BATCH}{world.node}:{world.local_rank} {card} {rows} {' '.join(map(str, on))}"
 
 
 def check_shares(config: RunConfig, ranks: int) -> None:

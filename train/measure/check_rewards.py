@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from train.data.file_types import Source
 from train.data.formats import BadRecord, JsonObject
 from train.data.prompt_records import Prompt, read
 from train.data.records import require_bytes
-from train.data.sources import Source
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import resolve_dataset
 from train.plan.settings.rewards import ANSWER, require_columns

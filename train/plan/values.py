@@ -8,7 +8,7 @@ from dataclasses import Field
 from typing import Any, TypeAlias
 
 from train.errors import BadInput
-from train.nearest import meant
+from train.nearest_word import meant
 
 Settings: TypeAlias = dict[str, Any]
 """Settings of a run by name; its recipe says which there are."""

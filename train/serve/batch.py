@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicLayer
 
 from train.models.hf import head_of, whole_of
-from train.serve.asked import Asked, Made, drawn, on_its_left
+from train.serve.request import Asked, Made, drawn, on_its_left
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ from typing import Any
 from train.errors import CheckFailed
 from train.models.vllm import PYTHON, RANKS, Line, Server, Serving
 from train.results.finished_run import FinishedRun
-from train.serve.asked import Asked, Made
-from train.serve.room import Room
+from train.serve.memory import Room
+from train.serve.request import Asked, Made
 
 WAIT_S = 0.05
 """For the next token, before the next request is looked for."""

@@ -34,8 +34,8 @@ from train.results.finished_run import FinishedRun
 
 if TYPE_CHECKING:
     from train.results.answers import Trained
-    from train.serve.asked import Engine
-    from train.serve.room import Room
+    from train.serve.memory import Room
+    from train.serve.request import Engine
 
 WELL_S = 2.0
 END_S = 10.0
@@ -110,7 +110,7 @@ def serve(run: FinishedRun, orders: queue.Queue[Order | None], write: Callable[[
     from train.plan.model.catalogue import model_facts, positions, read_config, resolve_model, text_config
     from train.results.answers import Trained
     from train.serve.conversation import Conversations, seconds_for_a_token
-    from train.serve.room import free_bytes, room
+    from train.serve.memory import free_bytes, room
 
     made = Trained.of(run)
     longest = positions(text_config(read_config(Path(made.shape))))

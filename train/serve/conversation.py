@@ -11,7 +11,7 @@ from typing import Any
 from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord
 from train.errors import CheckFailed
-from train.serve.asked import Asked, Engine, Made
+from train.serve.request import Asked, Engine, Made
 from train.serve.written import Written
 
 WARM, TRIAL = 4, 8

@@ -16,5 +16,5 @@ INFRA = Infra(
         "queue": "Slurm has a queue of its own: squeue shows it",
         "torchrun": "a script of your own is a job of your own there: sbatch submits it",
     },
-    wrong="console.infra.slurm.options:wrong",
+    wrong="console.infra.slurm.sbatch_options:wrong",
 )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
-from console.infra.slurm.options import LEAVE_S, of_job
+from console.infra.slurm.sbatch_options import LEAVE_S, of_job
 from console.render import File
 from train.plan.launch.launch_plan import LaunchPlan, smallest
 from train.plan.settings.config import Settings

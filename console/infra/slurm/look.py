@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.infra import Facts, OnNode
-from console.infra.slurm.options import of_job
+from console.infra.slurm.sbatch_options import of_job
 
 
 def look(known: Facts, args: Facts) -> OnNode:

@@ -9,7 +9,7 @@ from typing import Any
 from console import adapter_of_run, electricity, hub, launch_records, notice_address, plan_view
 from console.infra import Facts
 from console.infra.slurm.files import SlurmPlan, SweptRun
-from console.infra.slurm.options import of_job, refuse_short
+from console.infra.slurm.sbatch_options import of_job, refuse_short
 from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput

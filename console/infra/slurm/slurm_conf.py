@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from console import render
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
-from console.words import say
+from console.text_layout import say
 
 if TYPE_CHECKING:
     from console.infra.slurm.machine_facts import MachineFacts

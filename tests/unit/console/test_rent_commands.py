@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from console import __main__ as front
-from console import launch_options, rent_commands, rent_machine, while_rented
+from console import __main__ as without_environment
+from console import launch_options, rent_commands, rented_machine, while_rented
 from console.inventory.check import check
 from console.rent import asleep, clore, timer, watcher
 from console.rent import lease as leases
@@ -37,7 +37,7 @@ def books(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Books]:
     monkeypatch.setenv("CLORE_API_KEY", KEY)
     monkeypatch.setattr(clore, "RETRY_S", 0.0)
     monkeypatch.setattr(watcher, "start", lambda lease, key, place: None)
-    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "")
+    monkeypatch.setattr(rented_machine, "prepare", lambda lease: "")
     yield books
     served.shutdown()
     served.server_close()
@@ -130,7 +130,7 @@ def test_a_second_one_is_refused_while_the_first_is_there(books: Books) -> None:
 def test_one_that_cannot_be_proven_is_given_back_at_once_and_says_once_why(
     books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "bootstrap failed:\n  its disk is broken")
+    monkeypatch.setattr(rented_machine, "prepare", lambda lease: "bootstrap failed:\n  its disk is broken")
     with pytest.raises(CheckFailed, match="its disk is broken"):
         rent()
     (order,) = books.orders.values()
@@ -147,7 +147,7 @@ def test_stopped_by_a_person_before_it_is_proven_it_is_given_back(
     def stopped(lease: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rent_machine, "prepare", stopped)
+    monkeypatch.setattr(rented_machine, "prepare", stopped)
     with pytest.raises(KeyboardInterrupt):
         rent()
     assert [order["ended"] is None for order in books.orders.values()] == [False]
@@ -274,7 +274,7 @@ def test_a_keeper_is_tried_before_anything_is_ordered_and_has_the_order_after(
         asked.append(("order" if lease else "try", len(books.orders)))
         return Kept("", outlives)
 
-    monkeypatch.setattr(rent_machine, "kept_by", kept_by)
+    monkeypatch.setattr(rented_machine, "kept_by", kept_by)
     assert rent(keeper="inventory/loopback:gpu-master") == 0
     assert asked == [("try", 0), ("order", 1)]
     shown = capsys.readouterr().out
@@ -353,7 +353,7 @@ def test_nobody_or_a_machine_at_home_may_be_the_answer(
     answer: str, worst: str, books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sits_at(monkeypatch, answer, "n")
-    monkeypatch.setattr(rent_machine, "kept_by", lambda node, market, lease: Kept(""))
+    monkeypatch.setattr(rented_machine, "kept_by", lambda node, market, lease: Kept(""))
     rent(yes=False)
     assert worst in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("worst"))
 
@@ -362,7 +362,7 @@ def test_on_a_machine_without_a_battery_and_with_a_keeper_named_nobody_is_asked_
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = sits_at(monkeypatch, "n")
-    monkeypatch.setattr(rent_machine, "kept_by", lambda node, market, lease: Kept(""))
+    monkeypatch.setattr(rented_machine, "kept_by", lambda node, market, lease: Kept(""))
     rent(yes=False, keeper="inventory/loopback:gpu-master")
     assert asked == ["rent it? [y/N] "]
     asked = sits_at(monkeypatch, "n")
@@ -399,10 +399,10 @@ def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
 ) -> None:
     rent()
     ended: list[str] = []
-    monkeypatch.setattr(front.interrupt, "listen_to_sigterm", lambda: None)
+    monkeypatch.setattr(without_environment.interrupt, "listen_to_sigterm", lambda: None)
     monkeypatch.setattr(launch_options.launches, "launch", lambda *words, **named: 0)
     monkeypatch.setattr(launch_options.command, "torchrun", lambda *words, **named: 0)
     monkeypatch.setattr(while_rented, "end_of_use", lambda book, lease: ended.append(lease.name))
     words = ["--model", "tiny"] if verb == "launch" else ["train.py"]
-    assert front.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0
+    assert without_environment.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0
     assert ended == ["rented-1000"]

@@ -12,7 +12,7 @@ from console.fetch import disagreeing, fetched_lines, made_in, place_of
 from console.run_commands import stop_lines
 from console.run_in_words import NEXT, RunView, rates
 from console.status import gathered, run_lines, status_lines
-from console.words import progress_bar
+from console.text_layout import progress_bar
 from train.runlog.state import RunState
 
 LOGS = Path(__file__).with_name("event_logs")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from console import __main__, words
+from console import __main__, text_layout
 from console.playbook_progress import Progress
 from console.playbook_view import View
 from plugins.callback import calm
@@ -114,9 +114,9 @@ def test_no_verb_shows_what_commands_a_terminal(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def says(*_: Any) -> int:
-        words.say(HOSTILE)
+        text_layout.say(HOSTILE)
         print(HOSTILE, file=sys.stderr)
-        words.say(HOSTILE)
+        text_layout.say(HOSTILE)
         sys.stdout.writelines([HOSTILE])
         return 0
 
@@ -135,7 +135,7 @@ def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with safe_stdio.may_be_unread():
-        words.redraw(HOSTILE)
+        text_layout.redraw(HOSTILE)
         ProgressLine(sys.stdout, 9).say(HOSTILE)
     assert capsys.readouterr().out == f"\r\x1b[2K{SHOWN}\r\x1b[2K{SHOWN}"
 

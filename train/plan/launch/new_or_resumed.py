@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.nearest import meant
+from train.nearest_word import meant
 from train.plan.machines.facts import NodeFacts
 from train.plan.model import data_sets
 from train.plan.placement.decisions import NAMES

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS
-from train.nearest import meant
+from train.nearest_word import meant
 from train.plan.model.counts import Counts
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.run_name import as_name

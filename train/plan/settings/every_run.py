@@ -20,7 +20,7 @@ from train.errors import BadInput
 from train.plan.model.catalogue import AnyFacts, Dataset, HubConfig, Model, facts_of
 from train.plan.model.verdict import Verdict
 from train.plan.run_name import check_name
-from train.plan.settings.profiled import profiled_steps
+from train.plan.settings.profile import profiled_steps
 from train.plan.speed.row_split import parse_speeds
 from train.plan.values import Settings, nearest
 from train.runlog import paths

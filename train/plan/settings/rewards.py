@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from train.errors import BadInput
-from train.nearest import meant
+from train.nearest_word import meant
 from train.plan.settings.own_recipe import parsed, require_alone
 
 PAGE = "docs/rewards.md has examples"

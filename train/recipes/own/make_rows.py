@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from train.cache import build_once
-from train.data.opened import dataset_files
 from train.data.prepare import rows_folder
 from train.data.rows import FORMAT, read_index
+from train.data.run_data import dataset_files
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.model.catalogue import Dataset

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from train.cache import build_once
 from train.data.index import Index
-from train.data.opened import dataset_files
 from train.data.prepare import report, rows_folder
 from train.data.records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
+from train.data.run_data import dataset_files
 from train.data.text_files import Texts, held_out
 from train.files import file_hash
 from train.plan.settings.config import PretrainConfig

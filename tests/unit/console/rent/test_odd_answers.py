@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from console import rent_machine
+from console import rented_machine
 from console.rent import give_back_from_home, give_back_on_node, watcher
 from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
@@ -112,11 +112,11 @@ def test_whatever_the_machine_says_it_goes_back_in_time(
 ) -> None:
     world, lease = rented(tmp_path)
     monkeypatch.setenv("MOTLEY_RENTED", str(world.place))
-    monkeypatch.setattr(rent_machine, "node_of", lambda _: Says(status))
-    monkeypatch.setattr(rent_machine, "now", world.clock)
-    monkeypatch.setattr(rent_machine, "check", lambda _: None)
-    monkeypatch.setattr(rent_machine, "fetch", lambda *_: 1)
-    watched(world, lease, rent_machine.look)
+    monkeypatch.setattr(rented_machine, "node_of", lambda _: Says(status))
+    monkeypatch.setattr(rented_machine, "now", world.clock)
+    monkeypatch.setattr(rented_machine, "check", lambda _: None)
+    monkeypatch.setattr(rented_machine, "fetch", lambda *_: 1)
+    watched(world, lease, rented_machine.look)
     cost_no_more(world)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, files, rendered
-from console.infra.slurm.options import options_of
+from console.infra.slurm.sbatch_options import options_of
 from tests.support.plans import launch_plan, node
 from train.errors import BadInput
 from train.plan.model.sources import DataSource

@@ -3,7 +3,7 @@
 import pytest
 
 from console.verbs import VERBS
-from train.nearest import OTHER_NAMES, meant
+from train.nearest_word import OTHER_NAMES, meant
 from train.plan.settings.request import settings
 
 OPTIONS = [flag for verb in VERBS.values() for option in verb.options for flag in option.flags]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.serve.machine import Answer
-from console.serve.wanted import Form, Refused, wanted
+from console.serve.openai_form import Form, Refused, wanted
 
 HI = [{"role": "user", "content": "Hi"}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.infra.slurm.options import minutes_of, options_of, refuse_short
+from console.infra.slurm.sbatch_options import minutes_of, options_of, refuse_short
 from train.errors import BadInput
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import pace
-from train.pool.board import KEPT_S, Board, Watcher
 from train.pool.pieces import Done, Known, Piece
 from train.pool.record import OwnDisk, Record
+from train.pool.shared_list import KEPT_S, Board, Watcher
 
 
 class Store:

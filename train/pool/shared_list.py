@@ -44,7 +44,7 @@ class Group(Protocol):
 
 
 class Hands(Protocol):
-    """Who does one piece after the other: hands.py has it."""
+    """Who does one piece after the other: piece_thread.py has it."""
 
     @property
     def running(self) -> Piece | None: ...

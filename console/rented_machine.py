@@ -24,8 +24,8 @@ from console.rent.clore import Clore
 from console.rent.lease import Book, Lease, between, folder, now
 from console.rent.market import Market
 from console.rent.wording import IDLE_S
+from console.text_layout import say
 from console.torchrun import script_view
-from console.words import say
 from plugins.module_utils.motley.answers import Look
 from train.errors import BadInput
 from train.files import file_hash

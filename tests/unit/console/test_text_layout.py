@@ -6,8 +6,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from console import playbook_view, words
-from console.words import counted, wh_or_kwh
+from console import playbook_view, text_layout
+from console.text_layout import counted, wh_or_kwh
 from train.safe_stdio import may_be_unread
 
 
@@ -39,8 +39,8 @@ def test_marks_are_in_colour_on_a_terminal_alone(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(sys.stdout, "isatty", lambda there=terminal: there)
-        with may_be_unread(words.shown_on):
-            words.say(line)
+        with may_be_unread(text_layout.shown_on):
+            text_layout.say(line)
         assert capsys.readouterr().out == f"{text}\n"
 
 
@@ -57,6 +57,6 @@ def test_a_playbooks_lines_have_the_same_colours(line: str, shown: str, monkeypa
 
 def test_lines_are_drawn_over_as_many(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "10")
-    words.redraw("one", "two two two two", over=1)
-    words.redraw("", over=2)
+    text_layout.redraw("one", "two two two two", over=1)
+    text_layout.redraw("", over=2)
     assert capsys.readouterr().out == "\r\x1b[2Kone\ntwo two t" + "\r\x1b[2K\x1b[A\x1b[2K"

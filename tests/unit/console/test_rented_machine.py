@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console import rent_machine
+from console import rented_machine
 from console.infra.node import MARK, Silent
 from console.rent.lease import READY, Book, Lease, now
 from train.files import file_hash
@@ -39,9 +39,9 @@ def lease(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lease:
 
 
 def look(lease: Lease, status: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, *, whole: bool = True) -> str:
-    monkeypatch.setattr(rent_machine, "node_of", lambda lease: OneNode(status))
-    monkeypatch.setattr(rent_machine, "fetched", lambda lease, run: f"{run} is fetched" if whole else "")
-    return rent_machine.look(lease)
+    monkeypatch.setattr(rented_machine, "node_of", lambda lease: OneNode(status))
+    monkeypatch.setattr(rented_machine, "fetched", lambda lease, run: f"{run} is fetched" if whole else "")
+    return rented_machine.look(lease)
 
 
 def test_a_run_that_has_ended_is_fetched_and_only_then_it_goes_back(
@@ -70,7 +70,7 @@ def test_one_that_nobody_uses_goes_back_and_one_that_a_launch_prepares_stays(
 
 
 def test_the_machine_ends_its_run_while_there_is_time_to_fetch_it(lease: Lease) -> None:
-    three_hours, six_minutes = rent_machine.run_ends_s(lease), rent_machine.run_ends_s(replace(lease, hours=0.1))
+    three_hours, six_minutes = rented_machine.run_ends_s(lease), rented_machine.run_ends_s(replace(lease, hours=0.1))
     assert 3 * 3600 - 601 < three_hours <= 3 * 3600 - 600
     assert 320 < six_minutes < 330
 
@@ -95,8 +95,8 @@ def test_a_run_or_a_script_that_has_said_its_end_is_waited_for(
         def status(self) -> dict[str, Any]:
             return answers.pop(0)
 
-    monkeypatch.setattr(rent_machine.time, "sleep", lambda _: None)
-    assert rent_machine.settled(Leaving())["on"] is not waits  # type: ignore[arg-type]
+    monkeypatch.setattr(rented_machine.time, "sleep", lambda _: None)
+    assert rented_machine.settled(Leaving())["on"] is not waits  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("manifest", ["whole", "of another", "a list"])
@@ -121,11 +121,11 @@ def test_what_a_run_can_be_resumed_from_is_unpacked_and_compared(
             assert "step-7" in words[-1]
             return ["sh", "-c", f"echo a word of its shell; echo '{MARK}'; tar -C {made.parent} -cf - step-7"]
 
-    monkeypatch.setattr(rent_machine, "node_of", lambda _: Node())
-    monkeypatch.setattr(rent_machine, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(rent_machine, "check", lambda _: None)
-    monkeypatch.setattr(rent_machine, "fetch", lambda *_: 0)
-    monkeypatch.delattr(rent_machine.tarfile.TarFile, "extractall")
-    assert bool(rent_machine.fetched(lease, "mine")) is (manifest == "whole")
+    monkeypatch.setattr(rented_machine, "node_of", lambda _: Node())
+    monkeypatch.setattr(rented_machine, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(rented_machine, "check", lambda _: None)
+    monkeypatch.setattr(rented_machine, "fetch", lambda *_: 0)
+    monkeypatch.delattr(rented_machine.tarfile.TarFile, "extractall")
+    assert bool(rented_machine.fetched(lease, "mine")) is (manifest == "whole")
     kept = tmp_path / "results/mine/checkpoint/step-7"
     assert sorted(path.name for path in kept.iterdir()) == ["folder", "manifest.json", "state"]

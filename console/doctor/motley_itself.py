@@ -6,7 +6,7 @@ from collections import Counter
 
 from console.doctor.probe_helpers import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
 from console.doctor.readings_and_findings import Facts, Finding, Readings
-from console.words import counted
+from console.text_layout import counted
 from train.plan.machines import odd_versions
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import pace
 from train.plan.settings.config import load_config
-from train.pool.hands import STUCK, STUCK_S, Desk, Hands
+from train.pool.piece_thread import STUCK, STUCK_S, Desk, Hands
 from train.pool.pieces import Done, Known, Piece
 from train.runlog.events import EventLog
 

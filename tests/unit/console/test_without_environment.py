@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console import front
+from console import without_environment
 from console.verbs import VERBS
 from train.plan.model.catalogue import catalogue
 
@@ -34,9 +34,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(checkout / "motley")
 
 
-@pytest.mark.parametrize("form", front.HEADS)
+@pytest.mark.parametrize("form", without_environment.HEADS)
 def test_the_first_screen_is_one(form: str) -> None:
-    lines = front.screen(form)
+    lines = without_environment.screen(form)
     assert len(lines) <= 40 and max(map(len, lines)) <= 80, max(lines, key=len)
     assert all(any(f" {verb} " in f"{line[8:]} " for line in lines) for verb in VERBS)
     assert any(f"./motley launch {VERBS['launch'].example}" in line for line in lines)
@@ -85,14 +85,14 @@ def test_only_a_command_that_can_be_done_makes_an_environment(
 
 def test_it_knows_the_models_of_the_catalogue() -> None:
     known = catalogue()["models"]
-    assert sorted(front.models()) == sorted(
+    assert sorted(without_environment.models()) == sorted(
         [*known, *(name for one in known.values() for name in one.get("aliases", []))]
     )
 
 
 def test_it_needs_no_more_than_python() -> None:
     for words in (["help"], ["launch", "--help"]):
-        command = ["python3", "-S", "-m", "console.front", *words]
+        command = ["python3", "-S", "-m", "console.without_environment", *words]
         subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True)
 
 
