@@ -18,7 +18,7 @@ from console.text_layout import say
 
 if TYPE_CHECKING:
     from console.infra.slurm.machine_facts import MachineFacts
-from console.inventory.read import Inventory
+    from console.inventory.read import Inventory
 
 MACHINE_FACTS = "console.infra.slurm.machine_facts"
 FILES = {"slurm.conf": "slurm.conf.j2", "gres.conf": "gres.conf.j2", "cgroup.conf": "cgroup.conf.j2"}
