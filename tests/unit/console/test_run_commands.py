@@ -16,6 +16,7 @@ import pytest
 from console import commands_as_typed, fetch, follow, follow_view, interrupt, run_commands
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
+from console.infra.slurm.machine_facts import MachineFacts
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
