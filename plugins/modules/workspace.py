@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from ansible.module_utils.motley.documented import Done, module_of
-from ansible.module_utils.motley.files import difference
+from ansible.module_utils.motley.files import difference, read_json
 from ansible.module_utils.train.runlog.paths import NOTIFY
 
 DOCUMENTATION = r"""
@@ -136,11 +136,8 @@ def link_target(link: Path) -> str:
 
 def intact(folder: Path) -> bool:
     """Whether the code is as it was unpacked: its list of sizes is kept beside it."""
-    try:
-        known = json.loads((folder / ".motley-files.json").read_text())
-    except (OSError, ValueError):
-        return False
-    return bool(known == sizes(folder))
+    known = read_json(folder / ".motley-files.json")
+    return bool(known) and bool(known == sizes(folder))
 
 
 def sizes(folder: Path) -> dict[str, list[int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from . import env_files
+from .files import read_json
 
 RECORD = "motley-env.json"
 
@@ -43,10 +44,7 @@ def this_python() -> str:
 
 
 def read_record(env: Path) -> Record | None:
-    try:
-        record: Record = json.loads((env / RECORD).read_text())
-    except (OSError, ValueError):
-        return None
+    record: Record | None = read_json(env / RECORD) or None
     return record
 
 
