@@ -9,6 +9,7 @@ class Contact(TypedDict, total=False):
     """How the role motley_contact found a node."""
 
     state: str
+    address: str
     tried: list[str]
     twin: str
     knock: str

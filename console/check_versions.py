@@ -10,7 +10,6 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from console import interrupt, run_playbook
 from console.inventory.read import Inventory
@@ -19,7 +18,7 @@ from console.text_layout import counted, drawn
 from train.plan.machines.odd_versions import Versions, VersionTable, judge
 
 
-def as_data(verdict: VersionTable) -> dict[str, Any]:
+def as_data(verdict: VersionTable) -> dict[str, object]:
     return {
         "ok": verdict.ok,
         "nodes": verdict.nodes,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
 from console import commands_as_typed, interrupt
 from console.infra.choose import from_inventory
@@ -28,6 +28,17 @@ from train.runlog import merge_traces, paths
 RESULTS = Path(__file__).parents[1] / "results"
 RECEIPT = "receipt.json"
 SHOWN_AFTER_S = 1.0
+
+
+class Receipt(TypedDict):
+    """What was fetched, with the hash of each file on each node; receipt.json has who had the result, too."""
+
+    run: str
+    time: str
+    nodes: dict[str, dict[str, str]]
+    silent: dict[str, str]
+    differ: list[str]
+    typed: dict[str, str]
 
 
 def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
@@ -57,17 +68,16 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
             for node in nodes
             if node.name in files
         }
-    receipt = {
+    receipt: Receipt = {
         "run": run,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "nodes": files,
         "silent": silent,
-        f"{made}_from": whole[0] if whole else "",
-        f"{made}_same_on": [] if differ else whole,
         "differ": differ,
         "typed": commands_as_typed.given(),
     }
-    (folder / RECEIPT).write_text(json.dumps(receipt, indent=1) + "\n")
+    whose = {f"{made}_from": whole[0] if whole else "", f"{made}_same_on": [] if differ else whole}
+    (folder / RECEIPT).write_text(json.dumps({**receipt, **whose}, indent=1) + "\n")
     scripts = [name for name, answer in answers.items() if answer.get("script")]
     for line in fetched_lines(receipt, folder, counts, whole, script_from=first if scripts else "", made=made):
         say(line)
@@ -84,7 +94,7 @@ def made_in(run: str, files: dict[str, dict[str, str]]) -> str:
 
 
 def fetched_lines(
-    receipt: dict[str, Any],
+    receipt: Receipt,
     folder: Path,
     counts: dict[str, int],
     whole: list[str],

@@ -8,7 +8,7 @@ import errno
 import shutil
 import subprocess
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 from console import interrupt
 from console.fetch import arriving
@@ -22,8 +22,15 @@ SPARE_BYTES = 1 << 26
 """What is left free: a disk that is full to the last byte stops more than this."""
 
 
-def fetch(node: Node, run: str, made: dict[str, Any], results: Path) -> int:
-    """`made`: what the node's `export --json` says."""
+class Made(TypedDict):
+    """What `python -m train export --json` says."""
+
+    folder: str
+    files: dict[str, int]
+    sha256: dict[str, str]
+
+
+def fetch(node: Node, run: str, made: Made, results: Path) -> int:
     there = Path(made["folder"]).name
     folder = results / run / there
     sizes = {name: int(size) for name, size in made["files"].items() if Path(name).name == name}
@@ -58,7 +65,7 @@ def fetch(node: Node, run: str, made: dict[str, Any], results: Path) -> int:
     return 0
 
 
-def no_room(what: str, node: Node, made: dict[str, Any]) -> int:
+def no_room(what: str, node: Node, made: Made) -> int:
     fix = "fix: make room, or --results FOLDER on another disk; then again"
     say(f"{what}\n{fix}. It lies on {node.name}: {made['folder']}")
     return 1

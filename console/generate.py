@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from console import pieces
 from console.inventory.read import Inventory
@@ -18,7 +17,7 @@ def generate(
     settings: list[str], nodes: str, **named: str,
 ) -> int:  # fmt: skip
     target = target_of(out)
-    asked: dict[str, Any] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
+    asked: dict[str, object] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
     runs = pieces.known_runs(inventory)
     if resume:
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from console import commands_as_typed
 from train.cache import cache_dir
@@ -38,7 +38,31 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
     return {"HF_TOKEN": found} if found else {}
 
 
-def files(model: BaseModel, token: dict[str, str]) -> tuple[dict[str, Any], int]:
+ModelConfig = dict[str, Any]
+"""A model's config.json: whatever its architecture needs."""
+
+
+class Fetched(TypedDict, total=False):
+    """What `python -m train fetch --json` says."""
+
+    ok: bool
+    gated: bool
+    failures: list[str]
+    config: str
+    bytes: int
+    folder: str
+    files: dict[str, dict[str, str | int]]
+
+
+class Held(TypedDict, total=False):
+    """What the hub holds of a model; `failed` says why it could not be asked."""
+
+    failed: str
+    config: ModelConfig
+    bytes: int
+
+
+def files(model: BaseModel, token: dict[str, str]) -> tuple[ModelConfig, int]:
     """A model's config.json and the size of its files, in a folder here or at the hub."""
     if model.folder:
         folder = Path(model.folder)
@@ -58,9 +82,9 @@ class Asked:
     def __init__(self, token: dict[str, str], before: Mapping[str, Any] | None = None) -> None:
         """`before`: the answers that a step before this one had; Ansible's values are types of its own."""
         self.token = token
-        self.answers: dict[str, Any] = json.loads(json.dumps(before or {}))
+        self.answers: dict[str, Held] = json.loads(json.dumps(before or {}))
 
-    def files(self, model: BaseModel) -> tuple[dict[str, Any], int]:
+    def files(self, model: BaseModel) -> tuple[ModelConfig, int]:
         if model.folder:
             return files(model, self.token)
         if model.repo not in self.answers:
@@ -70,7 +94,7 @@ class Asked:
             raise BadInput(found["failed"])
         return found["config"], found["bytes"]
 
-    def _ask(self, model: BaseModel) -> dict[str, Any]:
+    def _ask(self, model: BaseModel) -> Held:
         try:
             config, size = files(model, self.token)
         except BadInput as why:
@@ -98,10 +122,10 @@ def environment() -> dict[str, str]:
     return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def answer(stdout: str, stderr: str, repo: str, token: dict[str, str]) -> dict[str, Any]:
+def answer(stdout: str, stderr: str, repo: str, token: dict[str, str]) -> Fetched:
     """What `python -m train fetch … --json` answered; BadInput where it failed."""
     try:
-        found = dict(json.loads(stdout.strip().splitlines()[-1]))
+        found: Fetched = json.loads(stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
         raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
     if not found.get("ok"):

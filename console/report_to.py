@@ -76,7 +76,7 @@ def launched_of(folder: Path) -> LaunchRecord:
 
 @contextlib.contextmanager
 def fed(inventory: Inventory, run: str, kind: str) -> Iterator[None]:
-    """As long as somebody watches; what comes after that is sent by ./motley report --to."""
+    """Sends as long as somebody watches; what comes after that is sent by ./motley report --to."""
     if not kind:
         yield
         return

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
-from console.text_layout import clock, first, progress_bar
+from console.words import clock, first, progress_bar
+from plugins.module_utils.motley.answers import AgentView, NowLine
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
@@ -84,7 +85,7 @@ class RunView:
     def take(self, node: str, kind: str, facts: Event) -> list[str]:
         """One line of a node (kind: event, member, or now for its agent's view); returns what it means in words."""
         if kind == "now":
-            return self._now(node, facts)
+            return self._now(node, cast(NowLine, facts))
         new = float(facts["time"]) >= self.since.get(node, 0.0)
         if not new and facts["event"] != "start":
             return []
@@ -178,7 +179,7 @@ class RunView:
 
     # -- the agent's view ----------------------------------------------------------------------------------------------
 
-    def _now(self, node: str, facts: dict[str, Any]) -> list[str]:
+    def _now(self, node: str, facts: NowLine) -> list[str]:
         view = facts.get("now") or {}
         if float(view.get("time", 0)) < self.since.get(node, 0.0):
             return []
@@ -189,7 +190,7 @@ class RunView:
         lines = [line for change in changes for line in self._lines(change)]
         return lines + (self._unreachable(node, view) if facts.get("on") else [])
 
-    def _unreachable(self, node: str, view: dict[str, Any]) -> list[str]:
+    def _unreachable(self, node: str, view: AgentView) -> list[str]:
         """All were started a moment ago; a node that another cannot reach lost its power since, or never was."""
         began = max(self.since.get(node, float("inf")), float(view.get("since", 0)))  # it may have stood in a queue
         if self.state.last or float(view.get("time", 0)) - began < UNHEARD_S:

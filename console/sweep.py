@@ -41,7 +41,7 @@ def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: 
     return ended(inventory, paths.results(results.parent, run) / "sweep", then)
 
 
-def as_sweep(values: Mapping[str, Any]) -> dict[str, Any]:
+def as_sweep(values: Mapping[str, Any]) -> dict[str, object]:
     """What was asked for as a launch, with every setting that has several values as part of the search."""
     tried = {
         name: str(value)

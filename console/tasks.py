@@ -4,7 +4,6 @@ run's report and model card. Without tasks: loss and answers on its held-out row
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from console import pieces, use_result
 from console.inventory.read import Inventory
@@ -20,7 +19,7 @@ def evaluate(
     inventory: Inventory, *, run: str, tasks: str, name: str, resume: str, results: Path, settings: list[str],
     nodes: str, **named: str,
 ) -> int:  # fmt: skip
-    asked: dict[str, Any] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
+    asked: dict[str, object] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
     if not tasks and not resume:
         if asked or name or settings:
             raise BadInput("which tasks?", fix="fix: ./motley eval --tasks arc_easy,./mine.yaml")

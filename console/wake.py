@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
@@ -69,7 +69,7 @@ def looks_asleep(nodes: Sequence[Node]) -> set[str]:
         return {node.name for node, off in zip(nodes, pool.map(one, nodes), strict=True) if off}
 
 
-def why(card: Mapping[str, Any], sender: Sender) -> str:
+def why(card: NicOfNode, sender: Sender) -> str:
     if not card.get("mac"):
         return (
             "did not wake: its network card is not known\nfix: start it by hand, then ./motley bootstrap --phase power"
@@ -115,7 +115,15 @@ class Sender:
 # -- what is known of their network cards ----------------------------------------------------------------------------
 
 
-def card_of(values: Mapping[str, Any]) -> dict[str, Any]:
+class NicOfNode(TypedDict, total=False):
+    """The network card by which a node is reached; empty where none is known."""
+
+    name: str
+    mac: str
+    wake_on: str
+
+
+def card_of(values: Mapping[str, Any]) -> NicOfNode:
     """In Ansible: of the network card that leads to this node."""
     nics = values.get("motley_preflight_look", {}).get("node", {}).get("nics", [])
     return nic_of(
@@ -123,10 +131,10 @@ def card_of(values: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def nic_of(nics: Sequence[Mapping[str, Any]], addresses: Sequence[str]) -> dict[str, Any]:
+def nic_of(nics: Sequence[Mapping[str, Any]], addresses: Sequence[str]) -> NicOfNode:
     for nic in nics:
         if {str(address).partition("/")[0] for address in nic["addresses"]} & {*addresses}:
-            return {key: nic[key] for key in ("name", "mac", "wake_on")}
+            return {"name": nic["name"], "mac": nic["mac"], "wake_on": nic["wake_on"]}
     return {}
 
 
@@ -137,9 +145,9 @@ def remember(state: Path, found: Mapping[str, Any]) -> None:
     file.write_text(json.dumps({**before, **{name: card for name, card in found.items() if card}}, indent=1) + "\n")
 
 
-def known(inventory: Inventory) -> dict[str, dict[str, Any]]:
+def known(inventory: Inventory) -> dict[str, NicOfNode]:
     file = inventory.state / FILE
-    found: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+    found: dict[str, NicOfNode] = json.loads(file.read_text()) if file.exists() else {}
     for name, values in inventory.nodes.items():
         if "motley_mac" in values and name not in found:
             found[name] = {"mac": str(values["motley_mac"])}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any
 
 from console.doctor.readings_and_findings import Finding, Verdict
 from console.text_layout import counted
@@ -61,5 +60,5 @@ def last_line(verdict: Verdict, seconds: float) -> str:
     return f"{counted(done, 'probe')} on {counted(len(verdict.nodes), 'node')}{skip_note} in {seconds:.0f} s · {words}"
 
 
-def as_data(verdict: Verdict, seconds: float) -> dict[str, Any]:
+def as_data(verdict: Verdict, seconds: float) -> dict[str, object]:
     return {"ok": verdict.ok, "seconds": round(seconds, 1), **asdict(verdict)}

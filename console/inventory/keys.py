@@ -27,7 +27,7 @@ GUARDED = f"{PORTS[0]}-{PORTS[1]}"
 PASSWORDS = ("ansible_password", "ansible_become_password", "ansible_ssh_pass", "ansible_sudo_pass")
 SECRETS = ("motley_hub_token", "motley_notify")
 Variables = dict[str, object]
-"""Those of a machine or a group: what somebody wrote may be of any type."""
+"""What somebody wrote for a machine or a group; a value may be of any type."""
 Nodes = Mapping[str, Variables]
 """Name → all variables of the machine."""
 

@@ -6,13 +6,13 @@ step the newest account counts.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
 from console.report.news import happened
 from plugins.module_utils.motley.answers import Launched
+from plugins.module_utils.motley.files import read_json
 from train.plan.settings.config import RunConfig, kind_of
 from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
@@ -142,7 +142,7 @@ def read_history(folder: Path) -> History:
     state, changes = replay([*_gather(folder, EVENTS), *_gather(folder, MEMBERS)])
     if not any(change.kind == "start" for change in changes):
         raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: ./motley fetch --run {folder.name}")
-    launched = [_json(file) for file in sorted(folder.rglob(LAUNCH))]
+    launched = [read_json(file) for file in sorted(folder.rglob(LAUNCH))]
     return history_of(
         state,
         changes,
@@ -151,9 +151,9 @@ def read_history(folder: Path) -> History:
         fetched=any((folder / name).is_dir() for name in MADE),
         trace=TRACE if (folder / TRACE).exists() else "",
         plan=next(filter(None, (launch.get("predicted") for launch in launched)), {}),
-        answers=_json(folder / ANSWERS),
+        answers=read_json(folder / ANSWERS),
         scores=scores.of_run(folder.resolve().parent, folder.resolve().name) or {},
-        gpus={view["node"]: view.get("gpus") or [] for view in map(_json, folder.rglob(AGENT)) if "node" in view},
+        gpus={view["node"]: view.get("gpus") or [] for view in map(read_json, folder.rglob(AGENT)) if "node" in view},
     )
 
 
@@ -193,11 +193,3 @@ def _gather(folder: Path, name: str) -> list[Event]:
     """The events in the files of this name, of all nodes, in order of time."""
     events = [event for file in sorted(folder.rglob(name)) for event in read(file)]
     return sorted((event for event in events if "time" in event and "event" in event), key=time_of)
-
-
-def _json(file: Path) -> Any:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

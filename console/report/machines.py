@@ -43,7 +43,7 @@ class NodeRow(TypedDict):
     name: str
     colour: str
     part: int
-    """Of a hundred rows."""
+    """How many of a hundred rows it trained."""
     card: str
     layers: str
     steps: int

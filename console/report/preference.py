@@ -21,7 +21,7 @@ def is_scored(history: History) -> bool:
 
 
 def figure(event: Event, name: str) -> float | None:
-    """Of a step, or of an evaluation."""
+    """One of the figures of pairs that a step or an evaluation has."""
     found = event.get("pairs") or event.get("metrics") or {}
     return found.get(name)
 
@@ -32,7 +32,7 @@ def points(events: list[Event], name: str, times: float = 1.0) -> list[Point]:
 
 
 def both(history: History, name: str, times: float = 1.0) -> list[Line]:
-    """Of training and of held-out answers."""
+    """One line for training and one for held-out answers."""
     trained = charts.smoothed(points(history.steps, name, times))
     held_out = Line(name="held-out", points=points(history.evals, name, times), colour=HELD_OUT, dots=True)
     return [Line(name="training", points=trained, colour=TRAINING), held_out]

@@ -107,7 +107,7 @@ def held_out_points(history: History) -> list[Point]:
 
 
 def lines_by_data(history: History) -> list[Line]:
-    """Of several data sets the held-out loss of each."""
+    """The held-out loss of each data set, where there are several."""
     names = dict.fromkeys(name for event in history.evals for name in by_data(event))
     return [
         Line(

@@ -56,7 +56,7 @@ class PartRow(TypedDict):
     name: str
     colour: str
     percent: list[int]
-    """Of its time in each part."""
+    """How much of its time went into each part."""
     seconds: float
 
 

@@ -10,7 +10,7 @@ KEPT = 0.99
 FIRST = 1.0
 """The weight of what a machine has measured of itself at its start: what is seen of its answers soon replaces it."""
 DOUBT = 0.1
-"""As much as seeing answers in numbers that differ so little (squared) says nothing of what one more would take."""
+"""How little the numbers of answers may differ (squared) before nothing can be said of what one more would take."""
 
 
 @dataclass(frozen=True, slots=True)

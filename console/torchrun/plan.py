@@ -45,7 +45,7 @@ def static(plan: TorchrunPlan) -> list[str]:
 
 
 def files(plan: TorchrunPlan, node: str, more: Mapping[str, Any]) -> list[File]:
-    """As a launch has them, with another last line of the script."""
+    """The files that a launch has too, with another last line of the script."""
     here = own(plan.nodes, node)
     words = ["--run", plan.run, "--folder", plan.folder or ".", "--", *here.words]
     command = ["env/bin/python", "-m", "train", "torchrun", *words]

@@ -57,7 +57,7 @@ class ActionModule(OnController):
         path = Path(data.file)
         return {"folder": str(path.parent), "files": {path.name: size_and_hash(path)}}
 
-    def _fetch(self, words: list[str], repo: str) -> Facts:
+    def _fetch(self, words: list[str], repo: str) -> hub.Fetched:
         """Fetches in a program of its own, and shows its lines as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]

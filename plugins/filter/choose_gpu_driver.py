@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -362,7 +363,7 @@ def motley_gpu_waiting(names: list[str], hostvars: Any, for_what: str = "restart
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {
             "motley_gpu_plan": motley_gpu_plan,
             "motley_gpu_waiting": motley_gpu_waiting,

@@ -6,6 +6,7 @@ Motley look after drivers), the oldest driver that is loaded does; and what the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def motley_env_itself(sets: list[str], look: Data, requirements: str) -> list[Da
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {
             "motley_env_looks": motley_env_looks,
             "motley_env_choice": motley_env_choice,

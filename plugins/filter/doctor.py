@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+
+from plugins.module_utils.motley.doctor_motley import FilesHere, RunsHere
+from plugins.module_utils.motley.doctor_network import Network
 
 # LoRA r16 on all linear layers of a model of 135 million parameters: what is exchanged where no run was yet.
 FLOATS = 4_900_000
 LONGEST_S = 10.0
 
 
-def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
+class Look(TypedDict, total=False):
+    """What doctor_info reports, as far as it is read here; None for a part that could not be read."""
+
+    network: Network | None
+    runs: RunsHere | None
+    files: FilesHere | None
+
+
+class Collective(TypedDict):
+    why: str
+    floats: int
+    run_on: bool
+
+
+def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Look]:
     """Name → what the node reported about itself, as root or else without; without those that reported nothing."""
     found = {}
     for name in names:
@@ -21,17 +39,18 @@ def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
     return found
 
 
-def motley_doctor_at_home(looks: dict[str, Any]) -> list[str]:
+def motley_doctor_at_home(looks: dict[str, Look]) -> list[str]:
     """The nodes that have their address: nobody could call the others at it."""
-    return [name for name, look in looks.items() if (look.get("network") or {"nic": "folder"})["nic"]]
+    return [name for name, look in looks.items() if not (network := look.get("network")) or network["nic"]]
 
 
-def motley_doctor_mtu(look: dict[str, Any]) -> int:
-    network = look.get("network") or {}
-    return next((link["mtu"] for link in network.get("links", []) if link["name"] == network.get("nic")), 1500)
+def motley_doctor_mtu(look: Look) -> int:
+    network = look.get("network")
+    links = network["links"] if network else []
+    return next((link["mtu"] for link in links if network and link["name"] == network["nic"]), 1500)
 
 
-def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: int) -> list[str]:
+def motley_doctor_ports(variables: Any, rendered: Mapping[str, Any], relay_port: int) -> list[str]:
     """The ports that the next run takes, as FIRST-LAST: its agents', its groups', and the relay's before it."""
     presence, group = (
         variables[name] if name in variables else rendered[name]
@@ -40,13 +59,14 @@ def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: in
     return [f"{low}-{high}" for low, high in ((presence, presence), group, (relay_port, relay_port))]
 
 
-def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dict[str, Any]:
+def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> Collective:
     """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is running anywhere."""
     looks = motley_doctor_looks(names, hostvars)
     looks = {name: looks[name] for name in motley_doctor_at_home(looks)}
-    on = any((look.get("runs") or {}).get("on") for look in looks.values())
-    floats = max([0, *((look.get("files") or {}).get("adapter_bytes", 0) for look in looks.values())]) // 4 or FLOATS
-    bare = [name for name, look in looks.items() if not (look.get("files") or {}).get("torch")]
+    on = any(runs["on"] for look in looks.values() if (runs := look.get("runs")))
+    files = {name: files for name, look in looks.items() if (files := look.get("files"))}
+    floats = max((facts["adapter_bytes"] for facts in files.values()), default=0) // 4 or FLOATS
+    bare = [name for name in looks if name not in files or not files[name]["torch"]]
     slow, apart = _ways(looks, hostvars)
     link_s = 2 * floats * 4 * 8 / (slow * 1e6) if slow else 0.0
     if on or not load:
@@ -64,7 +84,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
     return {"why": why, "floats": floats, "run_on": on}
 
 
-def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
+def _ways(looks: dict[str, Look], hostvars: Any) -> tuple[float, list[str]]:
     """The slowest measured link (0: none was), and two nodes of which one does not reach the other."""
     slow, apart = 0.0, list[str]()
     for name in looks:
@@ -78,7 +98,7 @@ def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {
             "motley_doctor_looks": motley_doctor_looks,
             "motley_doctor_at_home": motley_doctor_at_home,

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 from ansible.errors import AnsibleFilterError
 
 from console import wake
+from console.ansible_events import Contact
 from console.inventory.keys import is_folder
+from plugins.module_utils.motley.key_login import Login
+from plugins.module_utils.motley.listening_ports import Service
 from train.plan.run_name import is_name
 
 
-def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
+class Place(TypedDict):
+    name: str
+    addresses: list[str]
+    port: int
+
+
+def motley_places(names: list[str], hostvars: Any) -> list[Place]:
     """What first_contact asks of each node: its name and the addresses where it may answer, the wanted one first."""
     return [
         {
@@ -27,7 +37,7 @@ def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
     ]
 
 
-def motley_logins(names: list[str], hostvars: Any, contacts: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def motley_logins(names: list[str], hostvars: Any, contacts: dict[str, Contact]) -> list[Login]:
     """What login_probe asks of each node: who logs in, and where it answers."""
     return [
         {
@@ -72,11 +82,11 @@ def ports_of(word: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
-def motley_guarded_services(services: list[dict[str, Any]], ranges: list[str]) -> str:
+def motley_guarded_services(services: list[Service], ranges: list[str]) -> str:
     """What others could call until now and cannot from now on; empty where there is none."""
     pairs = [ports_of(word) for word in ranges]
-    hit = [one for one in services if any(low <= one["port"] <= high for low, high in pairs)]
-    programs = ", ".join(f"{one['program']} on port {one['port']}" for one in hit)
+    hit = [service for service in services if any(low <= service["port"] <= high for low, high in pairs)]
+    programs = ", ".join(f"{service['program']} on port {service['port']}" for service in hit)
     return f"{programs} can be called by the nodes and the controller alone (docs/machines.md#firewall)" if hit else ""
 
 
@@ -87,19 +97,19 @@ def motley_name(reported: str) -> str:
     return reported
 
 
-def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
+def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, list[str]]:
     """One ufw rule of undoable_state, before all others: a rule of the owner's that denies may come after."""
     friend, ports = friend_and_ports
     rule = ["allow", "from", friend, "to", "any", "port", ports.replace("-", ":"), "proto", "tcp"]
     return _ufw("prepend", rule)
 
 
-def motley_ufw_deny(ports: str) -> dict[str, Any]:
+def motley_ufw_deny(ports: str) -> dict[str, list[str]]:
     """Everybody else, also where ufw lets in what no rule names."""
     return _ufw("", ["deny", f"{ports.replace('-', ':')}/tcp"])
 
 
-def _ufw(place: str, rule: list[str]) -> dict[str, Any]:
+def _ufw(place: str, rule: list[str]) -> dict[str, list[str]]:
     return {
         "check": ["sh", "-c", f"ufw show added | grep -qxF 'ufw {' '.join(rule)}'"],
         "run": ["ufw", *([place] if place else []), *rule],
@@ -108,7 +118,7 @@ def _ufw(place: str, rule: list[str]) -> dict[str, Any]:
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {
             "motley_places": motley_places,
             "motley_logins": motley_logins,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -336,7 +337,7 @@ def _stays(address: Any, params: Data) -> bool:
     return own.version == 6 or (own.ip not in subnet and str(own.ip) != params["reached_at"])
 
 
-def _is_default(route: dict[str, Any]) -> bool:
+def _is_default(route: Data) -> bool:
     """Whether it is the default of IPv4 and of the main table: the others are asked where a routing-policy says so."""
     if str(route.get("table", MAIN_TABLE)) != MAIN_TABLE:
         return False
@@ -347,7 +348,7 @@ def _load(text: str) -> Any:
     return yaml.safe_load(text) or {}
 
 
-def _dump(document: dict[str, Any]) -> str:
+def _dump(document: Data) -> str:
     return HEADER + str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
 
 
@@ -361,11 +362,11 @@ def motley_leaving(names: list[str], hostvars: Any) -> list[str]:
     return macs
 
 
-def _from_ansible(node: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+def _from_ansible(node: Data, params: Data) -> Data:
     """Ansible's texts carry their origin, which YAML cannot write down."""
     return motley_netplan(json.loads(json.dumps(node)), json.loads(json.dumps(params)))
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {"motley_netplan": _from_ansible, "motley_leaving": motley_leaving}

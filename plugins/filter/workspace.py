@@ -6,8 +6,8 @@ import base64
 import gzip
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from train.package import package_files, package_hash
 
@@ -35,5 +35,5 @@ def motley_package_hash(folder: str) -> dict[str, str]:
 
 
 class FilterModule:
-    def filters(self) -> dict[str, Any]:
+    def filters(self) -> dict[str, Callable[..., object]]:
         return {"motley_package": motley_package, "motley_package_hash": motley_package_hash}

@@ -11,21 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import json
-import os
 import queue
-import select
 import socket
-import statistics
-import struct
 import threading
 import time
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ansible.module_utils.motley import knocking
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.round_robin import turns
+from ansible.module_utils.motley.single_packets import Closed, Link, full_packets, pings
 
 DOCUMENTATION = r"""
 module: link_probe
@@ -63,13 +59,10 @@ links: {type: dict, returned: success, description: Peer to what was measured}
 called_by: {type: list, elements: str, returned: success, description: Peers that called this node}
 took: {type: dict, returned: success, description: Seconds of both parts}
 """
-PINGS, PING_GAP_S, PING_WAIT_S = 100, 0.005, 0.5
 FLOOD_S, FLOOD_LIMIT_S = 0.35, 3.0
 TURN_S = 8.0
 DOORS_S = 20.0  # how long a node waits until the others have tried its doors
 CHUNK = bytes(1 << 18)
-ECHO_REQUEST, ECHO_REPLY = 8, 0
-IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # "do not fragment", whatever the kernel believes of the way
 
 
 def main() -> None:
@@ -96,28 +89,20 @@ def main() -> None:
     module.exit_json(changed=False, links=links, called_by=sorted(here.called_by), took=took)
 
 
-Closed = list[Any]
-"""First and last port of a closed range, and why."""
-
-
-class Link(TypedDict, total=False):
-    """What is measured between this node and a peer; None for what could not be."""
-
-    reached: str
-    """Why it does not answer; empty where it does."""
-    shut: list[Closed] | None
-    rtt_ms: float | None
-    jitter_ms: float | None
-    loss_percent: float | None
-    full_packets: bool | None
-    mbit_to: float
-    mbit_from: float
+class Options(TypedDict):
+    name: str
+    nodes: dict[str, str]
+    port: int
+    ports: list[str]
+    meet_s: float
+    mtu: int
+    load: bool
 
 
 class Here:
     """This node: answers everybody, calls everybody, and takes its turns."""
 
-    def __init__(self, params: dict[str, Any]) -> None:
+    def __init__(self, params: Options) -> None:
         self.params = params
         self.peers = {name: address for name, address in params["nodes"].items() if name != params["name"]}
         self.called_by: set[str] = set()
@@ -238,7 +223,10 @@ class Here:
             line.settimeout(TURN_S)
             if read_line(line) != "ready":
                 raise OSError("it is not ready")
-            found = pings(self.peers[peer]) | {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
+            found: Link = {
+                **pings(self.peers[peer]),
+                "full_packets": full_packets(self.peers[peer], self.params["mtu"]),
+            }
             if self.params["load"]:
                 line.sendall(b"flood\n")
                 flood(line)
@@ -300,106 +288,6 @@ def read_line(line: socket.socket) -> str:
             break
         line_read += byte
     return line_read.decode(errors="replace").strip()
-
-
-# -- single packets --------------------------------------------------------------------------------------------
-
-
-def pings(address: str) -> Link:
-    """Round trips of small packets that the other's kernel answers by itself."""
-    line = echo_socket()
-    if line is None:
-        return {"rtt_ms": None, "jitter_ms": None, "loss_percent": None}
-    trips: dict[int, float] = {}
-    with line:
-        line.connect((address, 0))
-        line.setblocking(False)
-        sent: dict[int, float] = {}
-        end = 0.0
-        while len(sent) < PINGS or (len(trips) < len(sent) and time.monotonic() < end):
-            if len(sent) < PINGS:
-                number = len(sent) + 1
-                sent[number] = time.perf_counter()
-                with contextlib.suppress(OSError):
-                    line.send(echo(number))
-                end = time.monotonic() + PING_WAIT_S
-            gather(line, sent, trips, PING_GAP_S)
-    times_ms = [1000 * trip for _, trip in sorted(trips.items())]
-    steps = [abs(later - trip) for trip, later in itertools.pairwise(times_ms)]
-    return {
-        "rtt_ms": round(statistics.median(times_ms), 3) if times_ms else None,
-        "jitter_ms": round(statistics.median(steps), 3) if steps else None,
-        "loss_percent": round(100 * (1 - len(trips) / PINGS), 1),
-    }
-
-
-def gather(line: socket.socket, sent: dict[int, float], trips: dict[int, float], wait_s: float) -> None:
-    end = time.perf_counter() + wait_s
-    while (left := end - time.perf_counter()) > 0:
-        if not select.select([line], [], [], left)[0]:
-            return
-        now = time.perf_counter()
-        with contextlib.suppress(OSError):
-            number = number_of(line.recv(2048))
-            if number in sent:
-                trips.setdefault(number, now - sent[number])
-
-
-def full_packets(address: str, mtu: int) -> bool | None:
-    """Whether the largest packet that our NIC takes comes back whole; None where small ones do not either."""
-    line = echo_socket()
-    if line is None:
-        return None
-    with line:
-        line.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
-        line.connect((address, 0))
-        for size in (mtu - 28, 56):
-            for number in (1, 2, 3, 4):
-                if comes_back(line, number, size):
-                    return size > 56
-    return None
-
-
-def comes_back(line: socket.socket, number: int, size: int) -> bool:
-    try:
-        line.send(echo(number, size))
-        end = time.monotonic() + 0.25
-        while (left := end - time.monotonic()) > 0 and select.select([line], [], [], left)[0]:
-            answer = line.recv(65536)
-            if number_of(answer) == number and len(answer) >= size:
-                return True
-    except OSError:
-        return False
-    return False
-
-
-def echo_socket() -> socket.socket | None:
-    """Without root where the system lets its users ping (net.ipv4.ping_group_range), as root anyway."""
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
-        try:
-            return socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP)
-        except PermissionError:
-            continue
-    return None
-
-
-def echo(number: int, size: int = 56) -> bytes:
-    body = bytes(size)
-    head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, os.getpid() & 0xFFFF, number)
-    return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(head + body), os.getpid() & 0xFFFF, number) + body
-
-
-def number_of(packet: bytes) -> int:
-    """The number of an answer; a raw socket gives the IP head as well. 0 for anything else."""
-    if packet and packet[0] >> 4 == 4 and len(packet) >= 28 and packet[9] == 1:
-        packet = packet[(packet[0] & 15) * 4 :]
-    return int.from_bytes(packet[6:8], "big") if len(packet) >= 8 and packet[0] == ECHO_REPLY else 0
-
-
-def checksum(data: bytes) -> int:
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data[: len(data) // 2 * 2]))
-    total = (total >> 16) + (total & 0xFFFF)
-    return ~(total + (total >> 16)) & 0xFFFF
 
 
 if __name__ == "__main__":

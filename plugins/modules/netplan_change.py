@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import ifupdown, lan
@@ -199,14 +198,14 @@ def shown(text: str | None) -> str:
     return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
 
 
-def stands(nic: str, params: dict[str, Any]) -> bool:
+def stands(nic: str, params: lan.WantedAddress) -> bool:
     if not params["address"]:
         return True
     there = lan.carries(nic, params["address"], params["reached_at"])
     return there and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
 
 
-def refuse_taken(module: AnsibleModule, nic: str, params: dict[str, Any]) -> None:
+def refuse_taken(module: AnsibleModule, nic: str, params: lan.WantedAddress) -> None:
     """An address that another machine uses would cut off both."""
     address = params["address"].split("/")[0]
     if not address or lan.carries(nic, params["address"]):
@@ -231,7 +230,7 @@ def stop_announcing() -> None:
     )
 
 
-def apply_commands(params: dict[str, Any], nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
+def apply_commands(params: lan.WantedAddress, nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
     """The commands to the new settings, and back from them."""
     device = f"{shlex.quote(params['mac'])} {shlex.quote(nic)}"
     settings = [has_nic(old, nic), has_nic(wanted, nic)]
@@ -358,7 +357,7 @@ def wait_until_applied(limit_s: float = 60) -> bool:
     return APPLIED.exists()
 
 
-def wait_until_right(params: dict[str, Any], limit_s: float = 8) -> str:
+def wait_until_right(params: lan.WantedAddress, limit_s: float = 8) -> str:
     """Why the new settings are not good; empty when they are."""
     end = time.monotonic() + limit_s
     while True:
@@ -368,7 +367,7 @@ def wait_until_right(params: dict[str, Any], limit_s: float = 8) -> str:
         time.sleep(0.3)
 
 
-def fault_of(params: dict[str, Any]) -> str:
+def fault_of(params: lan.WantedAddress) -> str:
     nic = lan.nic_by_mac(params["mac"], params["nic"])
     address = params["address"].split("/")[0]
     if not address:

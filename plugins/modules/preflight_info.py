@@ -87,7 +87,7 @@ class Nic(TypedDict):
     wireless: bool
     wake_on: str
     network: dict[str, str]
-    """Of Wi-Fi: the connection in use."""
+    """The connection in use, of Wi-Fi."""
     addresses: list[str]
     gateway: str
 

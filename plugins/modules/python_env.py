@@ -8,9 +8,7 @@ motley-env.json, which is removed by the next one. Covered by tests/roles/test_p
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
-import json
 import os
 import platform
 import shutil
@@ -19,14 +17,15 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley import env_files
-from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.documented import Done, module_of
 from ansible.module_utils.motley.env_link import BEFORE, move, point, switch, target
+from ansible.module_utils.motley.env_record import Look, read_record, sync_disk_of, this_python, write_record
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import difference
 from ansible.module_utils.train import nvidia_driver
@@ -68,7 +67,6 @@ current: {type: str, returned: with O(step=look), description: The folder that e
 lock: {type: str, returned: with O(step=look), description: Id of the set that it was built from}
 why: {type: str, returned: with O(step=look), description: Why it must be built; empty if it need not}
 """
-RECORD = "motley-env.json"
 DAMAGED = "run again: damaged wheels are sent again"
 UNFIT = "run again; if it stays so, the locked set does not fit this machine"
 UV_INSTALL = (
@@ -89,7 +87,7 @@ def main() -> None:
     module = module_of(DOCUMENTATION)
     params = module.params
     home = Path(params["home"])
-    steps = {
+    steps: dict[str, Callable[[], Look | Done]] = {
         "look": lambda: look(home, params["lock"], write=not module.check_mode),
         "build": lambda: build(home, params, pretend=module.check_mode),
         "link": lambda: lead(home, params["to"], pretend=module.check_mode),
@@ -104,10 +102,33 @@ def main() -> None:
         module.fail_json(msg=f"{wrong}\nfix: make room or put the rights below {home} in order, then run again")
 
 
-def look(home: Path, lock: str, *, write: bool = True) -> dict[str, Any]:
+Wheels = dict[str, dict[str, str]]
+"""File name → its facts, such as sha256."""
+
+
+class Requirements(TypedDict):
+    text: str
+    hashed: bool
+
+
+class Build(TypedDict):
+    """The options of the step build."""
+
+    lock: str
+    imports: list[str]
+    over: str | None
+    keep_wheels: bool
+    wheels: str
+    files: Wheels
+    itself: list[Requirements]
+    index: list[str]
+
+
+def look(home: Path, lock: str, *, write: bool = True) -> Look:
     """Which locked set HOME/env has, and what is wrong with it; `harmed`, if some packages again are all it needs."""
     link = home / "env"
-    has = str(read_record(link).get("lock", ""))
+    record = read_record(link)
+    has = record["lock"] if record else ""
     why, harmed = wrong_with(link, lock or has, write=write)
     return {
         "changed": False,
@@ -138,21 +159,10 @@ def wrong_with(env: Path, lock: str, *, write: bool = True) -> tuple[str, list[s
     return f"it was changed since: {drift}" if drift else "", drift.packages
 
 
-def this_python() -> str:
-    return "{}.{}".format(*sys.version_info[:2])
-
-
-def read_record(env: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads((env / RECORD).read_text()))
-    except (OSError, ValueError):
-        return {}
-
-
 # -- build ---------------------------------------------------------------------------------------------------
 
 
-def build(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
+def build(home: Path, params: Build, *, pretend: bool) -> Done:
     lock, link = params["lock"], home / "env"
     why, harmed = wrong_with(link, lock, write=not pretend)
     if not why:
@@ -214,7 +224,7 @@ def refuse_while_a_run_is_on() -> None:
             )
 
 
-def install_again(home: Path, params: dict[str, Any], packages: list[str], *, pretend: bool) -> dict[str, Any]:
+def install_again(home: Path, params: Build, packages: list[str], *, pretend: bool) -> Done:
     """In the environment itself, for nothing else of it is wrong. Killed half-way, the next look finds the same."""
     names = ", ".join(package.partition("-")[0] for package in packages)
     diff = {"before": f"{names}: not as installed\n", "after": f"{names}: as installed\n"}
@@ -252,7 +262,7 @@ def set_aside(site: Path, packages: list[str], aside: Path) -> Iterator[None]:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None = None) -> None:
+def bring(home: Path, env: Path, params: Build, only: list[str] | None = None) -> None:
     """No package index, no pip on the machine and no venv package is needed: uv is among the wheels."""
     wheels, files, cache = Path(params["wheels"]), params["files"], home / ".wheels/cache"
     shutil.rmtree(cache, ignore_errors=True)  # a power cut may have left files in it that are not whole
@@ -275,7 +285,7 @@ def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None 
     env_files.write_down(env)
 
 
-def unpack_uv(wheels: Path, files: dict[str, Any], folder: Path) -> Path:
+def unpack_uv(wheels: Path, files: Wheels, folder: Path) -> Path:
     name = next(name for name in files if name.startswith("uv-"))
     if file_hash(wheels / name) != files[name]["sha256"]:
         raise ModuleError(f"a wheel was refused: {name} is not as locked", DAMAGED)
@@ -308,15 +318,6 @@ def prove(env: Path, imports: list[str], over: str | None = None) -> None:
         run(load, "the new environment does not load", **below)
 
 
-def write_record(env: Path, lock: str) -> None:
-    made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    record = {"lock": lock, "python": this_python(), "packages": env_files.installed(env), "made": made}
-    new = env / f".{RECORD}"
-    new.write_text(json.dumps(record, indent=1) + "\n")
-    sync_disk_of(env)  # the record says that all is there: after a power cut as well
-    new.replace(env / RECORD)
-
-
 @contextmanager
 def being_written(env: Path) -> Iterator[None]:
     """The disk works while modules load; what they add is little and is written with the record."""
@@ -328,18 +329,10 @@ def being_written(env: Path) -> Iterator[None]:
         writer.join()
 
 
-def sync_disk_of(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        ctypes.CDLL(None, use_errno=True).syncfs(folder)
-    finally:
-        os.close(folder)
-
-
 # -- switch --------------------------------------------------------------------------------------------------
 
 
-def lead(home: Path, to: str, *, pretend: bool) -> dict[str, Any]:
+def lead(home: Path, to: str, *, pretend: bool) -> Done:
     """Another node of this machine has the environment: HOME/env leads to it."""
     if target(home / "env") == to:
         return {"changed": False}
@@ -354,7 +347,7 @@ def lead(home: Path, to: str, *, pretend: bool) -> dict[str, Any]:
     return {"changed": True, "diff": difference_made}
 
 
-def rollback(home: Path, *, pretend: bool) -> dict[str, Any]:
+def rollback(home: Path, *, pretend: bool) -> Done:
     link, previous = home / "env", target(home / "env.previous")
     now = target(link)
     if not previous or not (home / previous).exists():
@@ -371,7 +364,7 @@ def rollback(home: Path, *, pretend: bool) -> dict[str, Any]:
     return {"changed": True, "motley_say": f"{now} → {previous}", "diff": diff}
 
 
-def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
+def remove(home: Path, *, pretend: bool) -> Done:
     """What Motley made goes; an environment that was there before comes back."""
     ours = [
         path

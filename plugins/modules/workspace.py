@@ -15,10 +15,10 @@ import shutil
 import tarfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.files import difference
+from ansible.module_utils.motley.documented import Done, module_of
+from ansible.module_utils.motley.files import difference, read_json
 from ansible.module_utils.train.runlog.paths import NOTIFY
 
 DOCUMENTATION = r"""
@@ -67,7 +67,19 @@ def main() -> None:
     module.exit_json(**make(home, params, pretend=module.check_mode))
 
 
-def obstacles(home: Path, params: dict[str, Any]) -> list[str]:
+class Package(TypedDict):
+    hash: str
+    archive: str
+    """A tar archive in base64."""
+
+
+class Make(TypedDict):
+    folders: list[str]
+    disk_gb: float
+    package: Package | None
+
+
+def obstacles(home: Path, params: Make) -> list[str]:
     findings = []
     paths = [home, *(home / name for name in params["folders"])]
     foreign = [path for path in paths if path.exists() and not mine(path)]
@@ -90,7 +102,7 @@ def mine(path: Path) -> bool:
     return path.is_dir() and path.stat().st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
 
 
-def make(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
+def make(home: Path, params: Make, *, pretend: bool) -> Done:
     missing = [path for name in params["folders"] for path in missing_folders(home / name)]
     missing = list(dict.fromkeys(missing))
     package = params["package"]
@@ -101,7 +113,7 @@ def make(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any]
             path.mkdir()
         if missing:
             remember(home, missing)
-        if renew:
+        if renew and package:
             unpack(home, now, package)
     lines_before = [was] if was and renew else []
     lines_after = [str(path) for path in missing] + ([now] if renew else [])
@@ -124,11 +136,8 @@ def link_target(link: Path) -> str:
 
 def intact(folder: Path) -> bool:
     """Whether the code is as it was unpacked: its list of sizes is kept beside it."""
-    try:
-        known = json.loads((folder / ".motley-files.json").read_text())
-    except (OSError, ValueError):
-        return False
-    return bool(known == sizes(folder))
+    known = read_json(folder / ".motley-files.json")
+    return bool(known) and bool(known == sizes(folder))
 
 
 def sizes(folder: Path) -> dict[str, list[int]]:
@@ -139,7 +148,7 @@ def sizes(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-def unpack(home: Path, name: str, package: dict[str, Any]) -> None:
+def unpack(home: Path, name: str, package: Package) -> None:
     folder, new = home / name, home / f".{name}.new"
     shutil.rmtree(new, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package["archive"]))) as archive:
@@ -167,7 +176,7 @@ def remember(home: Path, made: list[Path]) -> None:
     record.write_text(json.dumps([*before, *(str(path) for path in made if str(path) not in before)]))
 
 
-def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
+def remove(home: Path, *, pretend: bool) -> Done:
     """The code goes, and a secret that a launch brought; of the folders that were made those that are empty."""
     record = home / RECORD
     code = [home / "code", *home.glob("code.*"), *home.glob(".code.*")]

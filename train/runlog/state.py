@@ -8,7 +8,7 @@ clock, and one that was away lacks some. Every thing is one change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -214,7 +214,7 @@ class RunState:
         if self.state == "failed" and self.failure:  # the trainers that were ended for it wrote `stopped`
             self.ending = self.failure
 
-    def observe(self, view: Event, *, running: bool) -> list[Change]:
+    def observe(self, view: Mapping[str, Any], *, running: bool) -> list[Change]:
         """agent.json of a node, and whether a process of the run is there."""
         state, reason = str(view.get("state", self.state)), str(view.get("reason", ""))
         if running:

@@ -51,13 +51,13 @@ def wrong(entry: Object) -> list[str]:
     return [f"{entry['kind']} {entry['metadata']['name']}: {finding}" for check in checks for finding in check(entry)]
 
 
-def pod_of(entry: Object) -> dict[str, Any] | None:
+def pod_of(entry: Object) -> Object | None:
     spec = entry.get("spec", {})
-    found: dict[str, Any] | None = spec if entry["kind"] == "Pod" else spec.get("template", {}).get("spec")
+    found: Object | None = spec if entry["kind"] == "Pod" else spec.get("template", {}).get("spec")
     return found
 
 
-def containers(entry: Object) -> list[dict[str, Any]]:
+def containers(entry: Object) -> list[Object]:
     pod = pod_of(entry) or {}
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
 

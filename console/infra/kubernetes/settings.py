@@ -146,7 +146,7 @@ def _known(found: Settings) -> bool:
         return False
 
 
-def ports(values: Mapping[str, Any]) -> dict[str, Any]:
+def ports(values: Mapping[str, Any]) -> dict[str, int | list[int]]:
     first, last = values.get("motley_render_group_ports") or GROUP_PORTS
     heartbeat = values.get("motley_render_presence_port") or HEARTBEAT_PORT
     return {"presence_port": int(heartbeat), "group_ports": [int(first), int(last)]}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from console.infra import Facts
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.files import file_of, forget_secrets
 from console.infra.kubernetes.node import STOP_S, kubectl_of
 from console.infra.kubernetes.objects import name_of
+from plugins.module_utils.motley.answers import Started
 from train.errors import BadInput
 
 
@@ -33,7 +33,7 @@ def clear(run: str, cluster: Cluster) -> None:
         raise
 
 
-def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
+def apply(run: str, file: Path, cluster: Cluster) -> Started:
     began, name = time.time(), name_of(run)
     cluster.refuse_lost(run)
     clear(run, cluster)

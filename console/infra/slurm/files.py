@@ -62,7 +62,7 @@ def files(known: Facts, args: Facts) -> OnNode:
 
 
 def rendered(plan: SlurmPlan, options: list[str], more: Mapping[str, Any], time: str) -> list[File]:
-    """Those of the job; of a sweep, the settings of each of its runs."""
+    """The files of the job; of a sweep, the settings of each of its runs."""
     runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
     names = [one.run for one in plan.sweep]
     return [

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
+
+
+class Done(TypedDict, total=False):
+    """What a module says that it did."""
+
+    changed: bool
+    motley_say: str
+    diff: dict[str, str]
+    seconds: float
 
 
 def module_of(page: str) -> AnsibleModule:

@@ -12,7 +12,7 @@ class CrypttabEntry(TypedDict):
 
 
 class BlockDevice(TypedDict, total=False):
-    """As lsblk has it; an old one knows one mount point."""
+    """A device as lsblk lists it; an old lsblk knows one mount point."""
 
     name: str
     type: str

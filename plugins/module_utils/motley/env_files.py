@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..train.files import file_hash
+from .files import read_json
 
 LIST = "motley-files.json"
 OURS = ("motley-env.json", ".motley-env.json", LIST, f".{LIST}", ".lock")  # what a killed writer left, uv's lock
@@ -169,10 +170,8 @@ def site_of(env: Path) -> Path:
 
 
 def read(env: Path) -> Files:
-    try:
-        return dict(json.loads((env / LIST).read_text()))
-    except (OSError, ValueError):
-        return {}
+    files: Files = read_json(env / LIST)
+    return files
 
 
 def write_list(env: Path, files: Files) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 
 def read(path: Path) -> str:
@@ -11,6 +13,15 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def read_json(path: Path) -> Any:
+    """A file's object; an empty one where there is no such file, or something else in it."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def difference(what: Path | str, before: str, after: str) -> dict[str, str]:

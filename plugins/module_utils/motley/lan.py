@@ -60,6 +60,19 @@ class Link(TypedDict, total=False):
     prefsrc: str
 
 
+class WantedAddress(TypedDict):
+    """The options that say what the NIC is to have."""
+
+    mac: str
+    nic: str
+    address: str
+    """With its prefix; empty where the NIC gets none."""
+    gateway: str
+    reached_at: str
+    leaving: list[str]
+    manager: bool
+
+
 def ip(*arguments: str) -> list[Link]:
     done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
     return [entry for entry in json.loads(done.stdout or "[]") if entry]

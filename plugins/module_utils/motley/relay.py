@@ -29,6 +29,7 @@ from typing import Any
 
 from ..train.files import file_hash
 from .errors import ModuleError
+from .files import read_json
 
 CHUNK = 1 << 18
 PIECE = 1 << 24  # handed on at a time: how often progress is counted
@@ -174,10 +175,8 @@ def known_hash(name: str, path: Path, memo: dict[str, list[Any]], *, verify: boo
 
 
 def read_memo(folder: Path) -> dict[str, list[Any]]:
-    try:
-        return dict(json.loads((folder / MEMO).read_text()))
-    except (OSError, ValueError):
-        return {}
+    memo: dict[str, list[Any]] = read_json(folder / MEMO)
+    return memo
 
 
 def write_memo(folder: Path, memo: dict[str, list[Any]]) -> None:

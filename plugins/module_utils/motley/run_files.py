@@ -10,12 +10,11 @@ import shutil
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .answers import AgentView, Event
-from .files import read
+from .files import read, read_json
 
 TAIL_BYTES = 1 << 18
 
@@ -113,11 +112,3 @@ def agent_view(home: Path, run: str) -> AgentView:
     """How the run's agent says it is; empty where none has said anything."""
     view: AgentView = read_json(logs(home, run) / AGENT)
     return view
-
-
-def read_json(file: Path) -> Any:
-    """A file's object; an empty one where there is none, or something else."""
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError):
-        return {}

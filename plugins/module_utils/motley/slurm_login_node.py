@@ -24,7 +24,8 @@ from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, made
 from ..train.runlog.paths import logs as logs_of
 from ..train.runlog.tail import Tail
 from .answers import Cleaned, Forgotten, Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
-from .run_files import agent_view, end_of, launched_start, newest_checkpoint, read_json
+from .files import read_json
+from .run_files import agent_view, end_of, launched_start, newest_checkpoint
 from .start_stop_status import clean as clean_at
 from .start_stop_status import look as look_at
 from .start_stop_status import main, say

@@ -53,7 +53,7 @@ from .answers import (
     Started,
     Stopped,
 )
-from .files import read
+from .files import read, read_json
 from .nvidia_smi import Silent, table
 from .pausing import pause, paused, unpause
 from .queueing import enqueue, leave, queue, waiting
@@ -69,7 +69,6 @@ from .run_files import (
     newest_run,
     pack,
     part,
-    read_json,
     saving_s,
     size_of,
 )

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ..train import nvidia_driver
 from ..train.package import package_hash
 from ..train.versions import content_hash, of_machine
 from . import env_files, graphics
+from .env_record import read_record
 from .relay import read_memo
 
 
@@ -38,12 +38,11 @@ def environment(env: Path, *, full: bool, write: bool) -> str | None:
     """The environment's lock, and what is no longer as it was installed."""
     if not env.exists():
         return None
-    try:
-        record = json.loads((env / "motley-env.json").read_text())
-    except (OSError, ValueError):
+    record = read_record(env)
+    if record is None:
         return "not Motley's"
     drift = env_files.look(env, record["packages"], full=full, write=write)
-    return f"{record['lock']}, {drift}" if drift else str(record["lock"])
+    return f"{record['lock']}, {drift}" if drift else record["lock"]
 
 
 def folders(parent: Path) -> list[Path]:
