@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d
 from train import __main__
 from train.cluster import agent, notifier
 from train.data.rows import PackedRows
-from train.engine import checkpoint, loop, milestones, profiler, setup, shutdown, staging
+from train.engine import checkpoint, dealt, loop, milestones, profiler, setup, shutdown, staging
 from train.errors import BadInput
 from train.models import drawing
 from train.models.backends import LossModule
@@ -225,6 +225,17 @@ def slow_rank(milliseconds: int) -> None:
 def speeds_as_known() -> None:
     """Nothing broken: what a step takes is no news of a machine, so shares follow from the settings' speeds."""
     Balance.learn = lambda *_, **__: None
+
+
+def drops_a_sample() -> None:
+    """The second rank forgets one of those that it is dealt."""
+    deal = dealt.deal
+
+    def careless(*words):
+        found = deal(*words)
+        return [own[1:] if RANK == 1 and rank == 1 else own for rank, own in enumerate(found)]
+
+    dealt.deal = careless
 
 
 def slow_answers(milliseconds: int) -> None:

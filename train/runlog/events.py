@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from train.runlog.stages import layer_words
 from train.safe_stdio import draw, plain
 
-NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
+NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "part", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
 SCHEMA: dict[str, tuple[str, ...]] = {
     "start": (
         *("run", "step", "total_steps", "rows_per_step", "rows", "nodes"),
