@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import cast
 
-from console.words import clock, first, progress_bar
+from console.text_layout import clock, first, progress_bar
 from plugins.module_utils.motley.answers import AgentView, NowLine
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind

@@ -221,7 +221,7 @@ def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]
         for event in steps[-MEASURED_STEPS:]:
             for node, did in event["nodes"].items():
                 if did["rows"] and did["compute_s"] > 0 and "layers" not in did:
-                    rates.setdefault(node, []).append(did["rows"] / did["compute_s"])
+                    rates.setdefault(node, []).append(did.get("part", did["rows"]) / did["compute_s"])
         speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}
         layers = layer_speeds(checkpoints(home, name) / DECIDED)
         if speeds or layers:

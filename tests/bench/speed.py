@@ -46,7 +46,7 @@ class Window:
         seen = [[step["nodes"][host.name] for host in run.hosts] for step in steps if "nodes" in step]
         ((usual, _),) = Counter(tuple(node["rows"] for node in step) for step in seen).most_common(1) or [((), 0)]
         computing = [
-            sum(node["rows"] for node in host) / max(1e-9, sum(node["compute_s"] for node in host))
+            sum(node.get("part", node["rows"]) for node in host) / max(1e-9, sum(node["compute_s"] for node in host))
             for host in zip(*seen, strict=True)
         ]
         rate = rows * len(steps) / sum(float(step["step_s"]) for step in steps)

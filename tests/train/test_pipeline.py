@@ -12,6 +12,7 @@ from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
 from train.__main__ import main
 from train.engine import loop, pipe_members
+from train.engine.step_event import Fed
 from train.errors import BadInput
 from train.models import hf
 from train.models.model_files import model_folder
@@ -231,7 +232,7 @@ def test_smollm2_is_trained_to_its_end_by_three_machines_that_hold_it_together(t
     assert sum(node["layers"][1] - node["layers"][0] for node in run.steps()[-1]["nodes"].values()) == 30
 
 
-def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next_generation(tmp_path):
+def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next_generation(tmp_path, monkeypatch):
     """The others wait for it in the middle of an exchange: it cannot be tried again here."""
 
     def gradients(*_):
@@ -241,6 +242,7 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
     workers = Workers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
     run = SimpleNamespace(config=config, workers=workers, micro_batch=4, trained=SimpleNamespace(scale=1.0))
     run.module = SimpleNamespace(model=None, take_seen=list)
+    monkeypatch.setattr(loop, "take", lambda *_: ([], Fed(micro_batch=4)))
     run.micro_batch_name = "pipe_micro_batch"
     run.strategy = SimpleNamespace(gradients=gradients, interrupted_exchange=True)
     with pytest.raises(torch.OutOfMemoryError):

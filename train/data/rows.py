@@ -94,27 +94,39 @@ class PackedRows:
     def _spans(self, indices: list[int]) -> list[tuple[int, int]]:
         return [(int(self.samples[self.rows[i]]), int(self.samples[self.rows[i + 1]])) for i in indices]
 
+    def samples_of(self, row: int) -> range:
+        """The numbers of a row's samples."""
+        return range(int(self.rows[row]), int(self.rows[row + 1]))
+
+    def lengths(self, samples: Sequence[int]) -> list[int]:
+        """The tokens of each sample."""
+        return [int(self.samples[sample + 1] - self.samples[sample]) for sample in samples]
+
+    def targets_of(self, samples: Sequence[int]) -> int:
+        """The target tokens of samples."""
+        return sum(int(self.trained[self.samples[one] : self.samples[one + 1]].sum()) for one in samples)
+
     def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
-        """Right-padded to the longest of them; padding is a sample of its own, never a target."""
-        spans = self._spans(indices)
-        shape = (len(indices), max((end - start for start, end in spans), default=1))
+        return self.packed([self.samples_of(row) for row in indices])
+
+    def packed(self, rows: Sequence[Sequence[int]]) -> dict[str, Ints]:
+        """Rows of the given samples, right-padded to the longest of them; positions begin at 0 in each sample. Padding
+        is a sample of its own, never a target."""
+        shape = (len(rows), max((sum(self.lengths(row)) for row in rows), default=1))
         input_ids = np.full(shape, self.pad_id, dtype=np.int64)
         labels = np.full(shape, IGNORED, dtype=np.int64)
         position_ids = np.zeros(shape, dtype=np.int64)
-        for row, (index, (start, end)) in enumerate(zip(indices, spans, strict=True)):
-            length = end - start
-            input_ids[row, :length] = self.tokens[start:end]
-            labels[row, :length] = np.where(self.trained[start:end] == 1, input_ids[row, :length], IGNORED)
-            position_ids[row] = self._positions(index, shape[1])
+        for at, row in enumerate(rows):
+            first = 0
+            for sample in row:
+                start, end = int(self.samples[sample]), int(self.samples[sample + 1])
+                own = slice(first, first + end - start)
+                input_ids[at, own] = self.tokens[start:end]
+                labels[at, own] = np.where(self.trained[start:end] == 1, input_ids[at, own], IGNORED)
+                position_ids[at, own] = np.arange(end - start)
+                first += end - start
+            position_ids[at, first:] = np.arange(shape[1] - first)
         return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids}
-
-    def _positions(self, row: int, length: int) -> Ints:
-        """0,1,2… from 0 for each sample of the row, and for the padding behind it."""
-        bounds = self.samples[self.rows[row] : self.rows[row + 1] + 1] - self.samples[self.rows[row]]
-        starts = np.zeros(length, dtype=np.int64)
-        inside = bounds[bounds < length]
-        starts[inside] = inside
-        return np.arange(length, dtype=np.int64) - np.maximum.accumulate(starts)
 
     def verify(self) -> None:
         """Read the files again and compare with the hash of the index: a damaged copy must not train."""

@@ -6,7 +6,6 @@ elsewhere after a rollback, it is dropped and made again.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,9 +33,7 @@ def arrays_of(due: Rows | StepRows, mine: list[int], fed: Fed, *, draws: bool) -
         batch = due.batch(some, first)
         if draws:
             batch[ROWS] = np.arange(first, first + len(some))
-        fed.rows += len(some)
-        fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
-        fed.tokens += due.token_count(some)
+        fed.enter(some, due.token_count(some))
         batches.append(batch)
     return batches, fed
 

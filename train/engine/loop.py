@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.profiler import record_function
@@ -21,13 +21,23 @@ from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine.ahead import Ahead, Made, arrays_of
 from train.engine.batches import rows_of_step
+from train.engine.dealt import Dealt, dealt
 from train.engine.early_stop import is_over
 from train.engine.micro_batch_search import step_down
 from train.engine.milestones import Milestones, between_steps, make_up, saves_after
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
-from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, seen_by, step_event
+from train.engine.step_event import (
+    Fed,
+    Ranks,
+    RankStep,
+    require_every_row,
+    require_every_sample,
+    require_finite,
+    seen_by,
+    step_event,
+)
 from train.models.backends import LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
@@ -42,6 +52,7 @@ from train.recipes import Recipe, making
 from train.runlog.trace import UPDATE
 
 if TYPE_CHECKING:
+    from train.data.rows import PackedRows
     from train.recipes import StepRows
 
 
@@ -79,6 +90,8 @@ class Run:
     """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
     ahead: Ahead = field(default_factory=Ahead)
     """This rank's rows of the next step, made meanwhile; changed by `compute` and `look_ahead`."""
+    dealt: Dealt | None = None
+    """Who computes which samples of this step's last rows; changed by `train`."""
     made: StepRows | None = None
     """What this step trains on, where the recipe makes it with the model; changed by `rows_due`."""
     warm_up: int = 0
@@ -105,7 +118,9 @@ def train(run: Run) -> None:
             since = time.perf_counter()
         slices = spans(split_rows(config.rows_per_step, run.balance.shares))
         rows = rows_due(run, slices)
-        targets = [int(run.due.targets[rows[a:b]].sum()) for a, b in slices]
+        run.dealt = dealt(run, rows, slices)
+        whole = [int(run.due.targets[rows[a:b]].sum()) for a, b in slices]
+        targets = run.dealt.targets if run.dealt else whole
         first, end = slices[run.workers.of(world.rank)]
         rate = set_learning_rate(run)
 
@@ -158,10 +173,8 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
     while True:
         run.module.take_seen()  # of a search for a micro-batch, or of what ran out of memory
-        key = (run.position, len(mine), run.micro_batch)
-        arrays, fed = run.ahead.take(lambda: made_of(run, mine, run.position), key)
+        arrays, fed = take(run, mine)
         batches = [to_tensors(batch, run.device) for batch in arrays]
-        look_ahead(run, len(mine))
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
@@ -193,6 +206,16 @@ def less_on_card(run: Run) -> str:
     return f"{run.micro_batch} rows at a time"
 
 
+def take(run: Run, mine: list[int]) -> Made:
+    """What this rank is fed of its slice of the step, and the books on it; from here on the next step's is made."""
+    whole = mine[:-1] if run.dealt else mine
+    made = run.ahead.take(lambda: made_of(run, whole, run.position), (run.position, len(whole), run.micro_batch))
+    look_ahead(run, len(whole))
+    if not run.dealt:
+        return made
+    return run.dealt.beside(made, cast("PackedRows", run.rows), mine, run.workers.of(run.world.rank))
+
+
 def made_of(run: Run, mine: list[int], first: int) -> Made:
     """Some rows, the first of which has this place in the stream of all rows."""
     fed = Fed(micro_batch=run.micro_batch, first=first)
@@ -222,6 +245,8 @@ def observe(run: Run, mine: RankStep) -> Ranks:
     ranks = [RankStep.of(numbers) for numbers in run.world.numbers(mine.numbers())]
     kept = f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
     require_every_row(ranks, run.workers, run.step + 1, run.config.rows_per_step, kept)
+    if run.dealt:
+        require_every_sample(ranks, run.workers, run.dealt.checksum, run.step + 1, kept)
     require_finite(ranks, run.workers.names, scaled=run.trained.scaler is not None)
     timings = run.strategy.observe([rank.timing for rank in ranks])
     return [rank.timed(timing) for rank, timing in zip(ranks, timings, strict=True)]

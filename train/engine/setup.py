@@ -17,6 +17,7 @@ from train import recipes
 from train.data import left_out, parts
 from train.data.rows import Rows
 from train.engine import consistency, early_stop, micro_batch_search, pipe_members, resume
+from train.engine.dealt import may_deal
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter, doing
@@ -122,7 +123,7 @@ def set_up(
         reporter=make_reporter(config, world, out, total_steps),
         strategy=strategy,
         trained=trained,
-        balance=make_balance(config, workers.labels),
+        balance=make_balance(config, workers.labels, deals=may_deal(config, rows, workers)),
         micro_batch=micro_batch,
         micro_batch_name=micro_batch_name,
     )
@@ -302,9 +303,9 @@ def make_strategy(  # noqa: PLR0917 - the whole set-up
     return DiLoCo(trained, module, world, device, config, total_steps=total_steps, wire=wire, on_cpu=on_cpu)
 
 
-def make_balance(config: RunConfig, names: list[str]) -> Balance:
+def make_balance(config: RunConfig, names: list[str], *, deals: bool) -> Balance:
     speeds, moves = parse_speeds(config.speeds), config.balance == "auto"
-    return Balance(names, config.rows_per_step, known=speeds, moves=moves, fixed=config.shares)
+    return Balance(names, config.rows_per_step, known=speeds, moves=moves, fixed=config.shares, deals=deals)
 
 
 def choose_micro_batch(  # noqa: PLR0917 - what a step is made of

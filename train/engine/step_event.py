@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
+
+import numpy as np
 
 from train.errors import Disagreement
 from train.parallel.row_takers import Workers
@@ -14,6 +17,8 @@ from train.parallel.strategy import StepTiming
 
 Ranks = list["RankStep"]
 TIMINGS = len(fields(StepTiming))
+SIZE = 1 << 32
+"""Of a checksum of samples."""
 
 
 class LossNotFiniteError(RuntimeError):
@@ -30,6 +35,14 @@ class Fed:
     rows: int = 0
     rows_crc: int = 0
     tokens: int = 0
+    samples: int = 0
+    """A checksum of the samples that it computed, where rows are dealt out by samples."""
+
+    def enter(self, rows: Sequence[int], tokens: int) -> None:
+        """Counts rows that follow those before, and how many tokens are computed of them or in their place."""
+        self.rows += len(rows)
+        self.rows_crc = zlib.crc32(np.array(rows, dtype="<i8").tobytes(), self.rows_crc)
+        self.tokens += tokens
 
 
 @dataclass(frozen=True)
@@ -53,12 +66,20 @@ class RankStep:
     def of(cls, numbers: Sequence[float]) -> RankStep:
         timing, rest = numbers[:TIMINGS], numbers[TIMINGS:]
         grad_norm, step_s, gpu_gb = rest[:3]
-        micro_batch, first, rows, rows_crc, tokens = map(int, rest[3:8])
-        fed = Fed(micro_batch=micro_batch, first=first, rows=rows, rows_crc=rows_crc, tokens=tokens)
-        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb, tuple(rest[8:]))
+        names = [field.name for field in fields(Fed)]
+        fed = Fed(**dict(zip(names, map(int, rest[3:]), strict=False)))
+        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb, tuple(rest[3 + len(names) :]))
 
     def timed(self, timing: StepTiming) -> RankStep:
         return replace(self, timing=timing)
+
+
+def require_every_sample(ranks: Ranks, workers: Workers, checksum: int, step: int, kept: str) -> None:
+    """Requires that what was dealt out by samples was computed, none skipped and none twice."""
+    if sum(ranks[group[0]].fed.samples for group in workers.groups) % SIZE != checksum:
+        raise Disagreement(
+            "the nodes did not train the samples of this step, each once", f"found: at step {step}", kept
+        )
 
 
 def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: int, kept: str) -> None:
@@ -106,34 +127,41 @@ def step_event(
     """The event of one step; `targets`: the target tokens of each worker."""
     whole = max(1, sum(targets))
     leads = [ranks[group[0]] for group in workers.groups]
+    tokens = sum(rank.fed.tokens for rank in leads)
+    rows = sum(rank.fed.rows for rank in leads)
     sync_s = min(rank.timing.blocked_s for rank in ranks)  # who came last waited for nobody: its time is pure transfer
     return {
         "step": step,
         "loss": sum(rank.timing.loss_sum for rank in ranks) / whole,
         "lr": lr,
         "grad_norm": sum(rank.grad_norm * count for rank, count in zip(leads, targets, strict=True)) / whole,
-        "tokens": sum(rank.fed.tokens for rank in leads),
+        "tokens": tokens,
         "targets": sum(targets),
         "step_s": round(ranks[0].step_s, 5),
         "sync_s": round(sync_s, 5),
         "sync": sync,
         "shares": balance.shares,
         "nodes": {
-            workers.names[at]: _node(ranks[at], sync_s, stage=workers.layers[at], leads=workers.leads(at))
+            workers.names[at]: _node(
+                ranks[at], sync_s, rows / max(1, tokens), stage=workers.layers[at], leads=workers.leads(at)
+            )
             for group in workers.groups
             for at in group
         },
     }
 
 
-def _node(rank: RankStep, sync_s: float, *, stage: tuple[int, int] | None, leads: bool) -> dict[str, Any]:
-    """One rank's part of the step event; the rows of a pipe are counted once, where they begin."""
+def _node(
+    rank: RankStep, sync_s: float, a_token: float, *, stage: tuple[int, int] | None, leads: bool
+) -> dict[str, Any]:
+    """One rank's part of the step event; the rows of a pipe are counted once, where they begin. `a_token`: rows."""
     fed, timing = rank.fed, rank.timing
     bubble_s = max(0.0, timing.pipe_s - timing.compute_s)
     counted = fed if leads else replace(fed, first=fed.first + fed.rows, rows=0, rows_crc=0)
     pipe = {"layers": list(stage), "pipe_s": round(timing.pipe_s, 5)} if stage else {}
     return {
         **{name: getattr(counted, name) for name in ("rows", "first", "rows_crc", "micro_batch")},
+        "part": round(fed.tokens * a_token, 4) if fed.samples else counted.rows,
         "compute_s": round(timing.compute_s, 5),
         "wait_s": round(timing.blocked_s - sync_s + bubble_s, 5),
         "tokens_per_s": round(fed.tokens / max(timing.compute_s, 1e-9), 1),

@@ -56,8 +56,9 @@ class Meter:
     idle: int = 0
     """Steps without rows since it was last measured."""
 
-    def add(self, rows: int, seconds: float) -> bool:
-        """Takes a step in; whether the process itself became faster or slower."""
+    def add(self, rows: int, seconds: float, computed: float | None = None) -> bool:
+        """Takes a step in; whether the process itself became faster or slower. `computed`: as many rows as its samples
+        would fill, where it did not compute its own rows exactly."""
         if rows == 0:
             self.idle += 1
             return False
@@ -65,7 +66,7 @@ class Meter:
             self.seen.clear()
             self.guess = None
         self.idle = 0
-        self.seen.append((rows, rows / max(seconds, 1e-9)))
+        self.seen.append((rows, (rows if computed is None else computed) / max(seconds, 1e-9)))
         return self._changed()
 
     def _changed(self) -> bool:
@@ -114,12 +115,15 @@ class Balance:
         known: Mapping[str, float] | None = None,
         moves: bool = True,
         fixed: Sequence[float] | None = None,
+        deals: bool = False,
     ) -> None:
+        """`deals`: the last row of each may be dealt out by samples (dealing.py)."""
         self.names = list(names)
         self.rows = rows
         self.fixed = fixed
         self.moves = moves and len(names) > 1 and fixed is None
         """Whether shares change; else speeds are measured and kept, and the shares stay."""
+        self.deals = deals and self.moves
         known = known or {}
         self.known = dict(known)
         guesses = first_guesses(self.names, known)
@@ -142,7 +146,8 @@ class Balance:
 
     def knowing(self, measured: Mapping[str, float]) -> Balance:
         """A new beginning with speeds measured earlier in this run: they say more than a guess in the settings."""
-        return Balance(self.names, self.rows, known=self.known | dict(measured), moves=self.moves, fixed=self.fixed)
+        how: dict[str, Any] = {"moves": self.moves, "fixed": self.fixed, "deals": self.deals}
+        return Balance(self.names, self.rows, known=self.known | dict(measured), **how)
 
     @property
     def why(self) -> str:
@@ -166,7 +171,8 @@ class Balance:
     def learn(self, nodes: Mapping[str, Mapping[str, Any]], *, hold: bool = False) -> NewShares | None:
         """Takes a step's event in; another plan, or None. `hold` keeps the plan as it is for now."""
         self.step += 1
-        changed = [name for name in self.names if self.meters[name].add(nodes[name]["rows"], nodes[name]["compute_s"])]
+        steps = {name: (nodes[name]["rows"], nodes[name]["compute_s"], nodes[name].get("part")) for name in self.names}
+        changed = [name for name in self.names if self.meters[name].add(*steps[name])]
         if changed:
             self.left.clear()
             self._begin_plan()
@@ -180,8 +186,21 @@ class Balance:
         self.counts, self.probing = self.probing, None
         return self._better_plan() or self._change("the look at an idle process found no better plan")
 
+    @property
+    def dealt_by(self) -> list[float] | None:
+        """The speeds by which the samples of last rows are dealt out; None where whole rows stay whole."""
+        measured = all(meter.measured for meter in self.meters.values())
+        return self._now() if self.deals and measured and self.probing is None else None
+
     def _now(self) -> list[float]:
         return [self.meters[name].speed or 1.0 for name in self.names]
+
+    def _seconds(self, counts: Sequence[int], speeds: Sequence[float]) -> float:
+        """How long the slowest computes. Dealing makes up for less than a row: then all need the same."""
+        if not self.deals:
+            return compute_seconds(counts, speeds)
+        takes = [(count, speed) for count, speed in zip(counts, speeds, strict=True) if count]
+        return max(self.rows / sum(speed for _, speed in takes), *((count - 1) / speed for count, speed in takes))
 
     def _better_plan(self) -> NewShares | None:
         speeds = self._now()
@@ -200,12 +219,12 @@ class Balance:
             return None
         speeds, now_s = self._now(), statistics.median(self.took)
         worth = max(WORTH_AFTER_QUIET, 2 * statistics.median(abs(took / now_s - 1) for took in self.took))
-        tried = {n: then_s for n, (_, then_s) in self.left.items() if compute_seconds(n, speeds) < STALE * then_s}
+        tried = {n: then_s for n, (_, then_s) in self.left.items() if self._seconds(n, speeds) < STALE * then_s}
         counts = min(tried, key=lambda plan: tried[plan], default=())
         then_s = tried.get(counts, math.inf)
         if now_s / then_s - 1 < worth:
             counts = tuple(fastest_split(self.rows, speeds))
-            then_s = now_s * compute_seconds(counts, speeds) / compute_seconds(self.counts, speeds)
+            then_s = now_s * self._seconds(counts, speeds) / self._seconds(self.counts, speeds)
             if counts in tried or now_s / then_s - 1 < worth:
                 return None
         return self._take(list(counts), speeds, self._saved(then_s, now_s), now_s)

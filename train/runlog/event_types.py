@@ -15,6 +15,7 @@ class EveryNodeStep(TypedDict):
     first: int
     rows_crc: int
     micro_batch: int
+    part: float
     compute_s: float
     wait_s: float
     tokens_per_s: float

@@ -6,7 +6,7 @@ import torch
 from torch.distributed import distributed_c10d
 
 from tests.train.breaks import RANK
-from train.engine import loop
+from train.engine import dealt, loop
 from train.models.backends import LossModule
 from train.parallel import sync
 
@@ -20,6 +20,17 @@ def mean_of_means() -> None:
         return compute(run, mine, 1 / own / run.world.size)
 
     loop.compute = naive
+
+
+def drops_a_sample() -> None:
+    """The second rank forgets one of those that it is dealt."""
+    deal = dealt.deal
+
+    def careless(*words):
+        found = deal(*words)
+        return [own[1:] if RANK == 1 and rank == 1 else own for rank, own in enumerate(found)]
+
+    dealt.deal = careless
 
 
 def moving_shares() -> None:
