@@ -97,7 +97,9 @@ def test_stop_ends_one_run_and_the_next_begins_and_stop_all_ends_the_queue(perso
     STEPS.update(long=50000, longer=50000, never=50000)
     launched(person, "long")
     launched(person, "longer", "queue=true")
-    launched(person, "never", "queue=true")
+    said = person.types("launch", "--json", *asked("run=never", f"max_steps={STEPS['never']}", "queue=true"))
+    receipt = {"event": "queued", "run": "never", "nodes": [host.name for host in hosts], "after": ["long", "longer"]}
+    assert said.rc == 0 and json.loads(said.out.splitlines()[0]) == receipt, said.out
     moved = person.types("queue", "--move", "never", "--to", "2")
     assert re.search(r"2 +never +waits .*\n +3 +longer", moved.out), moved.out
     removed = person.types("queue", "--remove", "never")
