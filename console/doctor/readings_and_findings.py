@@ -20,7 +20,7 @@ class NodeReadings:
     expected: Facts = field(default_factory=dict)
     """What the inventory says: subnet, disk_gb, skew_s, firewall, gpu_driver."""
     contact: Facts = field(default_factory=dict)
-    """What plugins/modules/first_contact.py says, and `knock`: nobody, silent, refused, closed, greets."""
+    """What plugins/action/first_contact.py says, and `knock`: nobody, silent, refused, closed, greets."""
     unreachable: str = ""
     """Why SSH did not get in although somebody answers."""
     sudo: str | None = ""
