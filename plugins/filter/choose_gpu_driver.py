@@ -12,12 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from plugins.module_utils.motley.driver_facts import Branch, Catalogue, NamedCard, NodeLook
 from plugins.module_utils.motley.driver_packages import of_branch, switched_off_fault
 from train.nvidia_driver import numbers, older
 from train.plan.machines import architectures
 from train.plan.machines.architectures import Architecture
 
 Data = dict[str, Any]
+Refusal = dict[str, str]
+"""error and fix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +40,7 @@ class Option:
 Options = dict[str, dict[str, Option]]
 
 
-def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_set: str = "") -> Data:
+def plan(nodes: dict[str, NodeLook], catalogue: Catalogue, branch: str = "auto", agreed_set: str = "") -> Data:
     """`agreed_set` is what nodes outside this run already train with: none of them may be dropped."""
     if trouble := first_trouble(nodes):
         return trouble
@@ -68,19 +71,19 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     return as_plan(led_to(chosen, options, suited), options, with_cards, catalogue, branch != "auto")
 
 
-def choose(allowed: list[Data], options: Options) -> Data | None:
+def choose(allowed: list[Branch], options: Options) -> Branch | None:
     """What works everywhere as it is, is left alone; else the best branch that every node can have."""
     possible = [entry for entry in allowed if all(one.do for one in options[entry["branch"]].values())]
     return next((entry for entry in possible if is_settled(entry, options)), next(iter(possible), None))
 
 
-def is_settled(chosen: Data, options: Options) -> bool:
+def is_settled(chosen: Branch, options: Options) -> bool:
     """Whether it is what all nodes have, and stays whatever the package sources offer."""
     branch = chosen["branch"]
     return all(one.do == "keep" and major(one.version) == branch for one in options[branch].values())
 
 
-def led_to(chosen: Data, options: Options, suited: list[Data]) -> Data:
+def led_to(chosen: Branch, options: Options, suited: list[Branch]) -> Branch:
     """The branch that all nodes really come to where the chosen one is only a name for it on some."""
     mine = options[chosen["branch"]]
     if not any(one.led for one in mine.values() if one.do == "install"):
@@ -94,14 +97,14 @@ def led_to(chosen: Data, options: Options, suited: list[Data]) -> Data:
 # -- one node --------------------------------------------------------------------------------------------------
 
 
-def first_trouble(nodes: dict[str, Data]) -> Data | None:
+def first_trouble(nodes: dict[str, NodeLook]) -> Refusal | None:
     """What no driver can put right: switched off, too old, or not what the inventory says."""
     checks = (switched_off, unservable, other_card)
     found = (check(name, node) for check in checks for name, node in nodes.items())
     return next(filter(None, found), None)
 
 
-def unservable(name: str, node: Data) -> Data | None:
+def unservable(name: str, node: NodeLook) -> Refusal | None:
     """Cards that no branch can serve."""
     for card in node["cards"]:
         kind = architectures.of_chip(card["device"])
@@ -115,7 +118,7 @@ def unservable(name: str, node: Data) -> Data | None:
     return None
 
 
-def switched_off(name: str, node: Data) -> Data | None:
+def switched_off(name: str, node: NodeLook) -> Refusal | None:
     """The finding that the owner gave the desktop to the processor's graphics, and the card no power."""
     switch = node.get("switched_off", "")
     if not switch or node.get("title") == "none":
@@ -124,7 +127,7 @@ def switched_off(name: str, node: Data) -> Data | None:
     return {"error": f"{name}: {what}", "fix": fix}
 
 
-def other_card(name: str, node: Data) -> Data | None:
+def other_card(name: str, node: NodeLook) -> Refusal | None:
     """What the inventory says of a machine is not what is on its bus: a typing error, or two machines mixed up."""
     title, cards = node.get("title", ""), node.get("cards", [])
     if title in ("", "none") or any(is_called(title, card) for card in cards):
@@ -142,7 +145,7 @@ def other_card(name: str, node: Data) -> Data | None:
     return {"error": f"{error}on its bus is {there}", "fix": f"{file}{right}; or its address, if two were mixed up"}
 
 
-def is_called(title: str, card: Data) -> bool:
+def is_called(title: str, card: NamedCard) -> bool:
     """Whether a person may have meant this card: by its model, else by its architecture; in doubt yes."""
     wrote, found = model(title), model(short(card.get("name", "")))
     if wrote and found:
@@ -164,16 +167,16 @@ def model(text: str) -> tuple[str, ...]:
     return tuple(part or "" for part in found.groups()) if found else ()
 
 
-def kinds_of(node: Data) -> list[Architecture]:
+def kinds_of(node: NodeLook) -> list[Architecture]:
     return [architectures.of_chip(card["device"]) for card in node["cards"]]
 
 
-def flavours(node: Data) -> list[bool]:
+def flavours(node: NodeLook) -> list[bool]:
     """Open modules (True) or closed ones (False) that serve all of a machine's cards, the better first."""
     return [True] if any(kind.needs_open for kind in kinds_of(node)) else [True, False]
 
 
-def option(name: str, node: Data, branch: Data) -> Option:
+def option(name: str, node: NodeLook, branch: Branch) -> Option:
     """How this node comes to this branch."""
     fitting = flavours(node)
     least = max((branch["least"], *(kind.least_driver for kind in kinds_of(node))), key=numbers)
@@ -187,7 +190,7 @@ def option(name: str, node: Data, branch: Data) -> Option:
     return _install(name, node, branch, fitting, least)
 
 
-def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: str) -> Option:
+def _install(name: str, node: NodeLook, branch: Branch, fitting: list[bool], least: str) -> Option:
     offered = node["offered"].get(node.get("leads", {}).get(branch["branch"], branch["branch"]), {})
     for is_open in fitting:
         version = offered.get(word(is_open), "")
@@ -205,7 +208,7 @@ def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: st
     return Option(why_not=why_not, fix=f"give {name} a package source that has it (docs/cards.md lists them)")
 
 
-def _led(node: Data, branch: str) -> str:
+def _led(node: NodeLook, branch: str) -> str:
     led = node.get("leads", {}).get(branch)
     return f"{branch} only leads to {led} in {node['source'] or 'its package sources'}" if led else ""
 
@@ -213,7 +216,7 @@ def _led(node: Data, branch: str) -> str:
 # -- words -----------------------------------------------------------------------------------------------------
 
 
-def as_plan(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: Data, asked: bool) -> Data:
+def as_plan(chosen: Branch, options: Options, nodes: dict[str, NodeLook], catalogue: Catalogue, asked: bool) -> Data:
     mine = options[chosen["branch"]]
     kinds = {word(one.open) for one in mine.values()}
     name = chosen["branch"] + ("-open" if kinds == {"open"} else "")
@@ -230,7 +233,7 @@ def as_plan(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: D
     }
 
 
-def titles(nodes: dict[str, Data]) -> str:
+def titles(nodes: dict[str, NodeLook]) -> str:
     """RTX 3070 Ti + RTX 5070 Ti, as the inventory calls them; else what the bus says."""
     named = []
     for node in nodes.values():
@@ -240,7 +243,7 @@ def titles(nodes: dict[str, Data]) -> str:
     return " + ".join(sorted(set(named)))
 
 
-def _because_of_cards(mine: dict[str, Option], nodes: dict[str, Data]) -> list[str]:
+def _because_of_cards(mine: dict[str, Option], nodes: dict[str, NodeLook]) -> list[str]:
     need = sorted({kind.title for node in nodes.values() for kind in kinds_of(node) if kind.needs_open})
     reasons = [f"{' and '.join(need)} needs the open modules"] if need else []
     if len({one.open for one in mine.values()}) > 1:
@@ -249,7 +252,9 @@ def _because_of_cards(mine: dict[str, Option], nodes: dict[str, Data]) -> list[s
     return reasons
 
 
-def _because_of_torch(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: Data, asked: bool) -> str:
+def _because_of_torch(
+    chosen: Branch, options: Options, nodes: dict[str, NodeLook], catalogue: Catalogue, asked: bool
+) -> str:
     best = catalogue["branches"][0]
     need = f"torch {chosen['torch']} needs ≥ {chosen['least']}"
     led = {one.led for one in options[chosen["branch"]].values() if one.do == "install"} - {""}
@@ -268,14 +273,14 @@ def _because_of_torch(chosen: Data, options: Options, nodes: dict[str, Data], ca
     return f"{use}, because {there} is there and works; {more}"
 
 
-def _say(one: Option, chosen: Data) -> str:
+def _say(one: Option, chosen: Branch) -> str:
     verb = "keeps" if one.do == "keep" else "gets"
     newer = ", newer drivers serve as well" if major(one.version) != chosen["branch"] else ""
     led = f"; {one.led}" if one.led else ""
     return f"{verb} {one.version} ({word(one.open)} modules{newer}{led})"
 
 
-def refusal(allowed: list[Data], options: Options) -> Data:
+def refusal(allowed: list[Branch], options: Options) -> Refusal:
     """The sentence about the best branch: it is what a person should fix."""
     first = next(one for one in options[allowed[0]["branch"]].values() if not one.do)
     branches = " or ".join(entry["branch"] for entry in allowed)
@@ -293,7 +298,7 @@ def major(version: str) -> str:
 # -- what else the role shapes ---------------------------------------------------------------------------------
 
 
-def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Data:
+def packages(plan_of_node: Data, branch: str, look: NodeLook, catalogue: Catalogue) -> Data:
     """What gpu_driver needs to know of names: the methods to get driver and modules, the safest first."""
     names = next(entry for entry in catalogue["names"] if entry["name"] == look["names"])
     flavour = word(plan_of_node["open"])
@@ -347,13 +352,13 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Data, branch: str, recorded: Data) -> Data:
-    nodes = {}
+def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Catalogue, branch: str, recorded: Data) -> Data:
+    nodes: dict[str, NodeLook] = {}
     for name in names:
         look = hostvars[name].get("motley_gpu_driver_look") or {}
         if "cards" in look:
             also = {"title": str(hostvars[name].get("motley_gpu", "")), "file": hostvars[name].get("inventory_file")}
-            nodes[name] = {**_plain(look), **_plain(also)}
+            nodes[name] = _plain({**look, **also})
     return plan(nodes, _plain(catalogue), branch, agreed_set(recorded, names))
 
 

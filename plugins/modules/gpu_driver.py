@@ -148,17 +148,17 @@ class DriverChange:
         tried = []
         for method in self.params["names"]["methods"]:
             simulated = self.apt.simulate(*INSTALL, "--allow-change-held-packages", *method["packages"])
-            against = rules.side_effects(simulated, self.now, self.params["catalogue"])
-            against["builds"] = [name for name in self.params["names"]["built"] if name in simulated.installs]
-            against["other"] = self.other_version(method["same_version"], simulated)
-            tried.append({**method, "trouble": simulated.trouble, **against})
-        chosen = rules.choose_modules(
-            tried,
-            {
-                "secure_boot": self.params["look"]["secure_boot"],
-                "own_key": self.params["own_key"] or own_key_is_known(),
-            },
-        )
+            tried.append(
+                {
+                    **method,
+                    "trouble": simulated.trouble,
+                    **rules.side_effects(simulated, self.now, self.params["catalogue"]),
+                    "builds": [name for name in self.params["names"]["built"] if name in simulated.installs],
+                    "other": self.other_version(method["same_version"], simulated),
+                }
+            )
+        own_key = self.params["own_key"] or own_key_is_known()
+        chosen = rules.choose_modules(tried, {"secure_boot": self.params["look"]["secure_boot"], "own_key": own_key})
         if "error" in chosen:
             raise ModuleError(chosen["error"], chosen["fix"])
         return dict(chosen["method"])

@@ -8,12 +8,21 @@ import json
 import platform
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from ansible.module_utils.motley import compiler, encrypted, graphics, nvidia_smi
 from ansible.module_utils.motley import driver_packages as rules
 from ansible.module_utils.motley.apt import Apt
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.driver_facts import (
+    Catalogue,
+    GpuLook,
+    Installed,
+    Kernel,
+    NamedCard,
+    PackageNames,
+    Smi,
+)
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.nvidia_module import run
@@ -62,7 +71,7 @@ CLEVIS = ("usr/share/initramfs-tools/hooks/clevis", "usr/lib/dracut/modules.d/60
 
 def main() -> None:
     module = module_of(DOCUMENTATION)
-    cards = [{**card, "name": graphics.card_name(card["bus"])} for card in graphics.nvidia_cards()]
+    cards: list[NamedCard] = [{**card, "name": graphics.card_name(card["bus"])} for card in graphics.nvidia_cards()]
     off = graphics.switched_off()
     if module.params["named"] == "none":
         say = f"motley_gpu: none: its card at {cards[0]['bus']} is left alone" if cards else NO_CARD
@@ -70,7 +79,8 @@ def main() -> None:
     if not cards:
         module.exit_json(changed=False, cards=[], switched_off=off, motley_say="" if off else NO_CARD)
     try:
-        report = {"switched_off": off, **look(cards, module.params, module.check_mode)}
+        report = look(cards, module.params, module.check_mode)
+        report["switched_off"] = off
     except ModuleError as trouble:
         fix = "see it with: sudo apt-get check; sudo dpkg --audit"
         module.fail_json(msg=f"apt does not answer: {trouble}\nfix: {fix}")
@@ -83,12 +93,18 @@ def main() -> None:
     module.exit_json(changed=False, **report)
 
 
-def look(cards: list[dict[str, Any]], params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+class Options(TypedDict):
+    catalogue: Catalogue
+    apt_wait_s: int
+    offers: bool
+
+
+def look(cards: list[NamedCard], params: Options, check_mode: bool) -> GpuLook:
     apt = Apt(params["apt_wait_s"], look_only=check_mode)
     packages = apt.packages()
     kernel = kernel_of(packages, params["catalogue"])
     draws = rules.draws(packages, params["catalogue"])
-    report = {
+    report: GpuLook = {
         "cards": cards,
         "installed": installed(kernel["next"]),
         "module_signer": on_disk(kernel["next"], "signer"),
@@ -140,7 +156,7 @@ def passphrase() -> str:
 # -- driver and kernel -----------------------------------------------------------------------------------------
 
 
-def installed(kernel: str) -> dict[str, Any]:
+def installed(kernel: str) -> Installed:
     """The driver on disk: its library, and its module for the kernel that starts next. Empty: there is none."""
     library = newest_library()
     if not library:
@@ -160,7 +176,7 @@ def loaded_signer() -> str | None:
     return on_disk(running, "signer") if known else None
 
 
-def kernel_of(packages: dict[str, Any], catalogue: dict[str, Any]) -> dict[str, Any]:
+def kernel_of(packages: dict[str, rules.Package], catalogue: Catalogue) -> Kernel:
     metapackages = rules.kernel_metapackages(packages, catalogue)
     images = rules.images(packages, catalogue)
     following = rules.release_of(images[-1]) if images else platform.release()
@@ -173,7 +189,7 @@ def kernel_of(packages: dict[str, Any], catalogue: dict[str, Any]) -> dict[str, 
     }
 
 
-def ask_nvidia_smi() -> dict[str, Any]:
+def ask_nvidia_smi() -> Smi:
     try:
         rows = nvidia_smi.table("gpu", ["pci.bus_id", "name", "driver_version"])
     except nvidia_smi.Silent as why:
@@ -185,17 +201,17 @@ def ask_nvidia_smi() -> dict[str, Any]:
 # -- what could be installed -----------------------------------------------------------------------------------
 
 
-def offers(apt: Apt, catalogue: dict[str, Any]) -> dict[str, Any]:
+def offers(apt: Apt, catalogue: Catalogue) -> GpuLook:
     """Branch, open or closed, version: of the first whose packages are on offer in a branch that we know."""
     known = [entry["branch"] for entry in catalogue["branches"]]
-    other: dict[str, Any] = {"offered": {}}
+    other: GpuLook = {"offered": {}}
     for names in catalogue["names"]:
-        offered, leads = dict[str, Any](), dict[str, str]()
+        offered, leads = dict[str, dict[str, str]](), dict[str, str]()
         for branch in known:
             led = leads_to(apt, names, branch)
             leads |= {branch: led} if led else {}
             offered |= {} if led else in_branch(apt, names, branch)
-        found = {"names": names["name"], "source": names["of"], "offered": offered, "leads": leads}
+        found: GpuLook = {"names": names["name"], "source": names["of"], "offered": offered, "leads": leads}
         if set(offered) & set(known):
             return found
         if offered and not other["offered"]:
@@ -203,7 +219,7 @@ def offers(apt: Apt, catalogue: dict[str, Any]) -> dict[str, Any]:
     return other
 
 
-def leads_to(apt: Apt, names: dict[str, Any], branch: str) -> str:
+def leads_to(apt: Apt, names: PackageNames, branch: str) -> str:
     """The branch that packages of this one's name lead to where they are only a name for it."""
     if "{branch}" not in names["version"]:
         return ""
@@ -212,7 +228,7 @@ def leads_to(apt: Apt, names: dict[str, Any], branch: str) -> str:
     return next((led for name in named if (led := rules.leads_to(name, apt.depends(name)))), "")
 
 
-def in_branch(apt: Apt, names: dict[str, Any], branch: str) -> dict[str, Any]:
+def in_branch(apt: Apt, names: PackageNames, branch: str) -> dict[str, dict[str, str]]:
     """{branch: {open: version, closed: version}}; a name without a branch offers whatever branch it is."""
     probe = names["version"].format(branch=branch)
     pin = names.get("pin", "").format(branch=branch)

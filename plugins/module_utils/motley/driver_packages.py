@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .driver_facts import Catalogue, GpuLook, Smi
 from .files import difference as shown
 
 Data = dict[str, Any]
@@ -47,7 +48,7 @@ def base_name(package: str) -> str:
     return package.partition(":")[0]
 
 
-def difference(was: dict[str, Package], now: dict[str, Package]) -> Data:
+def difference(was: dict[str, Package], now: dict[str, Package]) -> dict[str, str]:
     """The packages that come, go or are held, as they were and as they are."""
     names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
 
@@ -58,7 +59,7 @@ def difference(was: dict[str, Package], now: dict[str, Package]) -> Data:
     return shown("packages", lines(was), lines(now))
 
 
-def kernel_metapackages(packages: dict[str, Package], catalogue: Data) -> list[str]:
+def kernel_metapackages(packages: dict[str, Package], catalogue: Catalogue) -> list[str]:
     """Installed packages that lead to a kernel, however they are called here: these decide when a new one comes."""
     leads = {name for name in packages if re.search(catalogue["kernel_packages"], name)}
     kernels = set(leads)
@@ -77,7 +78,7 @@ def depends_on(package: Package) -> set[str]:
     return {base_name(word.split()[0]) for word in re.split(r"[,|]", package.depends) if word.strip()}
 
 
-def images(packages: dict[str, Package], catalogue: Data) -> list[str]:
+def images(packages: dict[str, Package], catalogue: Catalogue) -> list[str]:
     """Installed kernels, oldest first."""
     found = [name for name in packages if re.search(catalogue["kernel_images"], name)]
     return sorted(found, key=natural)
@@ -96,13 +97,13 @@ def tracks(metapackages: list[str]) -> list[str]:
     return [name.removeprefix("linux-image-") for name in metapackages if name.startswith("linux-image-")]
 
 
-def protected(packages: dict[str, Package], catalogue: Data) -> list[str]:
+def protected(packages: dict[str, Package], catalogue: Catalogue) -> list[str]:
     """What a hold must keep: driver, CUDA, and all that leads to a kernel."""
     driver = [name for name in packages if re.search(catalogue["driver_packages"], base_name(name))]
     return sorted({*driver, *kernel_metapackages(packages, catalogue)})
 
 
-def touches(simulated: Simulated, packages: dict[str, Package], catalogue: Data) -> list[str]:
+def touches(simulated: Simulated, packages: dict[str, Package], catalogue: Catalogue) -> list[str]:
     """What an upgrade would do to driver, CUDA or kernel."""
     patterns = (catalogue["driver_packages"], catalogue["kernel_packages"])
     metapackages = set(kernel_metapackages(packages, catalogue))
@@ -113,7 +114,7 @@ def touches(simulated: Simulated, packages: dict[str, Package], catalogue: Data)
     ]
 
 
-def draws(packages: Iterable[str], catalogue: Data) -> list[str]:
+def draws(packages: Iterable[str], catalogue: Catalogue) -> list[str]:
     """Installed packages that draw a desktop."""
     return sorted(name for name in packages if re.search(catalogue["desktop_packages"], base_name(name)))
 
@@ -136,7 +137,7 @@ def leads_to(package: str, depends: str) -> str:
     return branch[1] if same and branch and needed != package else ""
 
 
-def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: Data) -> Data:
+def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: Catalogue) -> dict[str, list[str]]:
     """Kernels that would come, go or change their build, software that would go and is no driver, and what draws a
     desktop and would go without its like."""
     concerned = {**dict.fromkeys(simulated.removes, ""), **simulated.installs}
@@ -150,7 +151,7 @@ def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: 
     return {"kernels": kernels, "strangers": strangers(simulated.removes, catalogue), "undrawn": undrawn}
 
 
-def strangers(names: Iterable[str], catalogue: Data) -> list[str]:
+def strangers(names: Iterable[str], catalogue: Catalogue) -> list[str]:
     """The packages that belong neither to the driver nor to CUDA."""
     return [name for name in names if not re.search(catalogue["driver_packages"], base_name(name))]
 
@@ -196,7 +197,7 @@ def least_of(depends: str, package: str) -> str:
     return version_of_driver(match[1]) if match else ""
 
 
-def key_is_known(signer: str, look: Data) -> bool:
+def key_is_known(signer: str, look: GpuLook) -> bool:
     """Keys of the distribution, and the key of a module that this firmware has let in."""
     return signer.startswith(TRUSTED_SIGNERS) or (bool(look["loaded"]) and signer == look["loaded_signer"])
 
@@ -222,7 +223,7 @@ def pin_text(names: list[str]) -> str:
     )
 
 
-def proof_fault(look: Data) -> tuple[str, str]:
+def proof_fault(look: GpuLook) -> tuple[str, str]:
     """Why the driver does not serve every card, and the fix; both empty when it does."""
     installed, loaded, smi = look["installed"], look["loaded"], look["smi"]
     lost = [card["bus"] for card in look["cards"] if card["lost"]]
@@ -239,7 +240,7 @@ def proof_fault(look: Data) -> tuple[str, str]:
     return _smi_fault(look, smi)
 
 
-def _smi_fault(look: Data, smi: Data) -> tuple[str, str]:
+def _smi_fault(look: GpuLook, smi: Smi) -> tuple[str, str]:
     if smi["trouble"]:
         return f"nvidia-smi says: {smi['trouble']}", "see why: sudo dmesg | grep -iE 'nvrm|xid'"
     driver = look["installed"]["version"]
