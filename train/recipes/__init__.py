@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from train.plan.model import data_sets
 from train.plan.settings import own_recipe
 
 if TYPE_CHECKING:
@@ -99,15 +98,6 @@ def in_pieces(config: RunConfig) -> PoolRecipe:
     """The recipe of a run whose work comes in pieces."""
     found: PoolRecipe = importlib.import_module(f"train.recipes.{config.recipe}.recipe").made(config)
     return found
-
-
-def prepared(config: RunConfig, say: Say) -> Path:
-    """The folder of rows that the settings name; what is no such folder is prepared first, once."""
-    folder = Path(config.dataset).expanduser()
-    if data_sets.is_here(f"{folder}/index.json"):
-        return folder
-    made: Path = importlib.import_module(config.PREPARES).prepare(config, say)
-    return made
 
 
 def making(recipe: Recipe) -> Making | None:

@@ -38,13 +38,14 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
-from train.recipes import model_card, prepared
+from train.recipes import model_card
 from train.recipes.compared import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.reference import References, file_for
 from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs
+from train.recipes.prepared import prepared
 from train.recipes.sft import recipe as sft
 from train.runlog.events import ON_DATA
 

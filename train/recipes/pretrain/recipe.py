@@ -25,7 +25,8 @@ from train.models.weights import Named, WeightGroup
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PretrainConfig
-from train.recipes import model_card, prepared
+from train.recipes import model_card
+from train.recipes.prepared import prepared
 from train.recipes.pretrain import model as new
 from train.recipes.pretrain.rows import PROMPTS, TOKENIZER
 from train.recipes.sft.recipe import full_rows

@@ -24,7 +24,8 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import SftConfig
-from train.recipes import model_card, prepared
+from train.recipes import model_card
+from train.recipes.prepared import prepared
 
 OF_MODEL = (
     *("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "dora", "lora_init", "lora_dropout"),
