@@ -1,4 +1,4 @@
-"""The rows of a run that was given data: made first, once, where they are not there."""
+"""Where the rows of a run lie: in the folder that its settings name, else in one that is made of what they name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from train.plan.model import data_sets
 from train.plan.settings.config import RunConfig
 
 
-def prepared(config: RunConfig, say: Callable[[str], object]) -> Path:
-    """The folder of rows that the settings name; what is no such folder is prepared first, once."""
+def prepared(config: RunConfig, say: Callable[[str], None]) -> Path:
+    """The folder of rows; what is no such folder is prepared first, once."""
     folder = Path(config.dataset).expanduser()
     if data_sets.is_here(f"{folder}/index.json"):
         return folder
