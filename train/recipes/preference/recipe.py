@@ -39,7 +39,7 @@ from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card
-from train.recipes.compared import Compared
+from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
