@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypedDict
 
+from ..train.nvidia_driver import LoadedDriver
 from .graphics import Card
 
 ByKind = dict[str, list[str]]
@@ -89,7 +89,7 @@ class GpuLook(TypedDict, total=False):
     switched_off: str
     installed: Installed
     module_signer: str
-    loaded: Mapping[str, str | bool]
+    loaded: LoadedDriver
     loaded_signer: str | None
     smi: Smi
     nouveau: bool
