@@ -93,7 +93,8 @@ def check_line(line: str, *, whole: bool) -> bool:
     if module in ("train", "console", "lab") and rest:
         PARSED[module](rest, whole)
         return True
-    return (ROOT / module.replace(".", "/")).with_suffix(".py").exists() or (ROOT / module).is_dir()
+    place = ROOT / module.replace(".", "/")
+    return place.with_suffix(".py").exists() or place.is_dir()
 
 
 def check_train(words: list[str], whole: bool) -> None:
