@@ -30,8 +30,8 @@ class PoolStory(Story):
 
     @classmethod
     def of(cls, seed: int) -> PoolStory:
-        """One disk at most is full, and of two machines not the first one's, which counts as the majority: a run ends
-        where a majority of the disks is full. In some stories all hang at once."""
+        """One disk at most is full, of two machines not that of the first, which counts as a majority: a run ends where
+        a majority of the disks is full. In some stories all hang at once."""
         dice = Random(f"pool {seed}")
         size = dice.choice((2, 3, 3, 3, 3, 3, 4, 5)) if seed % 50 else dice.choice((8, 12, 16))
         many = round(dice.choice((3, 8, 8, 12, 16)) * size)
