@@ -23,7 +23,7 @@ def machines(names: Sequence[str], answers: Mapping[str, Look], silent: Mapping[
     states = {run: state_of(looks) for run, looks in by_run(running).items()}
     rows = []
     for place, name in enumerate(names):
-        about = NOT_KNOWN | {"name": name, "colour": swatch(colour(place)), "bad": name not in answers}
+        about: Row = NOT_KNOWN | {"name": name, "colour": swatch(colour(place)), "bad": name not in answers}
         if name in answers:
             step = states[answers[name]["run"]].last if name in running else {}
             rows.append(about | one_machine(name, answers[name], step))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from console.doctor.probe_helpers import Found, Skipped, bootstrap, listed, need, number
-from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
+from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
+from plugins.module_utils.motley.doctor_machine import Gpus
 from plugins.module_utils.motley.driver_packages import switched_off_fault
 
 BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
@@ -47,7 +48,7 @@ def gpu(readings: Readings) -> Found:
     return f"{len(shown)} GPUs answer{warm}; persistence on {persists}", wrong
 
 
-def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding]:
+def _gpus_of(node: NodeReadings, facts: Gpus, *, running: bool) -> list[Finding]:
     lost = [card["bus"] for card in facts["cards"] if card["lost"]]
     if lost:
         xid = f" (Xid {facts['xid']})" if facts["xid"] else ""
@@ -86,7 +87,7 @@ def _throttle(reasons: str) -> str:
     return listed([words for bit, words in THROTTLED.items() if bits & bit])
 
 
-def _in_use(card: Facts, programs: list[str], *, throttled: bool) -> str:
+def _in_use(card: dict[str, str], programs: list[str], *, throttled: bool) -> str:
     used, whole = number(card["memory.used"]), number(card["memory.total"])
     load = number(card["utilization.gpu"])
     full = bool(whole) and used > BUSY_MEMORY * whole

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from console.doctor.probe_helpers import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
 from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
+from plugins.module_utils.motley.blocking_rules import Rule
+from plugins.module_utils.motley.single_packets import Closed
 
 ALONE = "; the ports of runs were not tried"
 SLOW_SHARE = 0.5
@@ -78,13 +79,13 @@ def ports(readings: Readings) -> Found:
     return f"{routes - bad} of {routes} routes between nodes are open{alone}", wrong
 
 
-def _shut(link: Facts) -> list[list[Any]] | None:
+def _shut(link: Facts) -> list[Closed] | None:
     """[first, last, why] of what is closed, of the ports of runs; None where they were not tried."""
-    found: list[list[Any]] | None = link.get("shut")
+    found: list[Closed] | None = link.get("shut")
     return found
 
 
-def _partly_shut(readings: Readings) -> list[tuple[NodeReadings, NodeReadings, list[list[Any]]]]:
+def _partly_shut(readings: Readings) -> list[tuple[NodeReadings, NodeReadings, list[Closed]]]:
     """Caller, who was called, and what is closed between them."""
     known = {node.name: node for node in readings.nodes}
     return [
@@ -95,9 +96,9 @@ def _partly_shut(readings: Readings) -> list[tuple[NodeReadings, NodeReadings, l
     ]
 
 
-def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, list[list[Any]]]]) -> list[Finding]:
+def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, list[Closed]]]) -> list[Finding]:
     """One finding for each machine whose rule it is: the called one's, or the caller's own where only that is known."""
-    theirs: dict[tuple[str, bool], list[tuple[NodeReadings, list[list[Any]]]]] = {}
+    theirs: dict[tuple[str, bool], list[tuple[NodeReadings, list[Closed]]]] = {}
     for caller, called, closed in partly:
         own = not _rule(called, closed, "input") and bool(_rule(caller, closed, "output"))
         theirs.setdefault((caller.name if own else called.name, own), []).append((called if own else caller, closed))
@@ -118,9 +119,9 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
     return found
 
 
-def _rule(node: NodeReadings, closed: list[list[Any]], hook: str) -> Facts | None:
+def _rule(node: NodeReadings, closed: list[Closed], hook: str) -> Rule | None:
     """The first of its owner's rules that names such a port, else a chain that drops whatever no rule lets in."""
-    rules: list[Facts] = [rule for rule in node.part("rules") or [] if rule["hook"] in (hook, "")]
+    rules: list[Rule] = [rule for rule in node.part("rules") or [] if rule["hook"] in (hook, "")]
     naming = [
         rule
         for rule in rules
@@ -129,11 +130,11 @@ def _rule(node: NodeReadings, closed: list[list[Any]], hook: str) -> Facts | Non
     return next(iter(naming), None) or next((rule for rule in rules if not rule["ports"]), None)
 
 
-def _named(rule: Facts | None) -> str:
+def _named(rule: Rule | None) -> str:
     return f": {rule['rule']} (chain {rule['chain']})" if rule else ""
 
 
-def _is_firewalld(rule: Facts | None) -> bool:
+def _is_firewalld(rule: Rule | None) -> bool:
     return rule is not None and rule["chain"].startswith("inet firewalld ")
 
 

@@ -6,6 +6,7 @@ import ipaddress
 
 from console.doctor.probe_helpers import FOLDERS, Found, Skipped, bootstrap, listed, need
 from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
+from plugins.module_utils.motley.doctor_network import Network, Nic
 
 GIGABIT = 1000
 CLOSED = "as the rules show: only a machine outside the cluster could prove it"
@@ -49,7 +50,7 @@ def network(readings: Readings) -> Found:
     return f"each by one network card ({nics})" if nics else "no node has its address", wrong
 
 
-def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
+def _network_of(node: NodeReadings, facts: Network) -> list[Finding]:
     wrong = []
 
     def add(what: str, fix: str, phase: str = "") -> None:
@@ -134,6 +135,6 @@ def link(readings: Readings) -> Found:
     return listed(seen) or "no network card known", wrong
 
 
-def _speed(nic: Facts) -> str:
+def _speed(nic: Nic) -> str:
     kind = "Wi-Fi" if nic["wireless"] else "cable"
     return f"{kind} {nic['mbit']} Mbit/s" if nic["mbit"] else kind

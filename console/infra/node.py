@@ -22,22 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar, cast
 
-from console.text_layout import in_place
-from plugins.module_utils.motley.answers import (
-    Begun,
-    Cleaned,
-    Expires,
-    Forgotten,
-    Hashes,
-    Look,
-    Paused,
-    Queued,
-    Runs,
-    Sent,
-    Stopped,
-    Unpaused,
-    Woken,
-)
+from console.words import in_place
+from plugins.module_utils.motley.answers import Begun, Hashes, Look, Paused, Queued, Runs, Stopped
 from train.layout import HOME
 from train.runlog.paths import MEMBERS
 
@@ -175,36 +161,36 @@ class Node(ABC):
         """No run comes for which it has begun to load."""
         self._ask(dict, "unload")
 
-    def stop_after(self, seconds: float) -> Expires:
+    def stop_after(self, seconds: float) -> dict[str, float]:
         """The node does so by itself, also without us: its time is over, and no other run may begin there."""
-        return self._ask(Expires, "expire", after_s=seconds)
+        return self._ask(dict[str, float], "expire", after_s=seconds)
 
     def pause(self, lasts: str) -> Paused:
         """It leaves the run that is running, or the next one, until it is unpaused; `lasts`: 2h, or empty."""
         return self._ask(Paused, "pause", STOP_S, lasts=lasts)
 
-    def unpause(self) -> Unpaused:
-        return self._ask(Unpaused, "unpause")
+    def unpause(self) -> dict[str, bool]:
+        return self._ask(dict[str, bool], "unpause")
 
-    def wake(self, macs: list[str], broadcast: str) -> Woken:
+    def wake(self, macs: list[str], broadcast: str) -> dict[str, int]:
         """It sends magic packets into its LAN."""
-        return self._ask(Woken, "wake", macs=macs, broadcast=broadcast)
+        return self._ask(dict[str, int], "wake", macs=macs, broadcast=broadcast)
 
     def runs(self) -> Runs:
         return self._ask(Runs, "runs")
 
-    def clean(self, names: list[str]) -> Cleaned:
+    def clean(self, names: list[str]) -> dict[str, dict[str, int]]:
         """Delete the checkpoints of these runs."""
-        return self._ask(Cleaned, "clean", names=names)
+        return self._ask(dict[str, dict[str, int]], "clean", names=names)
 
-    def forget_address(self) -> Forgotten:
+    def forget_address(self) -> dict[str, bool]:
         """Deletes the address of motley_notify that the node has."""
-        return self._ask(Forgotten, "forget")
+        return self._ask(dict[str, bool], "forget")
 
-    def try_notify(self, address: str) -> Sent:
+    def try_notify(self, address: str) -> dict[str, str]:
         """A test message by the node: why it did not go out. It reads the address from standard input."""
         about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
-        return self.read_by(Sent, "train.send_notice", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
+        return self.read_by(dict[str, str], "train.send_notice", f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
 
     def read_by(self, kind: type[T], module: str, expression: str, timeout_s: float = ANSWER_S) -> T:
         """What a module that needs none of ours finds there."""

@@ -39,7 +39,7 @@ from console.infra.kubernetes.shown import (
 )
 from console.infra.node import ROOT, Node, Silent
 from console.processes import each_line, end_group
-from plugins.module_utils.motley.answers import Cleaned, Forgotten, Hashes, Look, RunFacts, Runs, Sent, Stopped
+from plugins.module_utils.motley.answers import Hashes, Look, RunFacts, Runs, Stopped
 from train.send_notice import Notice, send
 
 ALL = "app.kubernetes.io/name=motley"
@@ -320,14 +320,14 @@ class KubernetesNode(Node):
             found[run] |= {"done": done, "on": is_active(job), "waits": rank(job) == WAITS}
         return {"runs": found, "on": ""}
 
-    def forget_address(self) -> Forgotten:
+    def forget_address(self) -> dict[str, bool]:
         return {"was": False}
 
-    def try_notify(self, address: str) -> Sent:
+    def try_notify(self, address: str) -> dict[str, str]:
         """This controller tries it: no pod is there yet."""
         return {"why": send(address, Notice("test", "motley", "the address is right"))}
 
-    def clean(self, names: list[str]) -> Cleaned:
+    def clean(self, names: list[str]) -> dict[str, dict[str, int]]:
         raise Silent("checkpoints lie on its volume; kubectl deletes that")
 
 

@@ -151,24 +151,11 @@ class Begun(Failed, total=False):
     begun: str
 
 
-class Expires(TypedDict):
-    after_s: float
-
-
 class Paused(Failed, total=False):
     was_on: bool
     until: str
     left: list[int]
     seconds: float
-
-
-class Unpaused(TypedDict):
-    was: bool
-    was_on: bool
-
-
-class Woken(TypedDict):
-    sent: int
 
 
 # -- what runs there were --------------------------------------------------------------------------------------------
@@ -209,20 +196,6 @@ class RunsOfAll(TypedDict):
 
 class Runs(RunsOfAll, total=False):
     waiting: list[str]
-
-
-class Cleaned(TypedDict):
-    freed: dict[str, int]
-
-
-class Forgotten(TypedDict):
-    was: bool
-
-
-class Sent(TypedDict):
-    """Why a test message did not go out; empty where it did."""
-
-    why: str
 
 
 class Hashes(TypedDict):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..train.files import write_atomic
 from ..train.pause import read, words
 from ..train.runlog.paths import PAUSE
-from .answers import Paused, Unpaused
+from .answers import Paused
 from .run_files import agent_view, named_run, saving_s
 from .run_processes import processes
 
@@ -37,7 +37,7 @@ def pause(home: Path, lasts: str = "") -> Paused:
     return {"was_on": bool(here), "until": paused(home), "left": left, "seconds": round(time.time() - began, 2)}
 
 
-def unpause(home: Path) -> Unpaused:
+def unpause(home: Path) -> dict[str, bool]:
     was = paused(home)
     (home / PAUSE).unlink(missing_ok=True)
     return {"was": bool(was), "was_on": bool(processes(home))}

@@ -23,7 +23,7 @@ from typing import Any
 from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, made
 from ..train.runlog.paths import logs as logs_of
 from ..train.runlog.tail import Tail
-from .answers import Cleaned, Forgotten, Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
+from .answers import Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
 from .files import read_json
 from .run_files import agent_view, end_of, launched_start, newest_checkpoint
 from .start_stop_status import clean as clean_at
@@ -294,7 +294,7 @@ def cards_asked(options: list[str]) -> tuple[bool, int | None]:
     return asks, count
 
 
-def clean(home: Path, names: list[str]) -> Cleaned:
+def clean(home: Path, names: list[str]) -> dict[str, dict[str, int]]:
     jobs = queue()
     freed: dict[str, int] = {}
     for name in [name for name in names if name not in jobs and "/" not in name]:
@@ -303,7 +303,7 @@ def clean(home: Path, names: list[str]) -> Cleaned:
     return {"freed": freed}
 
 
-def forget(home: Path) -> Forgotten:
+def forget(home: Path) -> dict[str, bool]:
     return {"was": False}
 
 

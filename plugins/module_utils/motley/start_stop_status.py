@@ -38,21 +38,7 @@ from ..train.runlog.paths import (
     made,
 )
 from ..train.runlog.paths import logs as logs_of
-from .answers import (
-    Begun,
-    Cleaned,
-    Event,
-    Expires,
-    Forgotten,
-    Hashes,
-    Launched,
-    Look,
-    NowLine,
-    RunFacts,
-    Runs,
-    Started,
-    Stopped,
-)
+from .answers import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .files import read, read_json
 from .nvidia_smi import Silent, table
 from .pausing import pause, paused, unpause
@@ -222,7 +208,7 @@ def unload(home: Path) -> dict[str, str]:
     return {}
 
 
-def expire(home: Path, after_s: float) -> Expires:
+def expire(home: Path, after_s: float) -> dict[str, float]:
     """Stop whatever runs here after so long, and from then on: a process of its own session, which nobody waits for."""
     end_at = time.clock_gettime(time.CLOCK_BOOTTIME) + after_s
     if os.fork() == 0:
@@ -339,7 +325,7 @@ def runs(home: Path) -> Runs:
     return {"runs": found, "on": run_on(home), "waiting": waiting(home)}
 
 
-def clean(home: Path, names: list[str]) -> Cleaned:
+def clean(home: Path, names: list[str]) -> dict[str, dict[str, int]]:
     """Take the checkpoints of these runs away; results and event logs stay."""
     on = run_on(home)
     freed = {}
@@ -351,7 +337,7 @@ def clean(home: Path, names: list[str]) -> Cleaned:
     return {"freed": freed}
 
 
-def forget(home: Path) -> Forgotten:
+def forget(home: Path) -> dict[str, bool]:
     """The address of motley_notify: the nodes are not to send any more."""
     file = home / NOTIFY
     was = file.exists()

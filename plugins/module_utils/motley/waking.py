@@ -6,8 +6,6 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from .answers import Woken
-
 PORT = 9
 """Discard: nobody answers there; the card reads the packet itself."""
 
@@ -23,6 +21,6 @@ def send(macs: list[str], broadcast: str, port: int = PORT) -> None:
             out.sendto(packet(mac), (broadcast, port))
 
 
-def wake(_: Path, macs: list[str], broadcast: str) -> Woken:
+def wake(_: Path, macs: list[str], broadcast: str) -> dict[str, int]:
     send(macs, broadcast)
     return {"sent": len(macs)}
