@@ -14,7 +14,7 @@ import pytest
 from lab.profile import PASSWORD, USER
 from tests.conftest import BASES
 from tests.support import pace, small_set
-from tests.support.bootstrap import Person, Said, taken_back_soon
+from tests.support.bootstrap import Person, Said, python_of, taken_back_soon
 from tests.support.cluster import Cluster
 from tests.support.photograph import Photographs, differences, photographed
 
@@ -64,7 +64,7 @@ def person(trio_on_each_base: Cluster, how: str, tmp_path_factory: pytest.TempPa
     person = Person(trio_on_each_base, tmp_path_factory.mktemp("person"))
     if how == "small":
         small_set.fetch(small_set.make(person.folder / "requirements"), python_of(person), person.folder / "cache")
-    if how == "whole" and (reason := small_set.why_no_cpu_set(python_of(person))):
+    if how == "whole" and (reason := small_set.why_not_fetched(python_of(person))):
         pytest.skip(f"NOT RUN: {reason}")
     write(person, how)
     return person
@@ -88,10 +88,6 @@ def bootstraps(person: Person, how: str, phase: str = "") -> Said:
 def changed(said: Said, node: str) -> list[str]:
     phases = said.receipt["nodes"][node]["phases"]
     return [name for name in PHASES if name in phases and phases[name]["changed"]]
-
-
-def python_of(person: Person) -> str:
-    return person.cluster.hosts[0].run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
 
 
 @pytest.fixture(scope="module")

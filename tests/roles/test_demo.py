@@ -91,7 +91,7 @@ class Visitor:
 
 @pytest.fixture(scope="module")
 def visitor() -> Iterator[Visitor]:
-    if reason := small_set.why_no_cpu_set(PYTHON):
+    if reason := small_set.why_not_fetched(PYTHON):
         pytest.skip(f"NOT RUN: {reason}")
     home = Path(tempfile.mkdtemp(prefix="motley-visitor-"))
     there = Visitor(home)

@@ -70,7 +70,7 @@ def console(
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The one that is shipped, with a state folder of its own."""
-    if reason := small_set.why_no_cpu_set(PYTHON):
+    if reason := small_set.why_not_fetched(PYTHON):
         pytest.skip(f"NOT RUN: {reason}")
     folder = tmp_path_factory.mktemp("loopback") / "inventory"
     shutil.copytree(REPOSITORY / "inventory/loopback", folder)

@@ -145,7 +145,7 @@ def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock
 ) -> None:
     """From an index in the lab; what comes from home is uv and the training package."""
     renter = renter_of_bare_machines
-    if reason := small_set.why_no_cpu_set("3.11"):
+    if reason := small_set.why_not_fetched("3.11"):
         pytest.skip(f"NOT RUN: {reason}")
     kept = json.loads(pace.run(sys.executable, "requirements/wheelhouse.py", "3.11", "node-cpu", cwd=ROOT).stdout)
     index = tmp_path / "wheels"

@@ -48,13 +48,14 @@ class PoolStory:
 
     @classmethod
     def of(cls, seed: int) -> PoolStory:
-        """One disk at most is full: a run ends where a majority of the disks is. In some stories all hang at once."""
+        """One disk at most is full, of two machines not that of the first, which counts as a majority: a run ends where a
+        majority of the disks is full. In some stories all hang at once."""
         dice = Random(f"pool {seed}")
         size = dice.choice((2, 3, 3, 3, 3, 3, 4, 5)) if seed % 50 else dice.choice((8, 12, 16))
         many = round(dice.choice((3, 8, 8, 12, 16)) * size)
         costs = tuple(round(0.7 + 0.6 * dice.random(), 2) for _ in range(many))
         faults = drawn(dice, size, dice.randrange(0, 7), WITHIN_S)
-        full = next((fault.who for fault in faults if fault.kind == "full disk"), 0)
+        full = next((fault.who for fault in faults if fault.kind == "full disk" and (size > 2 or fault.who)), None)
         faults = [fault for fault in faults if fault.kind != "full disk" or fault.who == full]
         if seed % 25 == 7:
             at = round(6 * dice.random(), 2)

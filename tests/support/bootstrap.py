@@ -161,3 +161,8 @@ def taken_back_soon() -> dict[str, int]:
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def python_of(person: Person) -> str:
+    """The hosts'."""
+    return person.cluster.hosts[0].run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()

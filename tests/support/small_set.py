@@ -35,8 +35,8 @@ def fetch(folder: Path, python: str, cache: Path) -> str:
     return done.stdout.strip()
 
 
-def why_no_cpu_set(python: str) -> str:
-    """Fetches the whole CPU set into the controller's own cache; a reason where that cannot be."""
-    command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, "node-cpu", "uv"]
+def why_not_fetched(python: str, wanted: str = "node-cpu") -> str:
+    """Fetches a whole set into the controller's own cache; a reason where that cannot be."""
+    command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, wanted, "uv"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip().splitlines()[0] if done.returncode else ""

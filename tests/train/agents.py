@@ -12,6 +12,7 @@ from signal import SIGKILL, SIGTERM
 from typing import IO
 
 from tests.support import pace
+from tests.support.pids import is_alive
 from tests.train import cluster
 from train.cluster.attach_to_agent import NAME
 from train.cluster.forkserver import Worker
@@ -100,7 +101,7 @@ class Agents:
     def workers(self, name: str) -> list[int]:
         """Those that live: one that has ended stays listed until its agent's next look."""
         named = [pid for pid in self.children(name) if Path(f"/proc/{pid}/comm").read_text().strip() == NAME]
-        return [pid for pid in named if alive(pid)]
+        return [pid for pid in named if is_alive(pid)]
 
     def children(self, name: str) -> list[int]:
         pid = self.running[name].pid
@@ -178,10 +179,3 @@ class Agents:
 def _ports() -> int:
     """The heartbeat's; up to 60 more are for groups. Free ones of others are elsewhere (`cluster.free_port`)."""
     return 20_000 + 64 * secrets.randbelow(140)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False

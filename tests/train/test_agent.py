@@ -14,8 +14,9 @@ import pytest
 import torch.distributed as dist
 
 from tests.support import pace
+from tests.support.pids import is_alive
 from tests.train import cluster, reference
-from tests.train.agents import Agents, alive
+from tests.train.agents import Agents
 from train.models.model_files import model_folder
 
 ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
@@ -66,7 +67,7 @@ def test_a_lost_head_is_replaced_and_comes_back_as_a_plain_node(three):
     orphans = three.workers("node-0")
     three.kill("node-0")
     three.together("node-1", "node-2", within_s=40)
-    assert not any(alive(pid) for pid in orphans), "its workers outlived the agent"
+    assert not any(is_alive(pid) for pid in orphans), "its workers outlived the agent"
     assert three.now("node-2")["host"] == "node-1"
     three.start("node-0")
     three.together(*three.names, within_s=40)
@@ -81,7 +82,7 @@ def test_a_machine_that_somebody_needs_leaves_frees_its_memory_and_comes_back(th
     rest = [other for other in three.names if other != name]
     held, file, began = three.workers(name), three.folder(name) / "pause", time.time()
     file.touch()
-    pace.until(lambda: not any(alive(pid) for pid in held), 5, "its memory is not free")
+    pace.until(lambda: not any(is_alive(pid) for pid in held), 5, "its memory is not free")
     took_s = time.time() - began
     three.together(*rest, since=began, within_s=30)
     assert took_s < pace.seconds(5)

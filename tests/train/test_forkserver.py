@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.support import pace
+from tests.support.pids import is_alive
 from tests.train import cluster
-from tests.train.agents import alive
 from train.cluster import forkserver
 from train.cluster.forkserver import ForkServer, Worker
 from train.cluster.timing import Timing
@@ -88,9 +88,9 @@ time.sleep(600)
     )
     cluster.STARTED.append(asker)
     pids = [int(pid) for pid in asker.stdout.readline().split()]
-    assert all(map(alive, pids))
+    assert all(map(is_alive, pids))
     asker.kill()
-    pace.until(lambda: not any(map(alive, pids)), 10, "they outlive it")
+    pace.until(lambda: not any(map(is_alive, pids)), 10, "they outlive it")
 
 
 def test_where_it_was_killed_there_is_no_warm_start_any_more(program):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
+from tests.support.pids import is_alive
 from tests.train import cluster
 from tests.train.agents import Agents
 from train.engine import checkpoint, staging
@@ -110,7 +111,7 @@ def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")
     agents.signal("node-0", signal.SIGTERM)
-    pace.until(lambda: not Path(f"/proc/{worker}").exists(), 5, "it holds its GPU", every_s=0.02)
+    pace.until(lambda: not is_alive(worker), 5, "it holds its GPU", every_s=0.02)
     assert agents.running["node-0"].poll() is None, "the checkpoint was not waited for"
     root = agents.folder("node-0") / "models/checkpoints/run"
     (root / "go").touch()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
+from tests.support.pids import is_alive
 from tests.train import cluster, rewarded
 from tests.train.test_grpo import OPTIONS
 from train.models import hf
@@ -116,16 +117,9 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
     home = install(tmp_path / "home")
     with subprocess.Popen([sys.executable, "-c", STARTS, str(home)], stdout=subprocess.PIPE, text=True) as parent:
         pid = int(parent.stdout.readline())
-        assert Path(f"/proc/{pid}").exists()
+        assert is_alive(pid)
         parent.send_signal(signal.SIGKILL)
-    pace.until(lambda: gone(pid), pace.HANG_S, "the server lives on")
-
-
-def gone(pid: int) -> bool:
-    try:
-        return "(zombie)" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
+    pace.until(lambda: not is_alive(pid), pace.HANG_S, "the server lives on")
 
 
 def test_a_server_gets_its_own_card_and_nothing_that_is_meant_for_training(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from tests.gpu.machine import NEEDS, Machine
 from tests.gpu.process import Processes
 from tests.gpu.table import table
 from tests.support import pace
+from tests.support.pids import is_alive
 from train.errors import BadInput
 
 
@@ -147,7 +148,7 @@ def test_what_a_line_leaves_behind_is_ended_and_told(processes: Processes, tmp_p
     words = program(tmp_path, f"import subprocess, sys\nprint({sleeper}.pid)\n")
     said = tmp_path / "said"
     assert processes.run(words, said, 30) == "it left 1 processes behind"
-    assert not Path(f"/proc/{said.read_text().strip()}").exists()
+    assert not is_alive(int(said.read_text()))
 
 
 def test_a_line_that_hangs_is_ended_with_all_that_it_started(processes: Processes, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_a_line_that_hangs_is_ended_with_all_that_it_started(processes: Processe
     began = pace.now()
     assert processes.run(words, said, 2).startswith("not done within 2 s")
     assert pace.now() - began < 15
-    assert not Path(f"/proc/{said.read_text().split()[0]}").exists()
+    assert not is_alive(int(said.read_text().split()[0]))
 
 
 def test_an_error_is_told_by_its_last_words(processes: Processes, tmp_path: Path) -> None:

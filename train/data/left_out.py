@@ -44,9 +44,11 @@ def words(index: Mapping[str, Any]) -> list[str]:
 
 
 def require_held_out(config: RunConfig, rows: int) -> None:
-    if config.patience and not rows:
-        raise BadInput(
-            f"patience: {config.patience}, but no rows are held out that it could look at",
-            f"rows: {config.dataset}",
-            "leave patience out, or give more data, or hold out a larger part of it: --set eval_fraction=0.2",
-        )
+    if rows:
+        return
+    where, fix = f"rows: {config.dataset}", "give more data, or hold out a larger part of it: --set eval_fraction=0.2"
+    if config.COMPARES:
+        raise BadInput("no rows are held out, and trials are compared by them", where, fix)
+    if config.patience:
+        what = f"patience: {config.patience}, but no rows are held out that it could look at"
+        raise BadInput(what, where, f"leave patience out, or {fix}")

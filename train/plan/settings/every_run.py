@@ -182,6 +182,8 @@ class RunConfig:
     """The module that makes rows of the data."""
     IN_PIECES: ClassVar[bool] = False
     """Whether each machine works by itself, on pieces that it takes from one list (train/pool)."""
+    COMPARES: ClassVar[bool] = False
+    """Whether its trials are compared by held-out rows."""
     RESULT: ClassVar[str]
     """What a run makes, and the name of its folder: adapter or model."""
 

@@ -51,6 +51,7 @@ class Sweep(Base):
 
     PACKAGES: ClassVar[str] = "sweep"
     IN_PIECES: ClassVar[bool] = True
+    COMPARES: ClassVar[bool] = True
     RESULT: ClassVar[str] = "sweep"
     KIND: ClassVar[type[RunConfig]] = RunConfig
     """The settings of a trial."""

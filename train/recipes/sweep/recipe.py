@@ -18,6 +18,7 @@ import yaml
 
 from train import recipes
 from train.data import parts
+from train.data.left_out import require_held_out
 from train.errors import BadInput, CheckFailed
 from train.files import whole_folder
 from train.models.device import look
@@ -64,9 +65,7 @@ class SweepRecipe:
         recipe = recipes.of(first)
         self.base = recipe.start(first, print)
         rows, held_out = recipe.rows(first, print)
-        if not len(held_out):
-            fix = "give more data, or hold out a larger part of it: --set eval_fraction=0.2"
-            raise BadInput("no rows are held out, and trials are compared by them", f"rows: {first.dataset}", fix)
+        require_held_out(self.config, len(held_out))
         self.rows = parts.epoch_of(rows)
         at = int(desk.device.partition(":")[2] or 0)
         self.device = look(first, desk.node, at, self.base)

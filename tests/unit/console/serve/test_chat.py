@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace, served
+from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders
 
 
@@ -123,7 +124,7 @@ def test_a_conversation_that_is_typed(terminal: Terminal, home: Path) -> None:
     pid = int((home / "pid").read_text())
     terminal.types("\x04")
     assert terminal.ends() == 0, terminal.read()
-    pace.until(lambda: not Path(f"/proc/{pid}").exists(), 60)
+    pace.until(lambda: not is_alive(pid), 60)
 
 
 def test_ctrl_c_stops_an_answer_and_no_more(folder: Path, home: Path) -> None:
@@ -186,4 +187,4 @@ def test_terminated_it_leaves_nothing(terminal: Terminal, home: Path) -> None:
     pid = int((home / "pid").read_text())
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.ends() == 128 + signal.SIGTERM
-    pace.until(lambda: not Path(f"/proc/{pid}").exists(), 60)
+    pace.until(lambda: not is_alive(pid), 60)

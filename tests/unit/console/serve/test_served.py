@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import pace, served
+from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders, whole
 from tests.support.served import Served, ask, stream
 
@@ -152,8 +153,7 @@ def test_at_the_end_no_process_is_left(here: Served, homes: dict[str, Path]) -> 
     pids = [pid_of(home) for home in homes.values()]
     here.process.kill()
     here.process.wait()
-    for pid in pids:
-        pace.until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 60)  # type: ignore[misc]
+    pace.until(lambda: not any(map(is_alive, pids)), 60)
 
 
 def serve_in_vain(folder: Path) -> str:

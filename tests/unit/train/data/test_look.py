@@ -69,6 +69,7 @@ def test_of_a_large_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pyte
         ('\n{"a": 1}\n', {}, r"no known format has the keys a\nfile: .*my notes.jsonl, line 2\n"),
         (CHAT, {"eval_fraction": 0.9999}, r"all usable records are held out .*\n.*\n.*--set eval_fraction="),
         ('{"prompt"\n{"prompt": "x", "completion": "y"}\n', {"eval_fraction": 0.9999}, r"held out .*line 1: not JSON"),
+        (CHAT[:2], {"recipe": "sweep", "search": "lora_r=4,8"}, r"no rows are held out, and trials .*\n.*\n.*=0.2"),
         (CHAT[:2], {"patience": 2}, r"no rows are held out .*\n.*\n.*--set eval_fraction="),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.pids import is_alive
 from train.errors import BadInput
 from train.rewards.judge import Judge, RewardFailed, Scored
 from train.rewards.process import Process
@@ -47,13 +48,6 @@ def score(judge: Judge, completions: list[Any], **columns: list[Any]) -> Scored:
 def pid(judge: Judge) -> int:
     assert judge.process
     return judge.process.process.pid
-
-
-def alive(number: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 TWO = """
@@ -263,9 +257,9 @@ def test_sets_have_one_order_on_every_machine(judge: Make) -> None:
 def test_nothing_is_left_after_close(judge: Make) -> None:
     one = judge("def f(completions): return [1]")
     number, before = pid(one), len([*Path("/proc/self/fd").iterdir()])
-    assert alive(number)
+    assert is_alive(number)
     one.close()
-    assert not alive(number) and len([*Path("/proc/self/fd").iterdir()]) == before - 3
+    assert not is_alive(number) and len([*Path("/proc/self/fd").iterdir()]) == before - 3
     assert score(one, ["a"]).total == [1]
 
 
@@ -287,14 +281,14 @@ def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path
     assert parent.stdout
     number = int(parent.stdout.readline())
     time.sleep(0.2)
-    assert alive(number)
+    assert is_alive(number)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
     until = time.monotonic() + 10
-    while alive(number) and time.monotonic() < until:
+    while is_alive(number) and time.monotonic() < until:
         time.sleep(0.02)
-    assert not alive(number)
+    assert not is_alive(number)
 
 
 def test_torch_is_not_needed() -> None:
