@@ -53,9 +53,9 @@ def near_sum(found: Found) -> Iterator[Line]:
     for part, aim in AIMS.items():
         if runs := found.get(part):
             reached, allowed = ([r for run in runs for r in run[what]] for what in ("of the sum", "whole rows"))
-            what = f"of the speeds added where each has a whole computer, {':'.join(map(str, runs[-1]['speeds']))}"
+            what = f"of their speeds added, each with a whole computer, {':'.join(map(str, runs[-1]['speeds']))}"
             limit = f"{aim}; whole rows would leave {min(1, median(allowed)):.0%}"
-            yield f"{what}, {titled(part)} a step", spread(reached, "{:.1%}", "turns"), limit
+            yield f"{what}: {titled(part)}", spread(reached, "{:.1%}", "turns"), limit
 
 
 def balance(found: Found) -> Iterator[Line]:
@@ -208,8 +208,8 @@ def scaling(found: Found) -> Iterator[Line]:
 
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
     ("turns", "Unequal machines", turns),
-    ("near_sum", "Where each has a whole computer", near_sum),
     ("balance", "Unequal machines", balance),
+    ("near_sum", "Where each has a whole computer", near_sum),
     ("scaling", "Unequal machines", scaling),
     ("faults", "Losing machines and getting them back", faults),
     ("engines", "Beside torchrun elastic and torchft", engines),
