@@ -47,6 +47,17 @@ def turns(found: Found) -> Iterator[Line]:
             yield f"… of their three speeds added, {rows} a step", spread(reached, "{:.0%}", "turns"), limit
 
 
+def near_sum(found: Found) -> Iterator[Line]:
+    from tests.bench.near_sum import AIMS, titled  # noqa: PLC0415  it imports the lab
+
+    for part, aim in AIMS.items():
+        if runs := found.get(part):
+            reached, allowed = ([r for run in runs for r in run[what]] for what in ("of the sum", "whole rows"))
+            what = f"of their speeds added, each with a whole computer, {':'.join(map(str, runs[-1]['speeds']))}"
+            limit = f"{aim}; whole rows would leave {min(1, median(allowed)):.0%}"
+            yield f"{what}: {titled(part)}", spread(reached, "{:.1%}", "turns"), limit
+
+
 def balance(found: Found) -> Iterator[Line]:
     if runs := list(zip(found.get("trio", []), found.get("peer", []), strict=False)):
         over_peer = [over(trio["auto"], peer["peer"]) for trio, peer in runs]
@@ -198,6 +209,7 @@ def scaling(found: Found) -> Iterator[Line]:
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
     ("turns", "Unequal machines", turns),
     ("balance", "Unequal machines", balance),
+    ("near_sum", "Where each has a whole computer", near_sum),
     ("scaling", "Unequal machines", scaling),
     ("faults", "Losing machines and getting them back", faults),
     ("engines", "Beside torchrun elastic and torchft", engines),

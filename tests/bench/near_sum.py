@@ -28,6 +28,7 @@ TEXT: Mapping[str, Any] = {}
 ROW_LENGTH = 256
 SETTLE = 25
 """Steps until the shares stay."""
+TITLES = {"equal": "24 rows, two equal", "five": "24 rows, five unequal", "pictures": f"{images.PICTURES} pictures"}
 AIMS = {"24": "≥ 95 %", "8": "≥ 88 %", "equal": "≥ 98 %", "five": "≥ 93 %", "pictures": "≥ 92 %"}
 
 
@@ -60,7 +61,7 @@ def place() -> Iterator[Lab]:
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
-    heads = ("rows a step", "speeds", "shares", "of the sum of each alone", "whole rows alone would allow", "aim")
+    heads = ("a step", "speeds", "shares", "of the sum of each alone", "whole rows alone would allow", "aim")
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " --- |" * (len(heads) - 1)]
     for part in PARTS:
         if not (runs := found.get(part)):
@@ -76,9 +77,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 
 
 def titled(part: str) -> str:
-    return {"equal": "24, two equal", "five": "24, five unequal", "pictures": f"{images.PICTURES} pictures"}.get(
-        part, part
-    )
+    return TITLES.get(part, f"{part} rows")
 
 
 def main() -> int:

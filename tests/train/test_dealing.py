@@ -111,9 +111,10 @@ def test_the_step_is_that_of_one_machine(data, tmp_path, options):
         assert reference.largest_error(run.losses(rank), truth) < TOLERANCE
         assert_each_row_once(run, rank)
     parts = np.array([[node["part"] for node in step["nodes"].values()] for step in run.steps()])
-    np.testing.assert_allclose(parts.sum(1), ROWS_PER_STEP, atol=1e-3)
-    assert (np.abs(parts.mean(0) - [ROWS_PER_STEP * v / whole for v in SPEEDS.values()]) < 0.15).all()
-    assert (parts != parts.round()).any()
+    rows = open_rows(data)
+    tokens = [step["tokens"] for step in run.steps()]
+    np.testing.assert_allclose(parts.sum(1) * len(rows.tokens) / len(rows), tokens, rtol=1e-3)
+    assert (np.abs(parts.sum(0) / parts.sum() - [v / whole for v in SPEEDS.values()]) < 0.02).all()
 
 
 def test_a_sample_that_nobody_computes_ends_the_run(data, tmp_path):

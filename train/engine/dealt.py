@@ -25,6 +25,13 @@ def may_deal(config: RunConfig, rows: Rows, workers: Workers) -> bool:
     return isinstance(rows, PackedRows) and rows.packs and not config.draws and not workers.cut
 
 
+def row_tokens(run: Run) -> float:
+    """How many tokens a row of the data has on average: by it what was computed counts as rows. 0 where rows stay
+    whole."""
+    data = run.rows
+    return len(data.tokens) / len(data) if run.balance.deals and isinstance(data, PackedRows) else 0.0
+
+
 @dataclass(frozen=True)
 class Dealt:
     samples: list[list[int]]

@@ -21,7 +21,7 @@ from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine.ahead import Ahead, Made, arrays_of
 from train.engine.batches import rows_of_step
-from train.engine.dealt import Dealt, dealt
+from train.engine.dealt import Dealt, dealt, row_tokens
 from train.engine.early_stop import is_over
 from train.engine.micro_batch_search import step_down
 from train.engine.milestones import Milestones, between_steps, make_up, saves_after
@@ -135,6 +135,7 @@ def train(run: Run) -> None:
         seen = tuple(run.module.take_seen())
         ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device), seen))
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
+        facts["row_tokens"] = row_tokens(run)
         event = step_event(ranks, run.workers, run.balance, **facts)
         event |= run.made.told_of(seen_by(ranks)) if run.made else {}
         since = now

@@ -122,29 +122,34 @@ def seen_by(ranks: Ranks) -> list[float]:
 
 
 def step_event(
-    ranks: Ranks, workers: Workers, balance: Balance, *, step: int, lr: float, targets: Sequence[int], sync: str
+    ranks: Ranks,
+    workers: Workers,
+    balance: Balance,
+    *,
+    step: int,
+    lr: float,
+    targets: Sequence[int],
+    sync: str,
+    row_tokens: float,
 ) -> dict[str, Any]:
-    """The event of one step; `targets`: the target tokens of each worker."""
+    """The event of one step; `targets`: the target tokens of each worker; `row_tokens`: of a row of the data, where
+    rows are dealt out by samples, else 0."""
     whole = max(1, sum(targets))
     leads = [ranks[group[0]] for group in workers.groups]
-    tokens = sum(rank.fed.tokens for rank in leads)
-    rows = sum(rank.fed.rows for rank in leads)
     sync_s = min(rank.timing.blocked_s for rank in ranks)  # who came last waited for nobody: its time is pure transfer
     return {
         "step": step,
         "loss": sum(rank.timing.loss_sum for rank in ranks) / whole,
         "lr": lr,
         "grad_norm": sum(rank.grad_norm * count for rank, count in zip(leads, targets, strict=True)) / whole,
-        "tokens": tokens,
+        "tokens": sum(rank.fed.tokens for rank in leads),
         "targets": sum(targets),
         "step_s": round(ranks[0].step_s, 5),
         "sync_s": round(sync_s, 5),
         "sync": sync,
         "shares": balance.shares,
         "nodes": {
-            workers.names[at]: _node(
-                ranks[at], sync_s, rows / max(1, tokens), stage=workers.layers[at], leads=workers.leads(at)
-            )
+            workers.names[at]: _node(ranks[at], sync_s, row_tokens, stage=workers.layers[at], leads=workers.leads(at))
             for group in workers.groups
             for at in group
         },
@@ -152,16 +157,16 @@ def step_event(
 
 
 def _node(
-    rank: RankStep, sync_s: float, a_token: float, *, stage: tuple[int, int] | None, leads: bool
+    rank: RankStep, sync_s: float, row_tokens: float, *, stage: tuple[int, int] | None, leads: bool
 ) -> dict[str, Any]:
-    """One rank's part of the step event; the rows of a pipe are counted once, where they begin. `a_token`: rows."""
+    """One rank's part of the step event; the rows of a pipe are counted once, where they begin."""
     fed, timing = rank.fed, rank.timing
     bubble_s = max(0.0, timing.pipe_s - timing.compute_s)
     counted = fed if leads else replace(fed, first=fed.first + fed.rows, rows=0, rows_crc=0)
     pipe = {"layers": list(stage), "pipe_s": round(timing.pipe_s, 5)} if stage else {}
     return {
         **{name: getattr(counted, name) for name in ("rows", "first", "rows_crc", "micro_batch")},
-        "part": round(fed.tokens * a_token, 4) if fed.samples else counted.rows,
+        "part": round(fed.tokens / row_tokens, 4) if row_tokens else counted.rows,
         "compute_s": round(timing.compute_s, 5),
         "wait_s": round(timing.blocked_s - sync_s + bubble_s, 5),
         "tokens_per_s": round(fed.tokens / max(timing.compute_s, 1e-9), 1),
