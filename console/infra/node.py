@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar, cast
 
-from console.words import in_place
+from console.text_layout import in_place
 from plugins.module_utils.motley.answers import Begun, Hashes, Look, Paused, Queued, Runs, Stopped
 from train.layout import HOME
 from train.runlog.paths import MEMBERS

@@ -262,6 +262,7 @@ class Cluster(ABC):
         machine = self.machines[name]
         if machine.asleep_since is not None:
             since, machine.asleep_since, machine.woke_at = machine.asleep_since, None, self.play.time
+            machine.slept_s += machine.woke_at - since
             if machine.life and not machine.life.is_held:
                 machine.life.wake(since)
 

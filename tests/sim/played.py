@@ -15,7 +15,7 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from train.cluster.clock import Clock
+from train.clock import Clock
 from train.cluster.disk import Disk
 from train.cluster.network import Network
 from train.cluster.world import Signals
@@ -81,6 +81,7 @@ class Machine:
     is_on: bool = True
     asleep_since: float | None = None
     woke_at: float = 0.0
+    slept_s: float = 0.0
     life: Life | None = None
     files: dict[Path, bytes] = field(default_factory=dict)
     changed: dict[Path, int] = field(default_factory=dict)
@@ -203,6 +204,22 @@ class PlayedEvent:
         return me.wait(seconds)
 
 
+class PlayedLock:
+    def __init__(self, play: Play) -> None:
+        self.free = PlayedEvent(play)
+        self.holder: Task | None = None
+
+    def __enter__(self) -> None:
+        while self.holder:
+            self.free.wait()
+        self.free.clear()
+        self.holder = task()
+
+    def __exit__(self, *_: object) -> None:
+        self.holder = None
+        self.free.set()
+
+
 class PlayedClock(Clock):
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -219,8 +236,16 @@ class PlayedClock(Clock):
     def event(self) -> Any:
         return PlayedEvent(self.life.play)
 
+    def lock(self) -> Any:
+        return PlayedLock(self.life.play)
+
     def start(self, target: Callable[..., object], *args: Any) -> None:
         Task(self.life, target, args)
+
+
+class PlayedWorkClock(PlayedClock):
+    def now(self) -> float:
+        return super().now() - self.life.machine.slept_s
 
 
 class Asked:

@@ -1,33 +1,28 @@
-"""Played workers of a run in pieces: real lists, records and hands (train/pool) over a played store and played disks.
-
-A worker does what train/engine/pool_run.py does, thread for thread: one shares the list of its group, one does the
-pieces, and the main one obeys its agent.
-"""
+"""Workers of a run in pieces: train/engine/pool_run.py itself, with a played recipe over a played store and disk."""
 
 from __future__ import annotations
 
 import json
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.played import Life, Play, PlayedEvent, Task, task
-from tests.sim.pool_store import AGAIN_S, LeftGroupError, PlayedGroup, PlayedLock, PlayedStore
+from tests.sim.cluster import SETTINGS
+from tests.sim.played import Life, Play, PlayedEvent, PlayedWorkClock, Task, task
+from tests.sim.pool_store import AGAIN_S, LeftGroupError, PlayedGroup, PlayedStore
 from tests.sim.trainer import Trained, Training
+from train.engine.pool_run import Outside, PoolRun
 from train.failures import classify_failure
-from train.pool import piece_thread as real_hands
 from train.pool.piece_thread import Desk, Hands
-from train.pool.pieces import Done, Known, Piece, Taken
+from train.pool.pieces import Done, Known, Piece
 from train.pool.record import Record
-from train.pool.shared_list import LOOK_S, Board, Watcher
+from train.runlog import paths
+from train.runlog.events import EventLog
 
 if TYPE_CHECKING:
     from tests.sim.pool_truth import PoolTruth
 
-CONNECTS_S = 300.0
-"""timeout_s of a run."""
 MOST_GROUPS = 20
 
 
@@ -72,25 +67,12 @@ class PlayedRecipe:
         return str(done.result["token"])
 
     def finish(self, known: Known) -> Path:
+        task().wait(0.02 + 0.2 * self.worker.play.dice.random())
+        self.pool.truth.finishes(self.worker)
         return Path("answers")
 
     def close(self) -> None:
         pass
-
-
-class PlayedHands(Hands):
-    """The real ones, in a played thread."""
-
-    def __init__(self, worker: PoolWorker) -> None:  # what the real ones begin with
-        self.recipe, self.lock = worker.recipe, real_hands.threading.Lock()
-        stopped: Any = PlayedEvent(worker.play)
-        self.desk = Desk(config=None, node=worker.name, device="cpu", precision="", known=worker.known,  # type: ignore[arg-type]
-                         doing=lambda _: None, is_stopped=stopped, now=lambda: worker.play.time)  # fmt: skip
-        self.running = self.error = self.result = None
-        self.is_loaded = self.has_begun = self.is_dropped = self.leaves = False
-        self.begun_at = 0.0
-        self.begins, self.news = PlayedEvent(worker.play), PlayedEvent(worker.play)  # type: ignore[assignment]
-        Task(worker.life, self._work, ())
 
 
 class PieceDisk:
@@ -116,17 +98,31 @@ class PieceDisk:
         self.worker.training.truth.recorded(machine.name, Done.of(json.loads(line)))
 
 
-@dataclass(eq=False)
-class Sharing:
-    """The thread that takes part in the list of one group."""
+class PieceLog(EventLog):
+    """What it tells its agent, and who watches."""
 
-    board: Board
-    is_over: PlayedEvent
-    error: Exception | None = None
+    def __init__(self, worker: PoolWorker) -> None:
+        super().__init__(None)
+        self.worker = worker
+
+    def write(self, kind: str, **facts: Any) -> None:
+        super().write(kind, **facts)
+        worker = self.worker
+        if kind == "start":
+            assert worker.store
+            worker.training.truth.meets(worker, worker.store)
+        if kind == "note":
+            worker.training.truth.noted(worker, facts["fact"])
+        worker.node.tell(event=kind, **facts)
+
+    def lives(self) -> None:
+        machine, log = self.worker.node.machine, self.worker.node.log
+        machine.changed[log] = machine.changed.get(log, 0) + 1
 
 
 class PoolWorker:
-    """A process. Its agent asks of it what train/cluster/processes.py has; it does what engine/pool_run.py does."""
+    """A process. Its agent asks of it what train/cluster/processes.py has; the run in it, what Words has of its agent
+    (train/parallel/worker_orders.py)."""
 
     def __init__(self, training: Pool, node: Trained, env: Mapping[str, str]) -> None:
         self.training, self.node, self.play = training, node, training.play
@@ -139,85 +135,49 @@ class PoolWorker:
         self.asked_at = 0.0
         self.arrived = PlayedEvent(self.play)
         self.said: tuple[int, Mapping[str, str]] = (0, {})
-        self.board: Board | None = None
         self.store: PlayedStore | None = None
-        self._takes(env)
+        self.env = dict(env)
+        outside: Any = Outside(
+            env=self.env, clock=PlayedWorkClock(self.life), disk=PieceDisk(self), log=PieceLog(self),
+            words=self if node.stays else None, join=self._join, report=self._reports, device="cpu", precision="fp32",
+        )  # type: ignore[arg-type]  # fmt: skip
+        self.run = PoolRun(SETTINGS, PlayedRecipe(self), outside)
         Task(self.life, self._main, ())
 
-    def _takes(self, env: Mapping[str, str]) -> None:
-        self.rank, self.size = int(env["RANK"]), int(env["WORLD_SIZE"])
-        self.where = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}/{env['MOTLEY_GENERATION']}"
-        self.number = int(env["MOTLEY_GENERATION"])
+    @property
+    def number(self) -> int:
+        return int(self.env["MOTLEY_GENERATION"])
+
+    @property
+    def record(self) -> Record:
+        return self.run.record
+
+    @property
+    def hands(self) -> Hands:
+        return self.run.hands
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
     def _main(self) -> None:
         try:
-            self.record = Record(self.training.file, PieceDisk(self))
-            self.recipe = PlayedRecipe(self)
-            self.hands = PlayedHands(self)
-            while not self._in_a_group():
-                self.hands.require_life(self.record.done.values())
-                self._obey()
-            task().wait(0.02 + 0.2 * self.play.dice.random())
-            self.training.truth.finishes(self)
-            self.node.tell(event="done", step=len(self.record.done))
+            self.run.run()
             self.ends(0)
         except Exception as error:
-            self.fails(classify_failure(error), str(error))
+            self._fails(error)
 
-    def known(self) -> Known:
-        return self.board.known if self.board else Known(dict(self.record.done), {})
-
-    def _in_a_group(self) -> bool:
-        watcher = Watcher(done=self._tell_done, noted=self._tell_notes)
-        now = lambda: self.play.time  # noqa: E731
-        self.board = board = Board(self.recipe, self.record, self.hands, watcher, self.number, now)
-        board.lock = PlayedLock(self.play)  # type: ignore[assignment]
-        self.answer = str(self.taken).encode() if self.node.stays and self.groups < MOST_GROUPS else b""
-        sharing = Sharing(board, PlayedEvent(self.play))
-        Task(self.life, self._share, (sharing,))
-        while not sharing.is_over.is_set():
-            sharing.is_over.wait(3 * LOOK_S)
-            if self.hands.error:
-                raise self.hands.error
-            if self.node.stays and self.arrived.is_set():
-                board.close()
-                return False
-        if sharing.error is None:
-            return True
-        board.close()
-        if not self.node.stays or classify_failure(sharing.error) != "peer":
-            raise sharing.error
-        self._reports("peer", str(sharing.error))
-        return False
-
-    def _share(self, sharing: Sharing) -> None:
-        board = sharing.board
-        try:
-            group = self._join(board)
-            group.gather(self.name)
-            if board.is_closed:
-                return
-            self.training.truth.meets(self, group.store)
-            self.node.tell(event="start", weights=0, step=len(self.record.done))
-            board.run(group)
-        except Exception as error:
-            if not board.is_closed:
-                sharing.error = error
-        finally:
-            sharing.is_over.set()
-
-    def _join(self, board: Board) -> PlayedGroup:
-        stores, until = self.training.stores, self.play.time + CONNECTS_S
-        if self.rank == 0:
-            stores[self.where] = PlayedStore(self, self.size)
+    def _join(self, timeout_s: float, _: object) -> PlayedGroup:
+        stores, until = self.training.stores, self.play.time + timeout_s
+        board: Any = self.run.board
+        rank, size = int(self.env["RANK"]), int(self.env["WORLD_SIZE"])
+        where = f"{self.env['MASTER_ADDR']}:{self.env['MASTER_PORT']}/{self.number}"
+        if rank == 0:
+            stores[where] = PlayedStore(self, size)
         group = None
         while not board.is_closed and self.play.time < until:
-            store = stores.get(self.where)
+            store = stores.get(where)
             if store and group is None and (store.host is self or self._reaches(store.host)):
-                group = PlayedGroup(self, store, self.rank, self.size, self.name)
-                store.members[self.rank] = self
+                group = PlayedGroup(self, store, rank, size, self.name)
+                store.members[rank] = self
                 self.store = store
             if group and group.all_are_there():
                 return group
@@ -233,13 +193,12 @@ class PoolWorker:
         if self.arrived.is_set():
             raise LeftGroupError("its agent has another group for it")
 
-    def _tell_done(self, done: Done) -> None:
-        self.node.tell(event="piece", step=len(self.record.done), step_s=done.seconds)
+    # -- its agent's words ---------------------------------------------------------------------------------------------
 
-    def _tell_notes(self, taken: Taken) -> None:
-        self.training.truth.noted(self, taken)
+    def tell_agent(self, *, stays: bool) -> None:
+        self.answer = str(self.taken).encode() if stays and self.groups < MOST_GROUPS else b""
 
-    def _obey(self) -> None:
+    def obey(self) -> None:
         while True:
             self.arrived.wait()
             self.arrived.clear()
@@ -247,7 +206,7 @@ class PoolWorker:
             self.groups += 1
             self.answer = str(self.taken).encode()
             if env:
-                self._takes(env)
+                self.env.update(env)
                 return
 
     # -- what befalls it -----------------------------------------------------------------------------------------------
@@ -271,14 +230,17 @@ class PoolWorker:
         if not halts and not self.life.is_held:
             self.life.proceed()
 
-    def _reports(self, kind: str, message: str) -> None:
-        if self.taken >= self.word:  # else it is of a group before this one
-            self.cause = json.dumps({"kind": kind, "message": message}).encode()
+    def _reports(self, error: Exception, word: int) -> None:
+        if word >= self.word:  # else it is of a group before this one
+            self.cause = json.dumps({"kind": classify_failure(error), "message": str(error)}).encode()
 
-    def fails(self, kind: str, message: str) -> None:
+    def fails(self, _: str, message: str) -> None:
+        self._fails(RuntimeError(message))
+
+    def _fails(self, error: Exception) -> None:
         if self.code is None and not self.leaves:
             self.answer, self.word = b"", 0
-            self._reports(kind, message)
+            self._reports(error, self.taken)
             self.ends(1)
 
     def ends(self, code: int) -> None:
@@ -337,8 +299,7 @@ class PoolWorker:
             self.play.after(0.2, self._leaves)
         elif not self.life.is_over:
             self.leaves = True
-            if self.is_loaded:
-                self.hands.leave()
+            self.run.leave("SIGTERM")
             self.play.after(0.02 + 0.4 * self.play.dice.random() ** 2, self._left)
 
     def _left(self) -> None:
@@ -358,7 +319,7 @@ class Pool(Training):
         super().__init__(play, truth)
         self.costs = costs
         self.stores: dict[str, PlayedStore] = {}
-        self.file = Path("/played/pieces.jsonl")
+        self.file = SETTINGS.checkpoint_folder() / paths.PIECES
 
     def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Any:
         return PoolWorker(self, node, env)

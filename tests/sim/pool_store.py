@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.played import Machine, Play, PlayedEvent, Task, task
+from tests.sim.played import Machine, task
 
 if TYPE_CHECKING:
     from tests.sim.pool import PoolWorker
@@ -18,22 +18,6 @@ AGAIN_S = 0.25
 
 class LeftGroupError(Exception):
     pass
-
-
-class PlayedLock:
-    def __init__(self, play: Play) -> None:
-        self.free = PlayedEvent(play)
-        self.holder: Task | None = None
-
-    def __enter__(self) -> None:
-        while self.holder:
-            self.free.wait()
-        self.free.clear()
-        self.holder = task()
-
-    def __exit__(self, *_: object) -> None:
-        self.holder = None
-        self.free.set()
 
 
 class PlayedStore:
@@ -68,6 +52,10 @@ class PlayedGroup:
     size: int
     node: str
     gathers: int = 0
+    speaks: bool = False
+
+    def abandon(self) -> None:
+        pass
 
     def _call(self, act: Callable[[], Any]) -> Any:
         """Asks the store, and waits for as long as its machine, or the way to it, is silent."""

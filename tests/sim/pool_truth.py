@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.sim.truth import Truth
-from train.pool.pieces import Done, Piece, Taken
+from train.pool.pieces import Done, Piece
 
 if TYPE_CHECKING:
     from tests.sim.pool import PlayedStore, PoolWorker
@@ -31,6 +31,8 @@ class PoolTruth(Truth):
     finished_at: float = 0.0
     finishers: list[str] = field(default_factory=list)
     """The members of the group that has done the last piece."""
+    heard: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The last part of each execution that a process has told who watches."""
     can_judge_pace: bool = False
     """Whether a machine's seconds in the record are those that it works."""
 
@@ -80,12 +82,11 @@ class PoolTruth(Truth):
     def meets(self, worker: PoolWorker, store: PlayedStore) -> None:
         store.had |= {*worker.record.done}
 
-    def noted(self, worker: PoolWorker, taken: Taken) -> None:
-        parts: dict[str, int] = {}
-        for note in taken.notes:
-            if note["part"] <= parts.get(note["of"], -1):
-                self.breaks(f"{worker.name} is told {note} twice or too late")
-            parts[note["of"]] = note["part"]
+    def noted(self, worker: PoolWorker, fact: dict[str, Any]) -> None:
+        last, part = self.heard.get((worker.pid, fact["of"]), -1), fact["part"]
+        if part <= last:
+            self.breaks(f"{worker.name} is told {fact} twice or too late")
+        self.heard[worker.pid, fact["of"]] = part
 
     def recorded(self, name: str, done: Done) -> None:
         number, token, has = done.piece.number, str(done.result["token"]), self.on_disk.setdefault(name, {})

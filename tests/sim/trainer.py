@@ -11,6 +11,7 @@ import json
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ class Trained:
     cpu_s: float = 0.0
     cpu_at: float = 0.0
 
-    @property
+    @cached_property
     def log(self) -> Path:
         return Path(f"/played/{self.machine.name}/logs/runs/{self.run}/events.jsonl")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from train.cluster.clock import Clock
+from train.clock import Clock
 from train.cluster.fitness import Failures, Fitness, stuck_words
 from train.cluster.local_workers import Failure, LocalWorkers
 from train.cluster.node_status import Generation, Verdict

@@ -9,7 +9,7 @@ import socketserver
 import threading
 from collections.abc import Callable
 
-from train.cluster.clock import Clock
+from train.clock import Clock
 
 LONGEST = 1 << 16
 

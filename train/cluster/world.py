@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 
-from train.cluster.clock import Clock
+from train.clock import Clock
 from train.cluster.disk import Disk
 from train.cluster.network import Network
 from train.cluster.processes import Processes

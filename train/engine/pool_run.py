@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from train.clock import Clock, WorkClock
 from train.engine.shutdown import Leaver
 from train.errors import CheckFailed
 from train.failures import classify_failure, report_to_agent
@@ -18,46 +19,55 @@ from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
 from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
-from train.pool.record import OwnDisk, Record
+from train.pool.record import Disk, OwnDisk, Record
 from train.pool.shared_list import Board, Watcher
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 
 if TYPE_CHECKING:
+    import threading
+
     from train.parallel.process_group import World
     from train.parallel.worker_orders import Words
 
 LOOK_S, LIVES_S = 0.1, 5.0
 
 
-class PoolRun:
-    def __init__(self, config: RunConfig, recipe: PoolRecipe, leaver: Leaver | None, *, as_json: bool) -> None:
-        from train.parallel.process_group import join
-        from train.parallel.worker_orders import Words
+@dataclass(kw_only=True)
+class Outside:
+    """What such a process touches outside itself, and what it computes on. tests/sim gives it a played one."""
 
-        self.config, self.recipe, self.as_json, self.join = config, recipe, as_json, join
-        self.words: Words | None = Words.of_agent() if leaver else None
-        self.node, self.local_rank = os.environ.get("MOTLEY_NODE", "here"), int(os.environ.get("LOCAL_RANK", "0"))
-        self.log = EventLog(config.log_folder / paths.EVENTS if self.writes else None)
+    env: Mapping[str, str]
+    clock: Clock
+    disk: Disk
+    log: EventLog
+    words: Words | None
+    """Its agent's, where it can stay while the group changes."""
+    join: Callable[[float, Words | None], World]
+    report: Callable[[Exception, int], None]
+    device: str
+    precision: str
+
+
+class PoolRun:
+    def __init__(self, config: RunConfig, recipe: PoolRecipe, outside: Outside, *, as_json: bool = False) -> None:
+        self.config, self.recipe, self.outside, self.as_json = config, recipe, outside, as_json
+        self.clock, self.log, self.words = outside.clock, outside.log, outside.words
+        self.node = outside.env.get("MOTLEY_NODE", "here")
+        self.writes = writes(outside.env)
         self.progress = ProgressLine(None, recipe.total or 0)
-        self.record = Record(config.checkpoint_folder() / paths.PIECES, OwnDisk(), writes=self.writes)
+        self.record = Record(config.checkpoint_folder() / paths.PIECES, outside.disk, writes=self.writes)
         self.board: Board | None = None
         self.said, self.shown = "loading", 0.0
-        self.seen: dict[int, int] = {}
-        """How many notes of each piece were told to who watches."""
-        self.began = time.perf_counter()
-        device, precision = computes_on(config, self.local_rank)
+        self.told: dict[int, set[str]] = {}
+        """What was noted of each piece, and told to who watches. The next group's list may begin with less of it."""
+        self.began = self.clock.now()
         self.desk = Desk(
-            config=config, node=self.node, device=device, precision=precision, known=self.known, doing=self.doing
-        )
+            config=config, node=self.node, device=outside.device, precision=outside.precision, known=self.known,
+            doing=self.doing, clock=self.clock,
+        )  # fmt: skip
         self.hands = Hands(recipe, self.desk)
         self.error: Exception | None = None
-        if leaver:
-            leaver.words, leaver.before_end = self.words, self.leave
-
-    @property
-    def writes(self) -> bool:
-        return self.local_rank == 0
 
     def known(self) -> Known:
         return self.board.known if self.board else Known(dict(self.record.done), {})
@@ -74,16 +84,16 @@ class PoolRun:
 
     def in_a_group(self) -> bool:
         """Whether all is done; else its agent has another group for this process, or will have."""
-        generation = int(os.environ.get("MOTLEY_GENERATION", "0"))
+        generation = int(self.outside.env.get("MOTLEY_GENERATION", "0"))
         watcher = Watcher(done=self.tell_done, noted=self.tell_notes)
-        self.board = board = Board(self.recipe, self.record, self.hands, watcher, generation)
+        self.board = board = Board(self.recipe, self.record, self.hands, watcher, generation, self.clock)
         self.error = None
         if self.words:
             self.words.tell_agent(stays=True)
-        thread = threading.Thread(target=self.share, args=(board,), name="list of pieces", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(LOOK_S)
+        over = self.clock.event()
+        self.clock.start(self.share, board, over)
+        while not over.is_set():
+            over.wait(LOOK_S)
             if self.hands.error:
                 raise self.hands.error
             self.show_life()
@@ -98,21 +108,21 @@ class PoolRun:
         assert self.error
         if not self.words or classify_failure(self.error) != "peer":
             raise self.error
-        report_to_agent(self.error, self.words.taken)
+        self.outside.report(self.error, self.words.taken)
         return False
 
     def show_life(self) -> None:
         """A piece may take longer than a group's first step may: its agent sees that it goes on, as long as it does."""
-        if self.hands.running and time.monotonic() > self.shown + LIVES_S:
-            self.shown = time.monotonic()
+        if self.hands.running and self.clock.now() > self.shown + LIVES_S:
+            self.shown = self.clock.now()
             if not self.hands.hangs(list(self.record.done.values())):
                 self.log.lives()
 
-    def share(self, board: Board) -> None:
+    def share(self, board: Board, over: threading.Event) -> None:
         """Takes part in the list of one group, in a thread: a store that does not answer holds up nothing else."""
         world: World | None = None
         try:
-            world = self.join(self.config.timeout_s, self.words)
+            world = self.outside.join(self.config.timeout_s, self.words)
             names = world.gather(world.node)
             if board.is_closed:
                 return
@@ -122,8 +132,11 @@ class PoolRun:
             if not board.is_closed:
                 self.error = error
         finally:
-            if world and world.size > 1 and self.words:
-                world.abandon()
+            try:
+                if world and world.size > 1 and self.words:
+                    world.abandon()
+            finally:
+                over.set()
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
@@ -151,15 +164,17 @@ class PoolRun:
 
     def tell_notes(self, taken: Taken) -> None:
         number = taken.piece.number
-        for fact in taken.notes[self.seen.get(number, 0) :]:
-            self.log.write("note", piece=number, node=taken.nodes[0], fact=fact)
-        self.seen[number] = len(taken.notes)
+        told = self.told.setdefault(number, set())
+        for fact in taken.notes:
+            if (text := json.dumps(fact)) not in told:
+                told.add(text)
+                self.log.write("note", piece=number, node=taken.nodes[0], fact=fact)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self, made: Path | None) -> dict[str, Any]:
         self.recipe.close()
-        seconds = round(time.perf_counter() - self.began, 2)
+        seconds = round(self.clock.now() - self.began, 2)
         receipt = {"ok": True, "run": self.config.run, "steps": len(self.record.done), self.config.RESULT: str(made)}
         receipt |= {"events": str(self.config.log_folder / paths.EVENTS), "seconds": seconds}
         self.log.write("done", step=len(self.record.done), loss=None, seconds=seconds)
@@ -186,10 +201,35 @@ def computes_on(config: RunConfig, local_rank: int) -> tuple[str, str]:
     return device, config.precision if config.precision != "auto" else precision_of(device)
 
 
+def writes(env: Mapping[str, str]) -> bool:
+    """Whether this process writes its node's files: one of each node does."""
+    return env.get("LOCAL_RANK", "0") == "0"
+
+
+def of_this_process(config: RunConfig, leaver: Leaver | None) -> Outside:
+    from train.parallel.process_group import join
+    from train.parallel.worker_orders import Words
+
+    device, precision = computes_on(config, int(os.environ.get("LOCAL_RANK", "0")))
+    return Outside(
+        env=os.environ,
+        clock=WorkClock(),
+        disk=OwnDisk(),
+        log=EventLog(config.log_folder / paths.EVENTS if writes(os.environ) else None),
+        words=Words.of_agent() if leaver else None,
+        join=join,
+        report=report_to_agent,
+        device=device,
+        precision=precision,
+    )
+
+
 def run_pool(config: RunConfig, leaver: Leaver | None, *, as_json: bool) -> dict[str, Any]:
     from train import recipes
 
-    run = PoolRun(config, recipes.in_pieces(config), leaver, as_json=as_json)
+    run = PoolRun(config, recipes.in_pieces(config), of_this_process(config, leaver), as_json=as_json)
+    if leaver:
+        leaver.words, leaver.before_end = run.words, run.leave
     try:
         return run.run()
     except OSError as error:

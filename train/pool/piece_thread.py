@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.clock import Clock, WorkClock
 from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
 from train.pool.pieces import Done, Known, Piece
@@ -30,29 +30,32 @@ class Desk:
     precision: str
     known: Callable[[], Known]
     doing: Callable[[str], None]
-    is_stopped: threading.Event = field(default_factory=threading.Event)
+    clock: Clock = field(default_factory=WorkClock)
+    is_stopped: threading.Event = field(init=False)
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What was told of the piece that is running."""
-    now: Callable[[], float] = time.monotonic
     noted_at: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.is_stopped = self.clock.event()
+
     def note(self, fact: dict[str, Any]) -> None:
-        self.noted_at = self.now()
+        self.noted_at = self.clock.now()
         self.notes.append(fact)
 
 
 class Hands:
     def __init__(self, recipe: PoolRecipe, desk: Desk) -> None:
-        self.recipe, self.desk = recipe, desk
+        self.recipe, self.desk, self.clock = recipe, desk, desk.clock
         self.running: Piece | None = None
         self.error: Exception | None = None
         self.result: Ended | None = None
         self.is_loaded = self.has_begun = False
         self.is_dropped = self.leaves = False
         self.begun_at = 0.0
-        self.lock = threading.Lock()
-        self.begins, self.news = threading.Event(), threading.Event()
-        threading.Thread(target=self._work, name="pieces", daemon=True).start()
+        self.lock = self.clock.lock()
+        self.begins, self.news = self.clock.event(), self.clock.event()
+        self.clock.start(self._work)
 
     @property
     def is_free(self) -> bool:
@@ -74,7 +77,7 @@ class Hands:
     @property
     def silent_s(self) -> float:
         """Since the last sign of life of the piece that is running."""
-        return self.desk.now() - max(self.begun_at, self.desk.noted_at)
+        return self.clock.now() - max(self.begun_at, self.desk.noted_at)
 
     def hangs(self, done: Collection[Done]) -> bool:
         own = [each.seconds for each in done if each.node == self.desk.node]
@@ -125,7 +128,7 @@ class Hands:
         if not self.has_begun:
             self.has_begun = True
             self.desk.doing("at its first piece")
-        started = self.begun_at = self.desk.now()
+        started = self.begun_at = self.clock.now()
         try:
             result = self.recipe.work(piece, self.desk)
         except Exception:
@@ -136,5 +139,5 @@ class Hands:
             if self.is_dropped:
                 self.running = None
             else:
-                self.result = piece, self.desk.now() - started, result
+                self.result = piece, self.clock.now() - started, result
         self.news.set()

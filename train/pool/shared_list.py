@@ -8,14 +8,13 @@ piece that is being done goes on, and the next group begins with what its member
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from train.clock import Clock
 from train.pool import PoolRecipe, pieces
 from train.pool.pieces import Done, Known, List, Piece, Taken
 from train.pool.record import Record
@@ -79,17 +78,10 @@ class Watcher:
 
 class Board:
     def __init__(  # noqa: PLR0917 - whom it works for
-        self,
-        recipe: PoolRecipe,
-        record: Record,
-        hands: Hands,
-        watcher: Watcher,
-        generation: int,
-        now: Callable[[], float] = time.monotonic,
+        self, recipe: PoolRecipe, record: Record, hands: Hands, watcher: Watcher, generation: int, clock: Clock
     ) -> None:
         self.recipe, self.record, self.hands, self.watcher = recipe, record, hands, watcher
-        self.generation, self.now = generation, now
-        self.lock = threading.Lock()
+        self.generation, self.now, self.lock = generation, clock.now, clock.lock()
         self.is_closed = False
         self.name = ""
         self.results: dict[int, str] = {}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from train.clock import Clock
 from train.cluster.agent_files import AgentMemory, TrainerProgress
-from train.cluster.clock import Clock
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
 from train.cluster.timing import TIMING

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import pace
+from train.clock import Clock
 from train.plan.settings.config import load_config
 from train.pool.piece_thread import STUCK, STUCK_S, Desk, Hands
 from train.pool.pieces import Done, Known, Piece
@@ -39,9 +40,11 @@ class Waits:
 class Played:
     def __init__(self) -> None:
         self.time, self.said, self.recipe = 100.0, list[str](), Waits()
+        clock = Clock()
+        clock.now = lambda: self.time  # type: ignore[method-assign]
         self.desk = Desk(
             config=load_config({"model": "tiny"}), node="n0", device="cpu", precision="fp32",
-            known=lambda: Known({}, {}), doing=self.said.append, now=lambda: self.time,
+            known=lambda: Known({}, {}), doing=self.said.append, clock=clock,
         )  # fmt: skip
         self.hands = Hands(self.recipe, self.desk)  # type: ignore[arg-type]
 

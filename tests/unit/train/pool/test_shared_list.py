@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import pace
+from train.clock import Clock
 from train.pool.pieces import Done, Known, Piece
 from train.pool.record import OwnDisk, Record
 from train.pool.shared_list import KEPT_S, Board, Watcher
@@ -103,7 +104,9 @@ class Node:
         self.record = Record(folder / f"n{rank}.jsonl", OwnDisk())
         watcher = Watcher(done=self.told.append, noted=lambda _: None)
         recipe: Any = Numbers(total)
-        self.board = Board(recipe, self.record, self.hands, watcher, 7, time)  # type: ignore[arg-type]
+        clock = Clock()
+        clock.now = time  # type: ignore[method-assign]
+        self.board = Board(recipe, self.record, self.hands, watcher, 7, clock)  # type: ignore[arg-type]
 
 
 def run(nodes: list[Node]) -> dict[str, str]:

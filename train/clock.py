@@ -1,10 +1,11 @@
-"""Time, and what waits for it: an agent asks this for both, so that tests/sim can play them."""
+"""Time, and what waits for it: an agent, and who does pieces, asks this for both, so that tests/sim can play them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 
@@ -23,6 +24,16 @@ class Clock:
     def event(self) -> threading.Event:
         return threading.Event()
 
+    def lock(self) -> AbstractContextManager[object]:
+        return threading.Lock()
+
     def start(self, target: Callable[..., object], *args: Any) -> None:
         """Runs `target` in a thread of its own, which does not keep the process alive."""
         threading.Thread(target=target, args=args, daemon=True).start()
+
+
+class WorkClock(Clock):
+    """Of who works: its time stands still while the machine sleeps, or a piece would count as hung after that."""
+
+    def now(self) -> float:
+        return time.monotonic()
