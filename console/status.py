@@ -150,9 +150,9 @@ def does_in(step: Event, name: str) -> str:
     return f"{counted(count, 'row')}{', ' * bool(layers)}{layers}" if count else ""
 
 
-def gpus(found: list[dict[str, str]]) -> str:
+def gpus(cards: list[dict[str, str]]) -> str:
     words = []
-    for gpu in found:
+    for gpu in cards:
         used, whole = (number(gpu.get(f"memory.{part}")) for part in ("used", "total"))
         heat, load, power = (gpu.get(key, "?") for key in ("temperature.gpu", "utilization.gpu", "power.draw"))
         memory = f"  {used / 1024:.1f}/{whole / 1024:.0f} GB" if used is not None and whole is not None else ""
@@ -274,16 +274,16 @@ def measure_words(facts: KnownRun, places: int) -> str:
 
 
 def run_lines(answers: Mapping[str, Runs], silent: dict[str, str]) -> list[str]:
-    found = gathered(answers)
-    width = max([3, *map(len, found)])
-    measured = {name: measure_words(facts, 4) for name, facts in found.items()}
+    known_runs = gathered(answers)
+    width = max([3, *map(len, known_runs)])
+    measured = {name: measure_words(facts, 4) for name, facts in known_runs.items()}
     wide = max([7, *map(len, measured.values())])
     lines = (
         [f"{'run':<{width}}  {'step':>11}  {'loss':>{wide}}  {'state':<8}  {'when':<16}  {'disk':>8}  on"]
-        if found
+        if known_runs
         else []
     )
-    for name, facts in found.items():
+    for name, facts in known_runs.items():
         state = run_state(facts)
         loss = measured[name]
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
@@ -291,5 +291,5 @@ def run_lines(answers: Mapping[str, Runs], silent: dict[str, str]) -> list[str]:
         where = "  ".join([", ".join(facts["nodes"]), *(f"{key}={value}" for key, value in facts["swept"].items())])
         size = f"{facts['bytes'] / 1e6:.0f} MB"
         lines.append(f"{name:<{width}}  {steps:>11}  {loss:>{wide}}  {state:<8}  {when:<16}  {size:>8}  {where}")
-    lines += [] if found else ["no node that answers has a run"]
+    lines += [] if known_runs else ["no node that answers has a run"]
     return lines + [f"{name}  {reason}" for name, reason in silent.items()]

@@ -175,35 +175,35 @@ def find(nodes: list[Node], run: str) -> Found:
     """Where no run is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
-    found = gathered(answers)
-    most = {name: max(made(answer, name) for answer in answers.values()) for name in found}
-    stopped = [name for name, facts in found.items() if most[name] and facts["steps"] and not facts["on"]]
+    runs = gathered(answers)
+    most = {name: max(made(answer, name) for answer in answers.values()) for name in runs}
+    stopped = [name for name, facts in runs.items() if most[name] and facts["steps"] and not facts["on"]]
     usable = [
         name
-        for name, facts in found.items()
+        for name, facts in runs.items()
         if (facts["done"] or name in stopped) and not facts["script"] and facts["recipe"] not in IN_PIECES
     ]
-    if run in found and (script := found[run]["script"]):
+    if run in runs and (script := runs[run]["script"]):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
         raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
-    if (recipe := found[run]["recipe"] if run in found else "") in IN_PIECES:
+    if (recipe := runs[run]["recipe"] if run in runs else "") in IN_PIECES:
         raise NowhereToAsk(
             f"{run} has trained nothing (recipe={recipe})\nfix: ./motley fetch --run {run} brings what it made"
         )
     if not run and not usable:
         raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
     run = run or usable[0]
-    if run not in found:
-        close = nearest(run, found, otherwise=f"there are: {', '.join(found)}") if found else TRAIN
+    if run not in runs:
+        close = nearest(run, runs, otherwise=f"there are: {', '.join(runs)}") if runs else TRAIN
         raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", close, *away]))
-    at = f"at step {found[run]['step']} of {found[run]['steps'] or '?'}"
-    if run not in usable and found[run]["on"]:
+    at = f"at step {runs[run]['step']} of {runs[run]['steps'] or '?'}"
+    if run not in usable and runs[run]["on"]:
         raise NowhereToAsk(f"run {run} is running, {at}\nfix: wait for its end, or ./motley stop")
     if run not in usable:
         what = f"run {run} was stopped before its first checkpoint"
         raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
-    return Found(run, "" if found[run]["done"] else f" · stopped {at}", have, answers, silent)
+    return Found(run, "" if runs[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
 def made(answer: Runs, run: str) -> float:

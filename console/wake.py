@@ -147,8 +147,8 @@ def remember(state: Path, found: Mapping[str, Any]) -> None:
 
 def known(inventory: Inventory) -> dict[str, NicOfNode]:
     file = inventory.state / FILE
-    found: dict[str, NicOfNode] = json.loads(file.read_text()) if file.exists() else {}
+    nics: dict[str, NicOfNode] = json.loads(file.read_text()) if file.exists() else {}
     for name, values in inventory.nodes.items():
-        if "motley_mac" in values and name not in found:
-            found[name] = {"mac": str(values["motley_mac"])}
-    return found
+        if "motley_mac" in values and name not in nics:
+            nics[name] = {"mac": str(values["motley_mac"])}
+    return nics
