@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from console import render
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
+from console.infra.slurm.machine_facts import MachineFacts
 from console.words import say
 
 if TYPE_CHECKING:
-    from console.infra.slurm.machine_facts import MachineFacts
-from console.inventory.read import Inventory
+    from console.inventory.read import Inventory
 
 MACHINE_FACTS = "console.infra.slurm.machine_facts"
 FILES = {"slurm.conf": "slurm.conf.j2", "gres.conf": "gres.conf.j2", "cgroup.conf": "cgroup.conf.j2"}
