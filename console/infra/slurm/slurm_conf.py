@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from console import render
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
+from console.infra.slurm.machine_facts import MachineFacts
 from console.text_layout import say
 
 if TYPE_CHECKING:
-    from console.infra.slurm.machine_facts import MachineFacts
     from console.inventory.read import Inventory
 
 MACHINE_FACTS = "console.infra.slurm.machine_facts"
