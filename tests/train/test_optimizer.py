@@ -68,43 +68,6 @@ def test_its_numbers_are_those_of_adamw_bit_for_bit():
         assert torch.equal(tensor, optimizer_state(dict(zip("ab", theirs, strict=True)), reference)[0][name])
 
 
-def stepped(optimizer, weights, steps=5):
-    torch.manual_seed(2)
-    for _ in range(steps):
-        for p in weights:
-            p.grad = torch.randn_like(p)
-        optimizer.step()
-    return weights
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_a_processor_goes_over_the_weights_once(grouped):
-    """And whoever steps in main memory holds the bits of whoever has its weights there."""
-
-    def made(on_cpu):
-        torch.manual_seed(1)
-        weights = [nn.Parameter(torch.randn(64, 9)), nn.Parameter(torch.randn(7))]
-        groups = [{"params": [p], "lr": 0.02} for p in weights] if grouped else weights
-        return stepped(make_optimizer(SftConfig(weight_decay=0.1), groups, on_cpu=on_cpu), weights), weights
-
-    (there, weights), (here, _) = made(on_cpu=True), made(on_cpu=False)
-    assert all(torch.equal(a, b) for a, b in zip(there, here, strict=True))
-    with torch.profiler.profile() as seen:
-        for p in weights:
-            p.grad = torch.randn_like(p)
-        make_optimizer(SftConfig(), weights).step()
-    assert [event.count for event in seen.key_averages() if event.key == "aten::_fused_adamw_"] == [1]
-
-
-def test_one_pass_has_the_numbers_of_many():
-    torch.manual_seed(1)
-    ours = [nn.Parameter(torch.randn(64, 9))]
-    theirs = [nn.Parameter(ours[0].detach().clone())]
-    stepped(make_optimizer(SftConfig(learning_rate=1e-2, weight_decay=0.1), ours), ours)
-    stepped(torch.optim.AdamW(theirs, lr=1e-2, weight_decay=0.1), theirs)
-    assert torch.allclose(ours[0], theirs[0], rtol=1e-6, atol=1e-7)
-
-
 def test_what_a_checkpoint_brings_lies_where_the_step_is_computed():
     """The weights' own device would be the GPU, as far as a machine without one can show: here it is `meta`."""
     weights = {"a": nn.Parameter(torch.empty(4, device="meta"))}

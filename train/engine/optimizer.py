@@ -37,20 +37,13 @@ def make_optimizer(
     if config.optimizer == "muon":
         return (MuonOnCpu if on_cpu else Muon)(parameters, **how)
     if config.optimizer == "adamw":
-        # Else torch goes a dozen times over the weights. With the same last bits on each node, as all do.
-        fused = True if on_cpu or first_of(parameters).device.type == "cpu" else None
-        return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how, fused=fused)
+        # Not fused=True: on a processor it takes weights and moments as laid out alike, and those of PiSSA are not.
+        return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
     try:
         import bitsandbytes
     except ImportError:
         raise BadInput("optimizer: adamw8bit needs bitsandbytes, which is not installed", fix="use adamw") from None
     return bitsandbytes.optim.AdamW8bit(parameters, **how)
-
-
-def first_of(parameters: list[nn.Parameter] | list[WeightGroup]) -> nn.Parameter:
-    first = parameters[0]
-    found: nn.Parameter = first["params"][0] if isinstance(first, dict) else first
-    return found
 
 
 def why_on_cpu(devices: Sequence[Device], optimizer: str = "adamw") -> str:
