@@ -35,7 +35,7 @@ def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: 
         wanted = f"{Path(str(values.get('model', values['trains']))).name.lower()}-sweep"
         run = pieces.free_name(pieces.known_runs(inventory), wanted)
     if code := pieces.run_it(inventory, run, values, [], results):
-        if then:
+        if then and run in pieces.known_runs(inventory):
             say(f"who watches its end trains the best one: ./motley sweep --resume {run} --then train")
         return code
     return ended(inventory, paths.results(results.parent, run) / "sweep", then)

@@ -34,6 +34,25 @@ def events_of(person: Person, run: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+def test_the_best_of_a_sweep_is_trained_and_asked_tasks(person: Person, tmp_path: Path) -> None:
+    """Optuna and lm-evaluation-harness reach each machine as a set of their own beside what is there."""
+    (task := tmp_path / "sums.yaml").write_text(TASK)
+    (tmp_path / "sums.jsonl").write_text('{"q": "3 plus 4 is"}\n' * 48)
+    for packages in ("sweep", "tasks"):
+        if reason := small_set.why_not_fetched(python_of(person), packages):
+            pytest.skip(f"no {packages} packages for the hosts: {reason}")
+    data = str(REPOSITORY / "examples/household.jsonl")
+    asked = ("--model", "tiny", "--set", "max_steps=6", "--set", "eval_fraction=0.2", "--set", "max_seq_length=128")
+    values = "learning_rate=1e-4,1e-3,1e-2"
+    swept = person.types("sweep", "--dataset", data, *asked, "--set", values, "--grid", "--then", "train")
+    assert swept.rc == 0, swept.out
+    nodes = {event["node"] for event in events_of(person, "tiny-sweep") if event["event"] == "piece"}
+    assert nodes == {MASTER, LAPTOP, OLD} and "tiny-sweep-best trains the best one's settings" in swept.out, swept.out
+    scored = person.types("eval", "--tasks", str(task), "--run", "tiny-sweep-best")
+    assert scored.rc == 0 and "sums" in scored.out, scored.out
+    assert {event["event"] for event in events_of(person, "tiny-sweep-best-tasks")} >= {"piece", "done"}
+
+
 def test_a_machine_without_power_takes_no_answer_with_it(person: Person, tmp_path: Path) -> None:
     lines = [{"prompt": f"How is the weather on day {day}?", "day": day} for day in range(PROMPTS)]
     (prompts := tmp_path / "days.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -54,22 +73,3 @@ def test_a_machine_without_power_takes_no_answer_with_it(person: Person, tmp_pat
     assert [(line["day"], line["prompt"]) for line in answers] == [(line["day"], line["prompt"]) for line in lines]
     assert sorted(event["piece"] for event in done()) == list(range(PROMPTS))
     assert 1 <= sum(event["node"] == OLD for event in done()) < PROMPTS / 3
-
-
-def test_the_best_of_a_sweep_is_trained_and_asked_tasks(person: Person, tmp_path: Path) -> None:
-    """Optuna and lm-evaluation-harness reach each machine as a set of their own beside what is there."""
-    (task := tmp_path / "sums.yaml").write_text(TASK)
-    (tmp_path / "sums.jsonl").write_text('{"q": "3 plus 4 is"}\n' * 48)
-    for packages in ("sweep", "tasks"):
-        if reason := small_set.why_not_fetched(python_of(person), packages):
-            pytest.skip(f"no {packages} packages for the hosts: {reason}")
-    data = str(REPOSITORY / "examples/household.jsonl")
-    asked = ("--model", "tiny", "--set", "max_steps=6", "--set", "eval_fraction=0.2", "--set", "max_seq_length=128")
-    values = "learning_rate=1e-4,1e-3,1e-2"
-    swept = person.types("sweep", "--dataset", data, *asked, "--set", values, "--grid", "--then", "train")
-    assert swept.rc == 0, swept.out
-    nodes = {event["node"] for event in events_of(person, "tiny-sweep") if event["event"] == "piece"}
-    assert nodes == {MASTER, LAPTOP, OLD} and "tiny-sweep-best trains the best one's settings" in swept.out, swept.out
-    scored = person.types("eval", "--tasks", str(task), "--run", "tiny-sweep-best")
-    assert scored.rc == 0 and "sums" in scored.out, scored.out
-    assert {event["event"] for event in events_of(person, "tiny-sweep-best-tasks")} >= {"piece", "done"}

@@ -76,6 +76,15 @@ def test_then_train_launches_the_best_one(launched: list[Any], tmp_path: Path) -
     assert asked == {"model": "tiny", "dataset": "stdlib-qa", "lora_r": 16, "run": "night-best"}
 
 
+def test_who_leaves_a_sweep_that_runs_is_told_how_its_best_is_trained(
+    launched: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sweep.pieces, "run_it", lambda *_: 2)
+    for name, is_said in (("tiny-sweep", True), ("refused", False)):
+        assert run([*TYPED, "--run", name, "--then", "train"], tmp_path / "results") == 2
+        assert (f"--resume {name} --then train" in capsys.readouterr().out) == is_said
+
+
 def test_a_sweep_of_another_recipe_and_one_that_continues(launched: list[Any], tmp_path: Path) -> None:
     values = sweep.as_sweep(
         {"recipe": "preference", "model": "tiny", "lora_targets": "q_proj,v_proj", "lora_r": "8,16"}
