@@ -15,11 +15,13 @@ BEGIN_S, WITHIN_S = 2.0, 22.0
 """When faults come: a run lasts from some seconds to half a minute."""
 PACES = (0.4, 0.7, 1.0, 1.0, 1.6, 3.0)
 """Seconds that machines need for the same piece."""
-ENDS_S, AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 120.0, 40.0
+ENDS_S, AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 160.0, 40.0
 """From the last fault's end to the run's end, beside the time that the work itself takes the slowest machine; more
 where a worker hung, which is seen by its silence only, or failed."""
 HOLDS = {"sleep", "worker stopped", "worker hangs", "worker cannot be ended", "slow disk", "late words"}
 """Faults in which a piece takes longer than a machine works on it."""
+UNFIT = {"full disk", "worker cannot be ended"}
+"""What ends a run where it meets a majority of its machines; of two, the first counts as one."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,14 @@ class PoolStory(Story):
 
     @classmethod
     def of(cls, seed: int) -> PoolStory:
-        """One disk at most is full, of two machines not that of the first, which counts as a majority: a run ends where
-        a majority of the disks is full. In some stories all hang at once."""
+        """One disk at most is full, and of two machines the first stays fit. In some stories all hang at once."""
         dice = Random(f"pool {seed}")
         size = dice.choice((2, 3, 3, 3, 3, 3, 4, 5)) if seed % 50 else dice.choice((8, 12, 16))
         many = round(dice.choice((3, 8, 8, 12, 16)) * size)
         costs = tuple(round(0.7 + 0.6 * dice.random(), 2) for _ in range(many))
         faults = drawn(dice, size, dice.randrange(0, 7), WITHIN_S)
-        full = next((fault.who for fault in faults if fault.kind == "full disk" and (size > 2 or fault.who)), None)
+        faults = [fault for fault in faults if size > 2 or fault.who or fault.kind not in UNFIT]
+        full = next((fault.who for fault in faults if fault.kind == "full disk"), None)
         faults = [fault for fault in faults if fault.kind != "full disk" or fault.who == full]
         if seed % 25 == 7:
             at = round(6 * dice.random(), 2)
