@@ -10,6 +10,8 @@ from tests.sim.faults import OWN, Fault, drawn
 from tests.sim.pool import Pool
 from tests.sim.pool_truth import PoolTruth
 from tests.sim.story import Story
+from train.cluster.timing import TIMING
+from train.pool.piece_thread import FIRST_S
 
 BEGIN_S, WITHIN_S = 2.0, 22.0
 """When faults come: a run lasts from some seconds to half a minute."""
@@ -112,7 +114,8 @@ class PlayedPool(Cluster):
 
     def limit_s(self) -> float:
         work_s = sum(self.story.costs) * max(node.step_s for node in self.training.nodes.values()) / self.majority()
-        return ENDS_S + work_s + self.delays_s(AFTER_HANG_S, AFTER_FAILURES_S, OWN | {"full disk": 3})
+        unseen_s = 0.0 if any(self.truth.on_disk.values()) else FIRST_S + TIMING.first_step_s
+        return ENDS_S + work_s + unseen_s + self.delays_s(AFTER_HANG_S, AFTER_FAILURES_S, OWN | {"full disk": 3})
 
     def majority(self) -> int:
         return len(self.order) // 2 + 1

@@ -281,9 +281,13 @@ class Desk:
 
     def __init__(self, known=Known({}, {})):  # noqa: B008 - it is frozen
         self.told, self.is_stopped, self.known = [], threading.Event(), lambda: known
+        self.heard = False
 
     def note(self, fact):
         self.told.append(fact)
+
+    def lives(self):
+        self.heard = True
 
 
 PIECE = Piece(9, {"params": {"learning_rate": 1e-3, "lora_r": 8}})
@@ -310,13 +314,14 @@ def test_a_trial_tells_each_loss_and_that_it_lives(quick):
         {"step": 20, "loss": 2.0, "total": 80},
         {"state": "done", "reason": ""},
     ]
-    assert log.stat().st_mtime > 1.0, "between its losses its agent sees that it lives"
+    assert log.stat().st_mtime > 1.0 and desk.heard, "between its losses its agent sees that it lives"
     os.utime(log, (1.0, 1.0))
+    desk.heard = False
     silent = Played([3.0])
     silent.news = lambda: []
     silent.waiting = []
     quick.watched(silent, PIECE, desk)
-    assert log.stat().st_mtime == 1.0, "one that hangs shows no life"
+    assert log.stat().st_mtime == 1.0 and not desk.heard, "one that hangs shows no life"
 
 
 def test_a_trial_that_is_behind_ends_at_once_and_one_that_fails_says_why(quick):

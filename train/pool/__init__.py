@@ -34,6 +34,9 @@ class Desk(Protocol):
     def note(self, fact: dict[str, Any]) -> None:
         """Tells all machines something of the piece that is being done."""
 
+    def lives(self) -> None:
+        """Says that the piece goes on, where there is nothing to tell of it for long."""
+
     def known(self) -> Known: ...
 
 

@@ -3,7 +3,6 @@ its process changes."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from train.pool.pieces import Done, Known, Piece
 
 STUCK, STUCK_S = 10, 20.0
 """How many times as long as any other here, and how long at least, a piece shows no sign of life that hangs."""
+FIRST_S = 3600.0
+"""How long one may that is the first of all: nothing tells yet how long they take."""
 
 Ended = tuple[Piece, float, dict[str, Any]]
 
@@ -39,8 +40,11 @@ class Desk:
     def __post_init__(self) -> None:
         self.is_stopped = self.clock.event()
 
-    def note(self, fact: dict[str, Any]) -> None:
+    def lives(self) -> None:
         self.noted_at = self.clock.now()
+
+    def note(self, fact: dict[str, Any]) -> None:
+        self.lives()
         self.notes.append(fact)
 
 
@@ -81,8 +85,9 @@ class Hands:
 
     def hangs(self, done: Collection[Done]) -> bool:
         own = [each.seconds for each in done if each.node == self.desk.node]
-        longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=math.inf))
-        return bool(self.running and not self.result) and self.silent_s > max(STUCK_S, STUCK * longest_s)
+        longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=0.0))
+        most_s = max(STUCK_S, STUCK * longest_s) if done else FIRST_S
+        return bool(self.running and not self.result) and self.silent_s > most_s
 
     def require_life(self, done: Collection[Done]) -> None:
         """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody

@@ -125,6 +125,7 @@ class SweepRecipe:
                     state = "pruned"
             if process.is_heard:
                 self.show_life()
+                desk.lives()
             if desk.is_stopped.is_set():
                 process.end(saves=True)
                 return {}

@@ -13,7 +13,7 @@ import pytest
 from tests.support import pace
 from train.clock import Clock
 from train.plan.settings.config import load_config
-from train.pool.piece_thread import STUCK, STUCK_S, Desk, Hands
+from train.pool.piece_thread import FIRST_S, STUCK, STUCK_S, Desk, Hands
 from train.pool.pieces import Done, Known, Piece
 from train.runlog.events import EventLog
 
@@ -103,7 +103,8 @@ def test_a_failure_of_its_own_is_kept_for_who_asks(played: Played) -> None:
 @pytest.mark.parametrize(
     ("others", "silent_s", "hangs"),
     [
-        ([], 1e9, False),  # nobody knows yet how long one takes
+        ([], FIRST_S - 1, False),  # nobody knows yet how long one takes
+        ([], FIRST_S + 1, True),
         ([done("n0", 0.1)], STUCK_S - 1, False),
         ([done("n0", 0.1)], STUCK_S + 1, True),
         ([done("n0", 60.0)], 60.0 * STUCK - 1, False),
