@@ -68,5 +68,5 @@ def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more:
     if facts and facts["done"]:
         return fetch(inventory, run, results)
     goes_on = facts and facts["on"]
-    say(f"it goes on; when it is done: ./motley fetch --run {run}" if goes_on else f"{run} is not done")
+    say(f"it is still running; when it is done: ./motley fetch --run {run}" if goes_on else f"{run} is not done")
     return 1

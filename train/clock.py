@@ -33,7 +33,7 @@ class Clock:
 
 
 class WorkClock(Clock):
-    """Of who works: its time stands still while the machine sleeps, or a piece would count as hung after that."""
+    """The clock of a process that works: it stands still while the machine sleeps, or a piece would count as hung."""
 
     def now(self) -> float:
         return time.monotonic()

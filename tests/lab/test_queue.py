@@ -1,6 +1,6 @@
-"""A night of three runs: one is on, two wait in the queue, and the controller is off. A machine loses its power, does
-not hear that the run was stopped, and is back when another is on; each run ends once, one after the other, and the last
-one's end leaves nothing behind. In test_run_life.py a run begins where another came to its own end."""
+"""A night of three runs: one is running, two wait in the queue, and the controller is off. A machine loses its power,
+does not hear that the run was stopped, and is back when another is running; each ends once, one after the other, and
+the last one's end leaves nothing behind. In test_run_life.py a run begins where another came to its own end."""
 
 from __future__ import annotations
 

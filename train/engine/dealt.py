@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from train.data.rows import PackedRows
-from train.engine.step_event import SIZE
+from train.engine.step_event import CHECKSUMS
 from train.parallel.dealing import deal, into_rows
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Dealt:
     targets: list[int]
     """Target tokens of all that each worker computes."""
     checksum: int
-    """Of all samples of the step: what the workers have computed must add up to it."""
+    """The sum over all samples of the step; what the workers have computed must add up to it."""
 
     def beside(self, made: Made, rows: PackedRows, mine: list[int], worker: int) -> Made:
         """What a worker computes: its rows but the last, which are made, and what it is dealt beside them. In the books
@@ -55,7 +55,7 @@ class Dealt:
 
 def checksum(samples: Iterable[int]) -> int:
     """A sum over samples in any order, which shows one that is missing or comes twice."""
-    return sum(zlib.crc32(sample.to_bytes(8, "little")) for sample in samples) % SIZE
+    return sum(zlib.crc32(sample.to_bytes(8, "little")) for sample in samples) % CHECKSUMS
 
 
 def dealt(run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> Dealt | None:

@@ -17,8 +17,8 @@ from train.parallel.strategy import StepTiming
 
 Ranks = list["RankStep"]
 TIMINGS = len(fields(StepTiming))
-SIZE = 1 << 32
-"""Of a checksum of samples."""
+CHECKSUMS = 1 << 32
+"""A checksum of samples is below this."""
 
 
 class LossNotFiniteError(RuntimeError):
@@ -76,7 +76,7 @@ class RankStep:
 
 def require_every_sample(ranks: Ranks, workers: Workers, checksum: int, step: int, kept: str) -> None:
     """Requires that what was dealt out by samples was computed, none skipped and none twice."""
-    if sum(ranks[group[0]].fed.samples for group in workers.groups) % SIZE != checksum:
+    if sum(ranks[group[0]].fed.samples for group in workers.groups) % CHECKSUMS != checksum:
         raise Disagreement(
             "the nodes did not train the samples of this step, each once", f"found: at step {step}", kept
         )

@@ -22,7 +22,7 @@ def deal(kept: Sequence[float], samples: Sequence[tuple[int, int]], speeds: Sequ
 
 
 def into_rows(samples: Sequence[tuple[int, int]], row_length: int) -> list[list[int]]:
-    """As few rows as hold them, nearly as long as each other."""
+    """Packs samples into as few rows as hold them, nearly as long as each other."""
     count = -(-sum(tokens for _, tokens in samples) // row_length)
     while True:
         rows, lengths = [list[int]() for _ in range(count)], [0] * count

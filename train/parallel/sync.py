@@ -37,7 +37,7 @@ WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PIECE = 1 << 20
 """Weights that gloo exchanges at a time: while some travel, others are converted. NCCL splits by itself."""
 BUCKETS = 4
-"""As many ddp exchanges, where they are not larger than BUCKET_MB: one alone begins when the last gradient is there."""
+"""The ddp exchanges of a step, more where they are larger than BUCKET_MB: one alone begins with the last gradient."""
 BUCKET_MB = 4
 """The most of a ddp bucket: with torch's 25 MB an adapter of 16 MB travels only once its last gradient is there."""
 

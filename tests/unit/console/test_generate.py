@@ -98,7 +98,7 @@ def test_a_name_that_is_taken_gets_a_number() -> None:
 
 
 @pytest.mark.parametrize(("facts", "said"), [
-    ({"done": False, "on": True}, "it goes on; when it is done: ./motley fetch --run a"),
+    ({"done": False, "on": True}, "it is still running; when it is done: ./motley fetch --run a"),
     ({"done": False, "on": False}, "a is not done"),
 ])  # fmt: skip
 def test_what_is_not_done_is_not_fetched(

@@ -25,7 +25,7 @@ that a slow machine does not keep the others waiting with a large last one."""
 WRITTEN = 8
 """How many characters that are read take as long as one that is written."""
 CHARACTERS = 4
-"""Of a token, about."""
+"""About how many a token has."""
 Requests = Mapping[str, Mapping[int, list[Instance]]]
 """Task → document → what is asked of it, in the harness's order."""
 

@@ -149,3 +149,12 @@ def test_what_came_of_a_piece_lies_in_the_store_for_a_while_only(tmp_path: Path)
     hasty, calm = Node(0, tmp_path / "hasty", 60, lambda: next(ticks) * KEPT_S / 9), Node(0, tmp_path, 60, lambda: 0.0)
     left, all_of_them = ([name for name in run([node]) if "/result/" in name] for node in (hasty, calm))
     assert len(hasty.record.done) == len(all_of_them) == 60 and 0 < len(left) < 10
+
+
+def test_what_was_told_of_a_piece_is_not_told_to_the_next_group_again(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Quick, "ended", None)
+    node, store = Node(0, tmp_path, 8, lambda: 0.0), Store(0, 1, {}, threading.Lock())
+    node.hands.running, node.hands.notes = Piece(0, {}), [{"loss": 2.0}]  # type: ignore[assignment]
+    node.board.meet(store)
+    node.board.bring(store)
+    assert store.shared(node.board.name)["taken"]["0"]["notes"] == [{"loss": 2.0}]
