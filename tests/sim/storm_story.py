@@ -144,6 +144,7 @@ class StormTruth(Truth):
 
 class PlayedStorm(Cluster):
     story: StormStory
+    lasts_s = STORM_S
 
     def __init__(self, story: StormStory) -> None:
         super().__init__(story)
@@ -157,13 +158,13 @@ class PlayedStorm(Cluster):
         for node in nodes.values():
             node.step_s, node.stays = STEP_S, True
             node.loads_s = least_s + (most_s - least_s) * dice.random()
-        self.since = 0.0
+        self.since, self.first = 0.0, 0
 
     def run(self) -> None:
         self.until(lambda: self.truth.members == frozenset(self.order), TOGETHER_S, self.states)
-        self.since = self.play.time
+        self.since, self.first = self.play.time, self.truth.step
         self.befall()
-        self.play.run(self.since + STORM_S)
+        self.play.run(self.since + self.lasts_s)
         for machine in self.machines.values():
             self.truth.check_members(machine)
 
@@ -174,4 +175,10 @@ class PlayedStorm(Cluster):
         super()._befalls(fault)
 
     def spent(self) -> dict[str, float]:
-        return self.diary.spent(self.speeds, self.since, self.since + STORM_S)
+        return self.diary.spent(self.speeds, self.since, self.since + self.lasts_s)
+
+
+class Calm(PlayedStorm):
+    """The same machines without a fault: a part of the time shows as much as all of it."""
+
+    lasts_s = STORM_S / 10
