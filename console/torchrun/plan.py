@@ -49,20 +49,7 @@ def files(plan: TorchrunPlan, node: str, more: Mapping[str, Any]) -> list[File]:
     here = own(plan.nodes, node)
     words = ["--run", plan.run, "--folder", plan.folder or ".", "--", *here.words]
     command = ["env/bin/python", "-m", "train", "torchrun", *words]
-    about = [
-        f"# Who runs {plan.run}; written by Motley. What each node runs: scripts/launch_cluster.sh",
-        f"run: {render.as_yaml(plan.run)}",
-        f"node: {render.as_yaml(node)}",
-        f"script: {render.as_yaml(plan.script)}",
-        f"interface: {render.as_yaml(here.interface)}",
-        "nodes:",
-        *(
-            f"  - {{name: {render.as_yaml(entry.name)}, address: {render.as_yaml(entry.address)}, "
-            f"processes: {entry.processes}}}"
-            for entry in plan.nodes
-        ),
-    ]
     return [
         render.launch_script(plan.run, here, plan.nodes, more, command=command),
-        File(paths.CLUSTER, "\n".join(about) + "\n", 0o600),
+        File(paths.CLUSTER, render.cluster_of(plan.run, here, plan.nodes).to_text(), 0o600),
     ]

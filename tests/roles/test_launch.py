@@ -69,7 +69,7 @@ def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
         assert host.run("stat", "-c", "%U %a", script).split() == [USER, "700"]
         assert f"GLOO_SOCKET_IFNAME={host.spec.nics[0]} " in host.run("cat", script)
         cluster = host.run("cat", f"{HOME}/config/cluster_config.yaml")
-        assert f"node: {host.name}" in cluster and f"interface: {host.spec.nics[0]}" in cluster
+        assert f'node: "{host.name}"' in cluster and f'interface: "{host.spec.nics[0]}"' in cluster
         assert host.run("stat", "-c", "%a", f"{HOME}/config/cluster_config.yaml").strip() == "600"
     assert len(seen) == 1 and "model.safetensors" in next(iter(seen))[1]
 

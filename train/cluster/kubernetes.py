@@ -21,14 +21,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
-from train.cluster.home import ClusterData, NodeData, environment, furnish
+from train.cluster.home import environment, furnish
 from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
+from train.plan.launch.cluster_config import ClusterConfig, Member
+from train.plan.placement.pipeline_split import Room
 from train.plan.settings import own_recipe
 from train.plan.settings.config import read_yaml
 from train.plan.settings.rewards import file_of, with_file
@@ -46,6 +49,12 @@ LAST_BYTES = 3500
 """Most bytes of the last words: Kubernetes keeps the last 4096 of what a container leaves as its message."""
 
 
+class PodNode(TypedDict):
+    name: str
+    address: str
+    processes: int
+
+
 class Job(TypedDict, total=False):
     """What the launch has written for all pods of a run."""
 
@@ -55,10 +64,10 @@ class Job(TypedDict, total=False):
     prepare: Required[str]
     """The job of Kubernetes that makes model and rows."""
     steps: Required[Sequence[Sequence[str]]]
-    nodes: Required[Sequence[NodeData]]
+    nodes: Required[Sequence[PodNode]]
     presence_port: Required[int]
     group_ports: Required[Sequence[int]]
-    pipe: Mapping[str, object]
+    pipe: Mapping[str, Any]
 
 
 class Prepared(TypedDict, total=False):
@@ -197,23 +206,22 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[st
         (place / paths.NOTIFY).unlink(missing_ok=True)
 
 
-def cluster_of(job: Job, env: Mapping[str, str]) -> ClusterData:
-    """This node's cluster_config: the others by the names of the Service, itself by the address that this pod has."""
+def cluster_of(job: Job, env: Mapping[str, str]) -> ClusterConfig:
+    """The others by the names of the Service, this node by the address that its pod has."""
     place, address = int(env["JOB_COMPLETION_INDEX"]), env["MOTLEY_ADDRESS"]
-    nodes = list(job["nodes"])
-    nodes[place] = {**nodes[place], "address": address}
-    cluster: ClusterData = {
-        "run": job["run"],
-        "node": nodes[place]["name"],
-        "token": env["MOTLEY_TOKEN"],
-        "nodes": nodes,
-        "interface": env.get("GLOO_SOCKET_IFNAME") or nic_of(address),
-        "presence_port": job["presence_port"],
-        "group_ports": job["group_ports"],
-    }
-    if pipe := job.get("pipe"):
-        cluster["pipe"] = pipe
-    return cluster
+    nodes = [Member(**node) for node in job["nodes"]]
+    nodes[place] = replace(nodes[place], address=address)
+    first, last = job["group_ports"]
+    return ClusterConfig(
+        run=job["run"],
+        node=nodes[place].name,
+        token=env["MOTLEY_TOKEN"],
+        nodes=tuple(nodes),
+        interface=env.get("GLOO_SOCKET_IFNAME") or nic_of(address),
+        presence_port=job["presence_port"],
+        group_ports=(first, last),
+        pipe=Room(**job["pipe"]) if job.get("pipe") else None,
+    )
 
 
 def run_agent(place: Path, env: Mapping[str, str]) -> int:

@@ -26,10 +26,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from train.cluster.home import ClusterData, NodeData, environment, furnish
+from train.cluster.home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
 
 PORTS = (30000, 32700)
@@ -45,10 +46,13 @@ see: ./motley logs
 fix: a longer --time in slurm_options"""
 
 
-class ToldNode(NodeData):
+class ToldNode(TypedDict):
     """What a node tells of itself; `id`: its number in the job."""
 
     id: int
+    name: str
+    address: str
+    processes: int
 
 
 class Starts(TypedDict, total=False):
@@ -110,22 +114,21 @@ def ports(job_id: int) -> tuple[int, tuple[int, int]]:
     return first, (first + 1, first + PORTS_OF_A_JOB - 1)
 
 
-def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterData:
-    """The cluster_config of this node."""
-    nodes = [
-        NodeData(name=node["name"], address=node["address"], processes=node["processes"])
-        for node in sorted(told, key=lambda node: node["id"])
-    ]
+def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterConfig:
+    """The cluster as this node sees it."""
     heartbeat, groups = ports(int(env["SLURM_JOB_ID"]))
-    return {
-        "run": env["MOTLEY_RUN"],
-        "node": name_of(env),
-        "token": env["MOTLEY_TOKEN"],
-        "nodes": nodes,
-        "interface": nic,
-        "presence_port": heartbeat,
-        "group_ports": list(groups),
-    }
+    return ClusterConfig(
+        run=env["MOTLEY_RUN"],
+        node=name_of(env),
+        token=env["MOTLEY_TOKEN"],
+        nodes=tuple(
+            Member(name=node["name"], address=node["address"], processes=node["processes"])
+            for node in sorted(told, key=lambda node: node["id"])
+        ),
+        interface=nic,
+        presence_port=heartbeat,
+        group_ports=groups,
+    )
 
 
 def join(env: Mapping[str, str], job: Path) -> int:

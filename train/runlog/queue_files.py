@@ -6,12 +6,12 @@ What is given to a node for a run that waits lies in config/queue/RUN, below the
 from __future__ import annotations
 
 import fcntl
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..files import write_atomic
+from .launch_files import last_launch
 from .paths import CLUSTER, QUEUE, QUEUE_ASKED, QUEUE_LIST, THEN, WANTED
 from .run_queue import Entry, Queue, launch_of
 
@@ -48,10 +48,8 @@ def _locked(home: Path) -> Iterator[None]:
 
 def launch_in(folder: Path) -> str:
     """The launch whose files lie below it; empty where they are of none."""
-    with suppress(OSError):
-        if found := re.search(r"(?m)^token: *[\"']?([^\"'\n #]+)", (folder / CLUSTER).read_text()):
-            return launch_of(found[1])
-    return ""
+    token = last_launch(folder).token
+    return launch_of(token) if token else ""
 
 
 def put_in_place(home: Path, entry: Entry) -> str:

@@ -88,12 +88,9 @@ def of_run(plan: SlurmPlan, one: SweptRun, time: str) -> list[File]:
     settings = plan.settings | one.settings | {"run": one.run}
     given, asked = plan.given | one.swept, plan.asked | one.swept
     plan = replace(plan, run=one.run, settings=settings, given=given, asked=asked)
-    settings = render.settings_of(plan, smallest(plan))
-    del settings["home"]  # each place has its own, $MOTLEY_HOME
-    values = {"run": plan.run, "settings": settings, "help": plan.help}
-    job, about = f"jobs/{plan.run}", render.launched(plan, time, swept=one.swept)
-    return [
-        File(f"{job}/{paths.SETTINGS}", render.rendered("training_config.yaml.j2", values), 0o644),
-        File(f"{job}/output/.kept", "", 0o644),
-        replace(about, path=f"{job}/{about.path}"),
+    made = [
+        render.settings_file(plan, smallest(plan), "home"),  # each place has its own, $MOTLEY_HOME
+        File("output/.kept", "", 0o644),
+        render.launched(plan, time, swept=one.swept),
     ]
+    return [replace(file, path=f"jobs/{plan.run}/{file.path}") for file in made]

@@ -1,4 +1,5 @@
-"""cluster_config.yaml: who trains together, at which addresses. The launch writes it; it can be written by hand.
+"""cluster_config.yaml: who trains together, at which addresses. `to_text` alone writes it, for every infra; a person
+can write it by hand. On a node it is also read without YAML: runlog/launch_files.py.
 
 run: qa
 node: gpu-worker-1                  # this node
@@ -18,7 +19,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,18 @@ from train.plan.placement.pipeline_split import Room
 from train.plan.run_name import RULE, is_name
 from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import nearest, read_yaml
+from train.runlog import launch_files
 
+ABOUT = {
+    "run": "Who trains together; written by Motley, and read by the agent of this node (python -m train agent).",
+    "nodes": "The agreed order, the head first; the same on every node.",
+    "aside": "When it steps aside by itself. Whoever sits there: an empty file `pause` beside config/ does it at once.",
+    "interface": "The route to the others, as the kernel sees it (ip route get).",
+    "pipe": "Layers of the model, their size, and how many each process can hold; with too few left it waits.",
+    "presence_port": "Agents talk here, and each new group of processes takes a port of its own; "
+    "both are open to the nodes alone.",
+}
+"""What a person who opens the file reads above a line."""
 NODE_KEYS = ("name", "address", "processes")
 LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}$)(?=.*[a-z])({LABEL}\.)*{LABEL}")
@@ -68,6 +80,12 @@ class ClusterConfig:
 
     def of(self, name: str) -> Member:
         return next(node for node in self.nodes if node.name == name)
+
+    def to_text(self) -> str:
+        usual = asdict(AsideRules())
+        facts = asdict(self)
+        facts["aside"] = {name: value for name, value in facts["aside"].items() if value != usual[name]}
+        return launch_files.as_lines({name: value for name, value in facts.items() if value}, ABOUT)
 
 
 def read_cluster(file: Path) -> ClusterConfig:

@@ -120,8 +120,8 @@ def test_a_node_runs_it_by_a_script_that_says_what_is_set() -> None:
     assert "HF_HUB_OFFLINE" not in script.content, "a script of your own may fetch what it likes"
     command = "-m train torchrun --run mnist --folder scripts/torchrun/mnist -- --nnodes=1 train.py 'a b'"
     assert script.content.rstrip().endswith(command)
-    assert about.path == "config/cluster_config.yaml" and "run: mnist\n" in about.content
-    assert "interface: enp3s0\n" in about.content, "which doctor compares"
+    assert about.path == "config/cluster_config.yaml" and 'run: "mnist"\n' in about.content
+    assert 'interface: "enp3s0"\n' in about.content, "which doctor compares"
     lines = torchrun_plan.lines(plan)
     assert "2 processes on 1 nodes" in lines[0] and "2: ranks 0–1" in lines[2]
     assert any("exact resume" in line for line in lines) and lines[-1] == "  ⚠ b is off; it is skipped"

@@ -31,7 +31,7 @@ def test_a_node_tells_its_place_and_the_cards_that_the_job_has_there() -> None:
 
 def test_what_the_nodes_told_is_a_cluster_in_the_jobs_order(tmp_path: Path) -> None:
     file = tmp_path / "cluster_config.yaml"
-    file.write_text(json.dumps(slurm.cluster_of(ENV, TOLD, "eth0")))
+    file.write_text(slurm.cluster_of(ENV, TOLD, "eth0").to_text())
     cluster = read_cluster(file)
     assert cluster.order == ("a", "b", "c")
     assert (cluster.node, cluster.interface, cluster.of("b").processes) == ("b", "eth0", 2)
@@ -103,7 +103,7 @@ def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
     job.mkdir(parents=True)
     (job / "launch.json").write_text("{}")
     for _ in range(2):
-        furnish(home, {"run": "qa", "token": "5f"}, links=slurm.links(tmp_path, job), launch=job / "launch.json")
+        furnish(home, slurm.cluster_of(ENV, TOLD, "eth0"), links=slurm.links(tmp_path, job), launch=job / "launch.json")
     assert (home / "models/base").readlink() == tmp_path / "models/base"
     assert (home / "config/notify").readlink() == job / "config/notify"
     assert not (home / "models/checkpoints").is_symlink()

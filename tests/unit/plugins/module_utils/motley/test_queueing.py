@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.motley import queueing
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths, queue_files
 from train.runlog.run_queue import End, Entry, Queue, launch_of
 
@@ -14,14 +15,7 @@ NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
 FIRST = Entry(launch=launch_of(TOKEN), run="first", nodes=NODES, added=1.0)
 SECOND = Entry(launch=launch_of(NEXT), run="second", nodes=NODES, added=2.0)
 QUEUE = Queue(key="k").added(FIRST, SECOND)
-CONFIG = """# Who trains run {run}; written by Motley.
-run: {run}
-node: a
-token: "{token}"
-nodes:
-  - {{name: a, address: 10.0.0.1, processes: 1}}
-  - {{name: b, address: "10.0.0.2", processes: 2}}
-"""
+MEMBERS = tuple(Member(name=name, address=address) for name, address in NODES)
 
 
 @pytest.fixture
@@ -29,7 +23,7 @@ def home(tmp_path: Path) -> Path:
     """A node on which the first run was launched, and that has the files of the second."""
     for folder, run, token in ((tmp_path, "first", TOKEN), (tmp_path / paths.QUEUE / "second", "second", NEXT)):
         (folder / "config").mkdir(parents=True)
-        (folder / paths.CLUSTER).write_text(CONFIG.format(run=run, token=token))
+        (folder / paths.CLUSTER).write_text(ClusterConfig(run=run, node="a", token=token, nodes=MEMBERS).to_text())
         (folder / paths.CLUSTER).chmod(0o600)
         (folder / paths.SETTINGS).write_text(f"run: {run}\n")
         (folder / "scripts").mkdir()
