@@ -28,9 +28,12 @@ from tests.support.torchrun import Training
 from train.measure.calibrate import LARGER, Speed, line
 from train.plan.speed.speedup import Estimate, Machine, Traffic, together, together_local
 
-CYCLES, ALONE, SETTLE = 4, 2, 12
-"""SETTLE: steps until speeds are measured; after that samples are dealt out, and a share that is one row off costs
-nothing."""
+CYCLES = {"flat": 4, "local": 2}
+"""Turns of each; those with local steps are longer."""
+ALONE = 2
+"""Steps of a turn alone, of the slowest host."""
+SETTLE = 9
+"""Steps until speeds are measured; after that samples are dealt out, and a share that is one row off costs nothing."""
 COUNTED = {"flat": (2, 1), "local": (12, 4)}
 """Steps of a turn over all hosts, and those in front that do not count: one that a stop broke off, and with local steps
 the rest of a round of the link before. Twelve steps are whole rounds of one to four."""
@@ -122,7 +125,7 @@ class Loaded:
 
 @contextmanager
 def place() -> Iterator[Loaded]:
-    with torchrun.lab_for_training("hpred") as lab:
+    with torchrun.lab_for_training("benchpredict") as lab:
         yield Loaded(lab)
 
 
@@ -146,7 +149,7 @@ def one(there: Loaded, case: Case) -> Figures:
         run.wait_for_step(at + SETTLE)
         run.send(signal.SIGSTOP)
         took = Took(together={mbit: [] for mbit in case.links})
-        for _ in range(CYCLES):
+        for _ in range(CYCLES[case.sync]):
             for rows, some in alone.items():
                 took.alone[rows].append([rows / window.rows_per_s for window in whole_turn(some, rows)])
             for mbit in case.links:

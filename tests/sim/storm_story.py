@@ -15,8 +15,9 @@ from random import Random
 
 from tests.sim.cluster import Cluster
 from tests.sim.faults import Fault
+from tests.sim.played import Life
 from tests.sim.story import Story
-from tests.sim.trainer import Group, Trained, Training
+from tests.sim.trainer import Group, Trained, Training, Worker
 from tests.sim.truth import Truth
 from train.cluster.node_status import Generation
 
@@ -119,10 +120,25 @@ class StormStory(Story):
         return PlayedStorm(self)
 
 
+class StormWorker(Worker):
+    """It hears of another group where it exchanges, as worker_orders.py has it: at once where it waits for one that is
+    lost; else its step is computed to the end and thrown away."""
+
+    def tell(self, number: int, env: Mapping[str, str]) -> None:
+        self.cause, self.word = b"", number
+        play, group = self.training.play, self.group
+        computes = group is not None and not group.is_over and group.step >= 0
+        left_s = group.heard_at + group.step_s - play.time if group and computes else 0.0
+        play.after(max(0.02, left_s - 0.01), self._obeys, number, dict(env), self.life.agent.generation)
+
+
 class StormTraining(Training):
     def __init__(self, cluster: PlayedStorm, truth: Truth, speeds: Mapping[str, float]) -> None:
         super().__init__(cluster.play, truth)
         self.speeds = speeds
+
+    def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Worker:
+        return StormWorker(self, node, life, env)
 
     def step_s(self, nodes: Sequence[Trained]) -> float:
         return STEP_S * sum(self.speeds.values()) / together(self.speeds, {node.machine.name for node in nodes})
