@@ -55,7 +55,10 @@ def test_each_token_and_span_is_where_the_tokenizer_says(chat):
 
 def test_samples_are_the_same_either_way(chat):
     """Of conversations and of texts, whatever they are written in."""
-    asked = [({"role": "user", "content": q}, {"role": "assistant", "content": a}) for q, a in zip(texts(1), texts(2), strict=True)]
+    asked = [
+        ({"role": "user", "content": q}, {"role": "assistant", "content": a})
+        for q, a in zip(texts(1), texts(2), strict=True)
+    ]
     examples = [*map(Example, asked), *(Example(text=text) for text in texts(3))]
     assert encode(chat, examples, True) == encode(replace(chat, byte_tokens=None), examples, True)
 
