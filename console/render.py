@@ -16,11 +16,13 @@ from train.errors import BadInput
 from train.layout import ADAPTERS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
+from train.plan.launch.torchrun import TorchrunPlan
 from train.plan.settings import own_recipe
 from train.plan.settings.aside import rules
 from train.plan.settings.config import Settings
 from train.plan.settings.rewards import file_of, with_file
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
@@ -57,28 +59,34 @@ def as_json(files: Iterable[File]) -> str:
 def files(
     plan: LaunchPlan,
     node: str,
-    token: str,
+    secret: Secret,
     ports: Mapping[str, Any],
     more: Mapping[str, Any],
     *,
     time: str,
     aside: Mapping[str, Any] | None = None,
 ) -> list[File]:
-    """The cluster's file holds the run's token, the script what you set in motley_render_environment: both are only the
-    user's."""
+    """The script holds what you set in motley_render_environment, so it is the user's alone, as the secret is."""
     here = own(plan.nodes, node)
-    cluster = replace(cluster_of(plan.run, here, plan.nodes, token), aside=rules(aside or {}), pipe=plan.pipe, **ports)
+    cluster = replace(cluster_of(plan, here, ports), aside=rules(aside or {}))
     return [
         launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True),
         settings_file(plan, here),
-        File(paths.CLUSTER, cluster.to_text(), 0o600),
+        File(paths.CLUSTER, cluster.to_text(), 0o644),
+        secret_file(secret),
         launched(plan, time),
     ]
 
 
-def cluster_of(run: str, here: NodePlan, nodes: Sequence[NodePlan], token: str = "") -> ClusterConfig:
-    members = tuple(Member(name=node.name, address=node.address, processes=node.processes) for node in nodes)
-    return ClusterConfig(run=run, node=here.name, token=token, nodes=members, interface=here.interface or "")
+def secret_file(secret: Secret) -> File:
+    return File(paths.SECRET, secret.to_json(), 0o600)
+
+
+def cluster_of(plan: LaunchPlan | TorchrunPlan, here: NodePlan, ports: Mapping[str, Any]) -> ClusterConfig:
+    nodes = tuple(Member(name=node.name, address=node.address, processes=node.processes) for node in plan.nodes)
+    pipe = plan.pipe if isinstance(plan, LaunchPlan) else None
+    nic = here.interface or ""
+    return ClusterConfig(run=plan.run, node=here.name, nodes=nodes, interface=nic, pipe=pipe, **ports)
 
 
 def settings_file(plan: LaunchPlan, here: TrainingNode, *without: str) -> File:
@@ -86,10 +94,6 @@ def settings_file(plan: LaunchPlan, here: TrainingNode, *without: str) -> File:
     settings = {name: value for name, value in settings_of(plan, here).items() if name not in without}
     values = {"run": plan.run, "settings": settings, "help": plan.help}
     return File(paths.SETTINGS, rendered("training_config.yaml.j2", values), 0o644)
-
-
-def pipe_of(plan: LaunchPlan) -> dict[str, Any]:
-    return asdict(plan.pipe) if plan.pipe else {}
 
 
 def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> dict[str, Any]:

@@ -40,7 +40,7 @@ author: Motley
 description:
   - Reads memory, cards, disk, the route to the peers, the known runs and all versions.
   - Knocks at the peers where O(knock_port) is set; then it must run on all of them in parallel.
-  - Changes nothing. With O(preload) the node may begin to load what any run needs; that ends by itself if no run follows.
+  - Changes nothing. With O(preload) the node begins to load what any run needs, until no run follows.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
   "address": {"type": "str", "required": true, "description": "The node's own address"},

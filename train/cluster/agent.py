@@ -98,7 +98,7 @@ class Agent:
         self.newcomers = Newcomers()
         self.health = Health(cluster.node, workers, world.clock, self._record, self._remember)
         self.stepping = StepAside(settings.home_folder, cluster.aside)
-        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
+        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.SECRET, self.memory, world, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
         self.reason, self.idle = "starting", membership.Idle("")

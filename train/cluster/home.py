@@ -9,6 +9,7 @@ from pathlib import Path
 from train.files import write_atomic
 from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -18,8 +19,8 @@ CACHES = {
 }
 
 
-def furnish(home: Path, cluster: ClusterConfig, *, links: Mapping[str, Path], launch: Path) -> None:
-    """`links`: where each shared file or folder is; `launch`: the record of what was launched."""
+def furnish(home: Path, cluster: ClusterConfig, *, links: Mapping[str, Path], launch: Path, messages: str = "") -> None:
+    """`links`: where each shared folder is; `launch`: the record of what was launched; `messages`: where they go."""
     log = paths.logs(home, cluster.run)
     for folder in (home / "config", home / "models", log):
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +28,9 @@ def furnish(home: Path, cluster: ClusterConfig, *, links: Mapping[str, Path], la
         if not (home / name).is_symlink():
             (home / name).symlink_to(there)
     shutil.copyfile(launch, log / paths.LAUNCH)
-    write_atomic(home / paths.CLUSTER, cluster.to_text().encode(), mode=0o600)
+    secret = Secret(token=cluster.token, messages=messages)
+    write_atomic(home / paths.SECRET, secret.to_json().encode(), mode=0o600)
+    write_atomic(home / paths.CLUSTER, cluster.to_text().encode())
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -32,6 +32,7 @@ from train.errors import BadInput
 from train.files import write_atomic
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
+from train.runlog.launch_files import secret_of
 
 PORTS = (30000, 32700)
 """The ports for all jobs, below the kernel's own range (ip_local_port_range): its connections take none of these."""
@@ -137,7 +138,8 @@ def join(env: Mapping[str, str], job: Path) -> int:
     home = job / f"place-{own['id']}"
     nic = nic_of(own["address"])
     launch = paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH
-    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"]), job), launch=launch)
+    messages = secret_of(job / paths.SECRET).messages
+    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"])), launch=launch, messages=messages)
     cores = len(os.sched_getaffinity(0))
     own_settings = {"MOTLEY_NODE": own["name"], "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
@@ -153,10 +155,9 @@ def join(env: Mapping[str, str], job: Path) -> int:
     return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
 
 
-def links(shared: Path, job: Path) -> dict[str, Path]:
+def links(shared: Path) -> dict[str, Path]:
     """What all places of a job read is there once."""
-    everyone = {name: shared / name for name in ("models/base", "data", "env", "code")}
-    return everyone | {paths.NOTIFY: job / paths.NOTIFY}
+    return {name: shared / name for name in ("models/base", "data", "env", "code")}
 
 
 def nic_of(own: str) -> str:

@@ -2,6 +2,7 @@
 
 config/cluster_config.yaml    who trains together: a line of JSON for each fact, so it is YAML too
                               (train/plan/launch/cluster_config.py writes it, and checks what an agent reads)
+config/secret.json (0600)     what nobody else may know: Secret
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .paths import CLUSTER
+from ..files import write_atomic
+from .paths import CLUSTER, QUEUE, SECRET
 
 FACT = re.compile(r"(?m)^(\w+):((?:.|\n +)*)")
 """A name, and its value with the lines that are set in below it."""
@@ -28,7 +30,22 @@ class LastLaunch:
     interface: str = ""
     nodes: tuple[tuple[str, str], ...] = ()
     """The name and the address of each."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Secret:
     token: str = ""
+    """Agents that do not know it are of another launch, or strangers."""
+    messages: str = ""
+    """The address of motley_notify, where the nodes send; empty where they send nothing."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Secret:
+        facts = json.loads(text)
+        return cls(token=str(facts.get("token", "")), messages=str(facts.get("messages", "")))
 
 
 def as_lines(facts: Mapping[str, Any], about: Mapping[str, str]) -> str:
@@ -62,5 +79,21 @@ def last_launch(home: Path) -> LastLaunch:
         return LastLaunch()
     nodes = facts.get("nodes")
     listed = [(str(node["name"]), str(node["address"])) for node in nodes] if isinstance(nodes, list) else []
-    words = {name: str(facts.get(name, "")) for name in ("run", "interface", "token")}
-    return LastLaunch(**words, nodes=tuple(listed))
+    return LastLaunch(run=str(facts.get("run", "")), interface=str(facts.get("interface", "")), nodes=tuple(listed))
+
+
+def secret_of(file: Path) -> Secret:
+    """An empty one where there is none, or it is torn."""
+    try:
+        return Secret.from_json(file.read_text())
+    except (OSError, ValueError, AttributeError):
+        return Secret()
+
+
+def forget_messages(home: Path) -> bool:
+    """The nodes are not to send any more, of the run that is here and of those that wait. Whether they were to."""
+    files = [home / SECRET, *home.glob(f"{QUEUE}/*/{SECRET}")]
+    known = {file: secret for file in files if (secret := secret_of(file)).messages}
+    for file, secret in known.items():
+        write_atomic(file, replace(secret, messages="").to_json().encode(), mode=0o600)
+    return bool(known)

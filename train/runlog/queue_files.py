@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..files import write_atomic
-from .launch_files import last_launch
-from .paths import CLUSTER, QUEUE, QUEUE_ASKED, QUEUE_LIST, THEN, WANTED
+from .launch_files import secret_of
+from .paths import QUEUE, QUEUE_ASKED, QUEUE_LIST, SECRET, THEN, WANTED
 from .run_queue import Entry, Queue, launch_of
 
 LOCK = f"{QUEUE}/.lock"
@@ -48,7 +48,7 @@ def _locked(home: Path) -> Iterator[None]:
 
 def launch_in(folder: Path) -> str:
     """The launch whose files lie below it; empty where they are of none."""
-    token = last_launch(folder).token
+    token = secret_of(folder / SECRET).token
     return launch_of(token) if token else ""
 
 
@@ -58,7 +58,7 @@ def put_in_place(home: Path, entry: Entry) -> str:
     if launch_in(folder) != entry.launch:
         return f"config/queue/{entry.run} has not what was launched; ./motley queue --remove {entry.run}, and launch it"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in sorted(files, key=lambda path: path == folder / CLUSTER):  # which says whose they are
+    for path in sorted(files, key=lambda path: path == folder / SECRET):  # which says whose they are
         write_atomic(home / path.relative_to(folder), path.read_bytes(), mode=path.stat().st_mode & 0o777)
     (home / THEN).unlink(missing_ok=True)  # what was to follow the run before
     if (home / WANTED).exists():

@@ -124,13 +124,11 @@ def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[st
         "run": plan.run,
         "launch": launch,
         "prepare": f"{name}-prepare",
-        "nodes": [{key: getattr(node, key) for key in ("name", "address", "processes")} for node in plan.nodes],
-        **{key: ports[key] for key in ("presence_port", "group_ports")},
-        "pipe": render.pipe_of(plan),
         "steps": steps(plan),
     }
     return {
         "job.json": json.dumps(job, indent=1) + "\n",
+        "cluster_config.yaml": render.cluster_of(plan, plan.nodes[0], ports).to_text(),
         # home and rows are each pod's own, and known when the rows are made
         "training_config.yaml": render.settings_file(plan, smallest(plan), "home", "dataset").content,
         "launch.json": render.launched(plan, time).content,
