@@ -161,9 +161,10 @@ class DiLoCo(Strategy):
                 parameter.copy_(start - self.rate * (delta + self.momentum * velocity))
 
     def _all_reduce(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        if not dist.is_initialized():
-            return named
-        return dict(zip(named, all_reduce(list(named.values()), self.wire), strict=True))
+        """Sums them in their place."""
+        if dist.is_initialized():
+            all_reduce(list(named.values()), self.wire)
+        return named
 
     def _average_moments(self, weight: float) -> None:
         """Averages the moments; a process without any takes the others'. The count of steps is that of the furthest."""
