@@ -180,9 +180,9 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[st
     ready = prepared(home, job)
     if not ready or not ready.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
-    links = {name: home / name for name in (BASE_MODELS, "data")}
     messages = env.get("MOTLEY_MESSAGES", "")
-    furnish(place, cluster_of(config, env), links=links, launch=config / paths.LAUNCH, messages=messages)
+    cluster, launch = cluster_of(config, env), config / paths.LAUNCH
+    furnish(place, cluster, home, (BASE_MODELS, "data"), launch=launch, messages=messages)
     rows = str(home / ROWS / ready["rows"])
     settings = with_rows(read_yaml(config / SETTINGS, "config file"), rows) | {"home": str(place)}
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML

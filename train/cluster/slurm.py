@@ -31,6 +31,7 @@ from train.cluster.home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
+from train.layout import BASE_MODELS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
 from train.runlog.launch_files import secret_of
@@ -135,13 +136,8 @@ def join(env: Mapping[str, str], job: Path) -> int:
     nic = nic_of(own.address)
     launch = paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH
     messages = secret_of(job / paths.SECRET).messages
-    furnish(
-        home,
-        cluster_of(env, nodes.values(), nic),
-        links=links(Path(env["MOTLEY_HOME"])),
-        launch=launch,
-        messages=messages,
-    )
+    cluster, shared = cluster_of(env, nodes.values(), nic), Path(env["MOTLEY_HOME"])
+    furnish(home, cluster, shared, (BASE_MODELS, "data", "env", "code"), launch=launch, messages=messages)
     cores = len(os.sched_getaffinity(0))
     own_settings = {"MOTLEY_NODE": own.name, "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own.processes))}
@@ -155,11 +151,6 @@ def join(env: Mapping[str, str], job: Path) -> int:
 
     status = paths.logs(home, env["MOTLEY_RUN"]) / paths.AGENT
     return run_agent([sys.executable, *words], Node(place, everything, status, ended), Beat(job / BEAT))
-
-
-def links(shared: Path) -> dict[str, Path]:
-    """What all places of a job read is there once."""
-    return {name: shared / name for name in ("models/base", "data", "env", "code")}
 
 
 def nic_of(own: str) -> str:

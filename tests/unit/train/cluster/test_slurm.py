@@ -105,8 +105,8 @@ def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
     job.mkdir(parents=True)
     (job / "launch.json").write_text("{}")
     for _ in range(2):
-        cluster, links = slurm.cluster_of(ENV, [Member(name="b", address="10.0.0.2")], "eth0"), slurm.links(tmp_path)
-        furnish(home, cluster, links=links, launch=job / "launch.json", messages="https://me")
+        cluster = slurm.cluster_of(ENV, [Member(name="b", address="10.0.0.2")], "eth0")
+        furnish(home, cluster, tmp_path, ["models/base", "data"], launch=job / "launch.json", messages="https://me")
     assert (home / "models/base").readlink() == tmp_path / "models/base"
     assert read_cluster(home / "config/cluster_config.yaml") == cluster
     assert not (home / "models/checkpoints").is_symlink()
