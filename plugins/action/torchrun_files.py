@@ -11,7 +11,7 @@ from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 
 class ActionModule(ActionBase):
@@ -22,13 +22,9 @@ class ActionModule(ActionBase):
         known, args = task_vars or {}, self._task.args
         node, plan = known["inventory_hostname"], TorchrunPlan.from_json(args["plan"])
         try:
-            messages = notice_address.file_of(known["hostvars"][node])
-            files = [*torchrun_plan.files(plan, node, dict(args.get("environment") or {})), *messages]
+            secret = Secret(messages=notice_address.unlocked(known["hostvars"][node]))
+            files = torchrun_plan.files(plan, node, secret, dict(args.get("environment") or {}))
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
-        params = {
-            "home": own(plan.nodes, node).home,
-            "files": render.as_json(files),
-            "absent": [] if messages else [paths.NOTIFY],
-        }
+        params = {"home": own(plan.nodes, node).home, "files": render.as_json(files)}
         return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=known)}

@@ -129,6 +129,12 @@ def engines(found: Found) -> Iterator[Line]:
     yield "a machine is lost, in five ways: how often somebody had to help", hung("motley"), peers
 
 
+def storm(found: Found) -> Iterator[Line]:
+    from tests.bench.storm import summary  # noqa: PLC0415  it imports greenlet
+
+    yield summary(found)
+
+
 def launch(found: Found) -> Iterator[Line]:
     from tests.bench.launch import WHOLE  # noqa: PLC0415
 
@@ -212,6 +218,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
     ("scaling", "Unequal machines", scaling),
     ("faults", "Losing machines and getting them back", faults),
     ("engines", "Beside torchrun elastic and torchft", engines),
+    ("storm", "A storm", storm),
     ("launch", "Launching", launch),
     ("demo", "The demo", demo),
     ("predict", "What the plan predicts", predict),

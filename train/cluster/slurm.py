@@ -26,11 +26,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from train.cluster.home import ClusterData, NodeData, environment, furnish
+from train.cluster.home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
+from train.runlog.launch_files import secret_of
 
 PORTS = (30000, 32700)
 """The ports for all jobs, below the kernel's own range (ip_local_port_range): its connections take none of these."""
@@ -45,10 +47,13 @@ see: ./motley logs
 fix: a longer --time in slurm_options"""
 
 
-class ToldNode(NodeData):
+class ToldNode(TypedDict):
     """What a node tells of itself; `id`: its number in the job."""
 
     id: int
+    name: str
+    address: str
+    processes: int
 
 
 class Starts(TypedDict, total=False):
@@ -110,22 +115,21 @@ def ports(job_id: int) -> tuple[int, tuple[int, int]]:
     return first, (first + 1, first + PORTS_OF_A_JOB - 1)
 
 
-def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterData:
-    """The cluster_config of this node."""
-    nodes = [
-        NodeData(name=node["name"], address=node["address"], processes=node["processes"])
-        for node in sorted(told, key=lambda node: node["id"])
-    ]
+def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterConfig:
+    """The cluster as this node sees it."""
     heartbeat, groups = ports(int(env["SLURM_JOB_ID"]))
-    return {
-        "run": env["MOTLEY_RUN"],
-        "node": name_of(env),
-        "token": env["MOTLEY_TOKEN"],
-        "nodes": nodes,
-        "interface": nic,
-        "presence_port": heartbeat,
-        "group_ports": list(groups),
-    }
+    return ClusterConfig(
+        run=env["MOTLEY_RUN"],
+        node=name_of(env),
+        token=env["MOTLEY_TOKEN"],
+        nodes=tuple(
+            Member(name=node["name"], address=node["address"], processes=node["processes"])
+            for node in sorted(told, key=lambda node: node["id"])
+        ),
+        interface=nic,
+        presence_port=heartbeat,
+        group_ports=groups,
+    )
 
 
 def join(env: Mapping[str, str], job: Path) -> int:
@@ -134,7 +138,8 @@ def join(env: Mapping[str, str], job: Path) -> int:
     home = job / f"place-{own['id']}"
     nic = nic_of(own["address"])
     launch = paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH
-    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"]), job), launch=launch)
+    messages = secret_of(job / paths.SECRET).messages
+    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"])), launch=launch, messages=messages)
     cores = len(os.sched_getaffinity(0))
     own_settings = {"MOTLEY_NODE": own["name"], "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
@@ -150,10 +155,9 @@ def join(env: Mapping[str, str], job: Path) -> int:
     return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
 
 
-def links(shared: Path, job: Path) -> dict[str, Path]:
+def links(shared: Path) -> dict[str, Path]:
     """What all places of a job read is there once."""
-    everyone = {name: shared / name for name in ("models/base", "data", "env", "code")}
-    return everyone | {paths.NOTIFY: job / paths.NOTIFY}
+    return {name: shared / name for name in ("models/base", "data", "env", "code")}
 
 
 def nic_of(own: str) -> str:

@@ -11,10 +11,10 @@ from typing import TypeVar, cast
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from train.data.file_types import Source
 from train.data.formats import BadRecord, Example, JsonObject, convert, detect
 from train.data.in_order import in_order
 from train.data.index import Records
+from train.data.parse_files import Source
 from train.errors import BadInput
 from train.plan.model.catalogue import Taken
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
-from ..train.drawing_program import drawing_program
+from ..train.running_game import running_game
 from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
@@ -137,7 +137,7 @@ def gpu() -> Gpus:
     try:
         found["shown"] = shown()
         found["programs"] = programs()
-        found["drawing"] = drawing_program()
+        found["drawing"] = running_game()
     except nvidia_smi.Silent as why:
         found["trouble"] = str(why)
     return found

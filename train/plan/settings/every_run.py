@@ -205,6 +205,12 @@ class RunConfig:
         """Whether each row needs its number: something is drawn for it while it trains."""
         return False
 
+    @property
+    def deals(self) -> bool:
+        """Whether a run deals the samples of last rows out (engine/dealt.py), as far as settings say. Where texts are
+        longer than a row, as mostly with recipe=pretrain, there is little to deal."""
+        return False
+
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         """The settings with what was decided of a frozen base; the same for a recipe that has none."""
         return self
