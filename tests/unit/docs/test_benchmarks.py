@@ -191,7 +191,7 @@ def test_a_storm_s_rows_are_counted_against_the_undisturbed_ones() -> None:
     assert "| of what the machines that were there could do | 84.2% | 84.2% |" in said
     assert "| lost: noticing | 8.0% | 8.0% |" in said
     assert said[-1] == "| … seconds of all, each time | 2.0 | 2.0 |"
-    assert storm.summary({"1": [run], "2": [run | {"steps": 1620}]})[1] == "85.0% (2 played storms)"
+    assert storm.summary({"1": [run], "2": [run | {"steps": 1620}]})[1] == "85.0% (80.0%–90.0%, 2 storms)"
 
 
 def test_what_pages_say_of_speed_is_made_of_the_measured_figures() -> None:
