@@ -30,7 +30,7 @@ from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
 from train.cluster.world import World

@@ -10,6 +10,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ class Browser:
         far_read, far_write = (fcntl.fcntl(pipe, fcntl.F_DUPFD, FAR) for pipe in (theirs_read, theirs_write))
         self.read_from, self.write_to, self.unread, self.number = ours_read, ours_write, b"", 0
         self.events: list[dict[str, Any]] = []
+        self.context: dict[str, str] = {}
         words = [
             *("bash", "-c", f'exec "$@" 3<&{far_read} 4>&{far_write}', "bash", program, "--headless", "--no-sandbox"),
             *("--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"),
         ]
+        folder.mkdir()
         with (folder.parent / "browser.txt").open("wb") as log:
             self.process = subprocess.Popen(words, pass_fds=(far_read, far_write), stdout=log, stderr=log)
         for pipe in (theirs_read, theirs_write, far_read, far_write):
@@ -46,6 +49,14 @@ class Browser:
         self.process.kill()
         self.process.wait()
         os.close(self.read_from)
+
+    @contextlib.contextmanager
+    def as_if_new(self) -> Iterator[None]:
+        """With cookies and a cache of its own; at the end its tabs are closed."""
+        self.context = {"browserContextId": self.call("Target.createBrowserContext")["browserContextId"]}
+        yield
+        self.call("Target.disposeBrowserContext", **self.context)
+        self.context, self.events = {}, []
 
     def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
         self.number += 1
@@ -69,7 +80,7 @@ class Browser:
         return dict(json.loads(line))
 
     def tab(self, url: str, *, width: int = 1280, dark: bool = False) -> Tab:
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        target = self.call("Target.createTarget", url="about:blank", **self.context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, target, session)
         for domain in ("Page", "Network", "Runtime", "Log"):

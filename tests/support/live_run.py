@@ -89,6 +89,7 @@ class Board:
     """./motley dashboard as a process."""
 
     def __init__(self, run: LiveRun, port: int = 0) -> None:
+        self.run = run
         words = ["dashboard", "--inventory", str(run.inventory), "--port", str(port)]
         command = [sys.executable, "-m", "console", *words]
         out = subprocess.PIPE

@@ -32,7 +32,7 @@ from train.cluster.local_workers import LocalWorkers, WorkersSeen
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
 from train.cluster.turns import TurnSignals, agent_in_turn

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from train.cluster.preload import of_the_unit
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import Signals, World
 from train.errors import BadInput

@@ -21,6 +21,7 @@ from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
 from console.strict_yaml import Vaulted
+from console.text_layout import detached
 from tests.support.folders import inventory_of
 from train.runlog import paths
 from train.runlog.launch_files import Secret, secret_of
@@ -358,7 +359,7 @@ def test_a_narrow_terminal_has_two_lines_and_nothing_of_them_stays(
     [
         (Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
         (Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
-        (None, ["the first step is proven on 1 of 2 nodes: a", follow_view.DETACHED], 0),
+        (None, ["the first step is proven on 1 of 2 nodes: a", detached("run")], 0),
     ],
 )
 def test_the_end_is_said_and_decides_the_exit_code(
@@ -375,7 +376,7 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
     assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == follow_view.DETACHED
+    assert capsys.readouterr().out.splitlines()[-1] == detached("run")
 
 
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:

@@ -29,14 +29,29 @@ def board(live: LiveRun) -> Iterator[Board]:
         made.close()
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """The page of a run that no test changes."""
+    with LiveRun(tmp_path_factory.mktemp("still") / "live") as run:
+        run.trains(STEPS)
+        with contextlib.closing(Board(run)) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), "")
     if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
         pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
     if not found:
         pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")
-    (tmp_path / "profile").mkdir()
-    with Browser(found, tmp_path / "profile") as made:
+    with Browser(found, tmp_path_factory.mktemp("browser") / "profile") as made:
         yield made
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """Without what the test before has opened or been given."""
+    with chromium.as_if_new():
+        yield chromium

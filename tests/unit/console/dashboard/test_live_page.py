@@ -204,8 +204,8 @@ def test_a_server_that_was_killed_and_started_again_doubles_nothing(
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_on_a_desk_and_on_a_phone(board: Board, browser: Browser, width: int, dark: bool, tmp_path: Path) -> None:
-    tab = whole(browser, board, width=width, dark=dark)
+def test_on_a_desk_and_on_a_phone(still: Board, browser: Browser, width: int, dark: bool, tmp_path: Path) -> None:
+    tab = whole(browser, still, width=width, dark=dark)
     assert tab.value(f"document.documentElement.scrollWidth <= {width}"), "it scrolls sideways"
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => +a + +b)"
     assert (tab.value(brightness) < 200) is dark
@@ -217,17 +217,17 @@ def test_on_a_desk_and_on_a_phone(board: Board, browser: Browser, width: int, da
     )
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_label_lies_on_another(live: LiveRun, browser: Browser, width: int) -> None:
+def test_no_label_lies_on_another(live: LiveRun, browser: Browser) -> None:
     for node, place in (("gpu-worker-1", 700), ("gpu-worker-2", 720)):
         lost = member("lost", live.began + 2.9 * place, "gpu-master", [node], "silent")
         live.write("members.jsonl", lost | {"epoch": place})
     with contextlib.closing(Board(live)) as board:
-        tab = whole(browser, board, width=width)
-        assert tab.value(OVERLAPS) == []
-        tab.call("Page.navigate", url=f"{board.base}/charts")
-        shows(tab, "Throughput")
-        assert tab.value(OVERLAPS) == []
+        for width in (1280, 390):
+            tab = whole(browser, board, width=width)
+            assert tab.value(OVERLAPS) == [], width
+            tab.call("Page.navigate", url=f"{board.base}/charts")
+            shows(tab, "Throughput")
+            assert tab.value(OVERLAPS) == [], width
 
 
 @pytest.mark.parametrize("first", [100.0, 100.0135])
@@ -274,30 +274,30 @@ def test_what_others_wrote_is_text(tmp_path: Path, browser: Browser) -> None:
             board.close()
 
 
-def test_the_page_of_the_machines_has_what_doctor_last_found(live: LiveRun, board: Board, browser: Browser) -> None:
-    tab = browser.tab(board.address)
+def test_the_page_of_the_machines_has_what_doctor_last_found(still: Board, browser: Browser) -> None:
+    tab = browser.tab(still.address)
     shows(tab, "of 2000")
-    tab.call("Page.navigate", url=f"{board.base}/machines")
+    tab.call("Page.navigate", url=f"{still.base}/machines")
     shows(tab, "Last check-up: never")
     assert tab.value("document.querySelectorAll('tbody tr').length") == 3 and "training · 14 rows" in tab.text("table")
     finding = Finding(node="gpu-worker-1", what="in use by <b>hl2", fix="close it", probe="gpu in use")
     probes = [Probe(name="gpu", seen="1 GPU answers", seconds=1.0)]
-    doctor.keep(checked(live.inventory), Verdict(nodes=[*NODES], probes=probes, findings=[finding]), 3.0)
-    tab.call("Page.navigate", url=f"{board.base}/machines")
+    doctor.keep(checked(still.run.inventory), Verdict(nodes=[*NODES], probes=probes, findings=[finding]), 3.0)
+    tab.call("Page.navigate", url=f"{still.base}/machines")
     shows(tab, "in use by <b>hl2")
     assert "1 finding" in tab.text("main") and time.strftime("%A %d %B") in tab.text("main")
 
 
-def test_runs_are_a_table_with_what_can_be_done(live: LiveRun, board: Board) -> None:
-    text = asks(board, "/runs").read().decode()
+def test_runs_are_a_table_with_what_can_be_done(still: Board) -> None:
+    text = asks(still, "/runs").read().decode()
     assert "<td" in text and f"{STEPS} of 2000" in text and ", ".join(NODES) in text and "<pre" not in text
 
 
-def test_a_page_that_is_not_there_leads_back(board: Board) -> None:
+def test_a_page_that_is_not_there_leads_back(still: Board) -> None:
     for path in ("/nothing", "/deep/er"):
-        answer = asks(board, path)
+        answer = asks(still, path)
         text = answer.read().decode()
-        assert answer.status == 404 and f'href="/{board.folder}/">Back to the run' in text and "<nav>" in text
+        assert answer.status == 404 and f'href="/{still.folder}/">Back to the run' in text and "<nav>" in text
 
 
 def test_stop_wants_the_name_of_the_run(live: LiveRun, board: Board, browser: Browser) -> None:
@@ -317,17 +317,17 @@ def test_stop_wants_the_name_of_the_run(live: LiveRun, board: Board, browser: Br
     assert all(process.poll() is not None for process in live.agents.values())
 
 
-def test_ask_passes_a_question_on_as_it_is(live: LiveRun, board: Board) -> None:
-    question, own = "'; touch /tmp/x; echo \" <b>", f"http://127.0.0.1:{board.port}"
-    pace.until(lambda: b"of 2000" in asks(board, "/").read(), 30, "no run")
-    answer = asks(board, "/ask", "POST", f"question={quote(question)}", Origin=own).read().decode()
+def test_ask_passes_a_question_on_as_it_is(still: Board) -> None:
+    question, own = "'; touch /tmp/x; echo \" <b>", f"http://127.0.0.1:{still.port}"
+    pace.until(lambda: b"of 2000" in asks(still, "/").read(), 30, "no run")
+    answer = asks(still, "/ask", "POST", f"question={quote(question)}", Origin=own).read().decode()
     assert "run qa is running" in answer and f"<h2>{html.escape(question)}</h2>" in answer
 
 
-def test_a_form_that_cannot_be_used_now_says_why(live: LiveRun, board: Board) -> None:
-    pace.until(lambda: b"training" in asks(board, "/").read(), 30, "no run")
-    pace.until(lambda: b"qa is still running" in asks(board, "/ask").read(), 30, "it can be asked while it runs")
-    assert b"<fieldset disabled>" in asks(board, "/ask").read() and b"<fieldset" not in asks(board, "/stop").read()
+def test_a_form_that_cannot_be_used_now_says_why(still: Board) -> None:
+    pace.until(lambda: b"training" in asks(still, "/").read(), 30, "no run")
+    pace.until(lambda: b"qa is still running" in asks(still, "/ask").read(), 30, "it can be asked while it runs")
+    assert b"<fieldset disabled>" in asks(still, "/ask").read() and b"<fieldset" not in asks(still, "/stop").read()
 
 
 @pytest.mark.parametrize(
@@ -346,38 +346,38 @@ def test_a_form_that_cannot_be_used_now_says_why(live: LiveRun, board: Board) ->
         ({"Cookie": "motley"}, 401),
     ],
 )
-def test_who_may_read(board: Board, headers: dict[str, str], status: int) -> None:
-    given = {name: value.replace("PORT", str(board.port)) for name, value in headers.items()}
+def test_who_may_read(still: Board, headers: dict[str, str], status: int) -> None:
+    given = {name: value.replace("PORT", str(still.port)) for name, value in headers.items()}
     for path in ("/", "/live.js", "/runs"):
-        answer = asks(board, path, **given)
+        answer = asks(still, path, **given)
         assert answer.status == status
         assert "default-src 'none'" in (answer.getheader("Content-Security-Policy") or "")
         answer.read()
 
 
-def test_what_changes_something_comes_from_its_own_page_alone(live: LiveRun, board: Board) -> None:
-    for origin in ("", "null", "http://evil.example", f"https://127.0.0.1:{board.port}", "http://127.0.0.1:1"):
-        assert asks(board, "/stop", "POST", "run=qa", Origin=origin).status == 403
-    own = f"http://127.0.0.1:{board.port}"
-    assert asks(board, "/stop", "POST", "run=qb", Origin=own).status == 400
-    assert asks(board, "/stop", "POST", "x" * 40_000, Origin=own).status == 400
-    assert asks(board, "/stop?run=qa").status == 200, "a link only shows the page"
-    assert asks(board, "/launch", "POST", "", Origin=own).status in (404, 405)
-    assert all(process.poll() is None for process in live.agents.values())
+def test_what_changes_something_comes_from_its_own_page_alone(still: Board) -> None:
+    for origin in ("", "null", "http://evil.example", f"https://127.0.0.1:{still.port}", "http://127.0.0.1:1"):
+        assert asks(still, "/stop", "POST", "run=qa", Origin=origin).status == 403
+    own = f"http://127.0.0.1:{still.port}"
+    assert asks(still, "/stop", "POST", "run=qb", Origin=own).status == 400
+    assert asks(still, "/stop", "POST", "x" * 40_000, Origin=own).status == 400
+    assert asks(still, "/stop?run=qa").status == 200, "a link only shows the page"
+    assert asks(still, "/launch", "POST", "", Origin=own).status in (404, 405)
+    assert all(process.poll() is None for process in still.run.agents.values())
 
 
-def test_a_token_from_another_site_still_only_sets_its_cookie(board: Board) -> None:
-    moved = asks(board, f"/?token={board.token}", Cookie="")
-    assert moved.status == 303 and moved.getheader("Location") == f"/{board.folder}/"
+def test_a_token_from_another_site_still_only_sets_its_cookie(still: Board) -> None:
+    moved = asks(still, f"/?token={still.token}", Cookie="")
+    assert moved.status == 303 and moved.getheader("Location") == f"/{still.folder}/"
     cookie = moved.getheader("Set-Cookie") or ""
-    assert f"Path=/{board.folder}/;" in cookie, "no other server of this machine is given it"
+    assert f"Path=/{still.folder}/;" in cookie, "no other server of this machine is given it"
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
-    assert asks(board, "/?token=wrong", Cookie="").status == 401
+    assert asks(still, "/?token=wrong", Cookie="").status == 401
 
 
-def test_the_way_to_a_page_with_the_token_leads_to_no_other_host(board: Board) -> None:
-    moved = asks(board, f"//elsewhere.example/?token={board.token}", Cookie="")
-    assert (moved.status, moved.getheader("Location")) == (303, f"/{board.folder}/elsewhere.example/")
+def test_the_way_to_a_page_with_the_token_leads_to_no_other_host(still: Board) -> None:
+    moved = asks(still, f"//elsewhere.example/?token={still.token}", Cookie="")
+    assert (moved.status, moved.getheader("Location")) == (303, f"/{still.folder}/elsewhere.example/")
 
 
 def test_a_number_that_is_none_begins_a_stream_again(tmp_path: Path) -> None:
@@ -395,12 +395,12 @@ def test_no_more_than_sixteen_streams(board: Board) -> None:
 
 
 @pytest.mark.parametrize("says", [b"", b"GET / HT"])
-def test_strangers_who_hold_lines_open_keep_nobody_out(board: Board, says: bytes) -> None:
+def test_strangers_who_hold_lines_open_keep_nobody_out(still: Board, says: bytes) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(70):
-            line = held.enter_context(socket.create_connection(("127.0.0.1", board.port), 5))
+            line = held.enter_context(socket.create_connection(("127.0.0.1", still.port), 5))
             line.sendall(says)
-        assert asks(board, "/").status == 200
+        assert asks(still, "/").status == 200
 
 
 def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(live: LiveRun, board: Board, browser: Browser) -> None:
@@ -449,11 +449,11 @@ def test_a_page_that_cannot_be_drawn_is_still_there(tmp_path: Path, monkeypatch:
     assert b"cannot be drawn (ZeroDivisionError" in answer.body
 
 
-def test_it_listens_on_this_machine_alone(board: Board) -> None:
+def test_it_listens_on_this_machine_alone(still: Board) -> None:
     table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
     found = [line.split()[1] for line in table.splitlines() if line.split()[3] == "0A"]
-    mine = [place for place in found if int(place.rpartition(":")[2], 16) == board.port]
-    assert mine == [f"0100007F:{board.port:04X}"]
+    mine = [place for place in found if int(place.rpartition(":")[2], 16) == still.port]
+    assert mine == [f"0100007F:{still.port:04X}"]
 
 
 def test_without_a_run_it_says_so(tmp_path: Path, browser: Browser) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from train.cluster import turns
 from train.cluster.node_status import Verdict
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.errors import BadInput
