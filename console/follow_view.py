@@ -8,10 +8,8 @@ from collections.abc import Callable
 from console.follow import Follower
 from console.infra.node import Node
 from console.run_in_words import Ended, RunView
-from console.text_layout import redraw, width
+from console.text_layout import detached, redraw, width
 from train.safe_stdio import unread
-
-DETACHED = "detached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
 
 
 class Screen:
@@ -62,7 +60,7 @@ def watch(
     if ended is None:
         proven = view.state.proven
         say(f"the first step is proven on {len(proven)} of {len(view.order)} nodes: {', '.join(proven)}")
-        say(DETACHED)
+        say(detached("run"))
     elif ended.ok:
         for line in ended.shown:
             say(line)

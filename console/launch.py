@@ -1,7 +1,4 @@
-"""Runs launch.yml or plan.yml, and shows the run that was started.
-
-python -m console launch|plan [NAME=VALUE …] [--inventory FOLDER]
-"""
+"""Runs playbooks/launch.yml or plan.yml, and shows the run that was started. Other playbooks: run_playbook.py."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def launch(
     As data: what was started, or where it stands in the queue; with `following` each event of the run.
     `page`: beside it as a live page too. `report_to`: its curves go there as long as somebody watches.
     """
-    started = started_by(inventory, "launch.yml", words, as_json=as_json)
+    started = started_by(inventory, "playbooks/launch.yml", words, as_json=as_json)
     if isinstance(started, int):
         return started
     if "queued" in started:  # the playbook has said in words when it begins

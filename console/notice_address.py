@@ -11,11 +11,9 @@ from typing import Any
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.read import Inventory
-from console.render import File
 from console.strict_yaml import Vaulted
 from console.text_layout import say
 from train.errors import BadInput
-from train.runlog import paths
 
 ROOT = Path(__file__).parents[1]
 KEY = "motley_notify"
@@ -30,12 +28,6 @@ def unlocked(values: Mapping[str, Any]) -> str:
         if "vault" not in str(locked).lower():
             raise
         raise BadInput(f"{LOCKED}./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)") from None
-
-
-def file_of(values: Mapping[str, Any], below: str = "") -> list[File]:
-    """What a launch brings to a node of this inventory."""
-    address = unlocked(values)
-    return [File(f"{below}{paths.NOTIFY}", f"{address}\n", 0o600)] if address else []
 
 
 def plan_lines(where: str) -> list[str]:

@@ -7,46 +7,18 @@ import ipaddress
 import json
 import re
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
-from console.playbook_progress import Progress
+from console.playbook_progress import Phase, Progress
 from train.plan.speed.speedup import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 
-
-class FailureReceipt(TypedDict):
-    task: str
-    what: str
-    output: str
-    fix: str
-
-
-class PhaseReceipt(TypedDict):
-    seconds: float
-    changed: list[str]
-    files: list[str]
-    proven: list[str]
-    says: list[str]
-    measured: dict[str, float]
-    failure: FailureReceipt | None
-
-
-class NodeReceipt(TypedDict):
-    off: str
-    changed: int
-    phases: dict[str, PhaseReceipt]
-
-
-class Receipt(TypedDict):
-    verb: str
-    inventory: str
-    finished: str
-    seconds: float
-    ok: bool
-    outcome: str
-    nodes: dict[str, NodeReceipt]
+Data = dict[str, Any]
+KEPT = ("seconds", "changed", "files", "proven", "says", "measured")
+"""What a receipt says of a phase beside its failure: the fields of Phase that are for whoever reads it later."""
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
@@ -66,7 +38,7 @@ def _mask_address(text: str) -> str:
     return ".".join(text.split(".")[:2]) + ".x.x" if public else text
 
 
-def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> Receipt:
+def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> Data:
     """`outcome` is proven, incomplete or "check only"."""
     return {
         "verb": verb,
@@ -79,33 +51,22 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
             node.name: {
                 "off": node.off,
                 "changed": node.changed,
-                "phases": {
-                    name: {
-                        "seconds": round(phase.seconds, 1),
-                        "changed": phase.changed,
-                        "files": phase.files,
-                        "proven": phase.proven,
-                        "says": phase.says,
-                        "measured": phase.measured,
-                        "failure": {
-                            "task": phase.failed_task,
-                            "what": phase.failure.what,
-                            "output": phase.failure.output,
-                            "fix": phase.failure.fix_on(node.name),
-                        }
-                        if phase.failure
-                        else None,
-                    }
-                    for name, phase in node.phases.items()
-                    if phase.ran
-                },
+                "phases": {name: _phase(phase, node.name) for name, phase in node.phases.items() if phase.ran},
             }
             for node in progress.nodes.values()
         },
     }
 
 
-def write(folder: Path, data: Receipt, secrets: tuple[str, ...]) -> Path:
+def _phase(phase: Phase, node: str) -> Data:
+    failure = None
+    if cause := phase.failure:
+        failure = {"task": phase.failed_task, **asdict(cause), "fix": cause.fix_on(node)}
+    kept = {name: getattr(phase, name) for name in KEPT}
+    return kept | {"seconds": round(phase.seconds, 1), "failure": failure}
+
+
+def write(folder: Path, data: Data, secrets: tuple[str, ...]) -> Path:
     """Both files, named by time and verb; returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     text = masked(json.dumps(data, indent=1, ensure_ascii=False), secrets)
@@ -123,7 +84,7 @@ STYLE = (
 )
 
 
-def page(data: Receipt) -> str:
+def page(data: Data) -> str:
     title = f"{data['verb']}: {data['outcome']}"
     parts = [f"<h1>{html.escape(title)}</h1>"]
     parts.append(f"<p>{data['finished']}, {data['seconds']} s, inventory {html.escape(data['inventory'])}</p>")
@@ -139,7 +100,7 @@ def page(data: Receipt) -> str:
     return top + "\n".join(parts) + "\n"
 
 
-def _row(phase: str, result: PhaseReceipt) -> str:
+def _row(phase: str, result: Data) -> str:
     changed = "<br>".join(map(html.escape, result["changed"] + result["files"])) or "<span class=quiet>nothing</span>"
     proven = "<br>".join(map(html.escape, result["proven"] + result["says"]))
     if failure := result["failure"]:

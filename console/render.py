@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +14,26 @@ import jinja2
 
 from train.errors import BadInput
 from train.layout import ADAPTERS
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
-from train.plan.settings import own_recipe
+from train.plan.launch.torchrun import TorchrunPlan
+from train.plan.settings.aside import rules
 from train.plan.settings.config import Settings
-from train.plan.settings.rewards import file_of, with_file
+from train.plan.settings.rewards import with_rows
+from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SCRIPT = "scripts/launch_cluster.sh"
-FILES = {
-    "config/training_config.yaml": ("training_config.yaml.j2", 0o644),
-    "config/cluster_config.yaml": ("cluster_config.yaml.j2", 0o600),
-}
-"""Path below motley_home → template and mode. The cluster's file holds the run's token, the script what you
-set in motley_render_environment: both are the user's alone."""
 ASIDE = {
     "hours": "motley_hours",
     "on_battery": "motley_on_battery",
     "in_use": "motley_step_aside",
     "programs": "motley_step_aside_programs",
 }
-AGENT = [
-    *("env/bin/python", "-m", "train", "agent"),
-    *("--cluster", "config/cluster_config.yaml", "--config", "config/training_config.yaml"),
-]
+AGENT = ["env/bin/python", "-m", "train", "agent", "--cluster", paths.CLUSTER, "--config", paths.SETTINGS]
 
 
 def as_yaml(value: Any) -> str:
@@ -63,32 +58,41 @@ def as_json(files: Iterable[File]) -> str:
 def files(
     plan: LaunchPlan,
     node: str,
-    token: str,
+    secret: Secret,
     ports: Mapping[str, Any],
     more: Mapping[str, Any],
     *,
     time: str,
     aside: Mapping[str, Any] | None = None,
 ) -> list[File]:
+    """The script holds what you set in motley_render_environment, so it is the user's alone, as the secret is."""
     here = own(plan.nodes, node)
-    values = {
-        "run": plan.run,
-        "node": node,
-        "token": token,
-        "nodes": plan.nodes,
-        "nic": here.interface,
-        "aside": aside or {},
-        "pipe": pipe_of(plan),
-        "settings": settings_of(plan, here),
-        "help": plan.help,
-        **ports,
-    }
-    made = [File(path, rendered(template, values), mode) for path, (template, mode) in FILES.items()]
-    return [launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True), *made, launched(plan, time)]
+    cluster = replace(cluster_of(plan, here, ports), aside=rules(aside or {}))
+    return [
+        launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True),
+        settings_file(plan, here),
+        File(paths.CLUSTER, cluster.to_text(), 0o644),
+        secret_file(secret),
+        launched(plan, time),
+    ]
 
 
-def pipe_of(plan: LaunchPlan) -> dict[str, Any]:
-    return asdict(plan.pipe) if plan.pipe else {}
+def secret_file(secret: Secret) -> File:
+    return File(paths.SECRET, secret.to_json(), 0o600)
+
+
+def cluster_of(plan: LaunchPlan | TorchrunPlan, here: NodePlan, ports: Mapping[str, Any]) -> ClusterConfig:
+    nodes = tuple(Member(name=node.name, address=node.address, processes=node.processes) for node in plan.nodes)
+    pipe = plan.pipe if isinstance(plan, LaunchPlan) else None
+    nic = here.interface or ""
+    return ClusterConfig(run=plan.run, node=here.name, nodes=nodes, interface=nic, pipe=pipe, **ports)
+
+
+def settings_file(plan: LaunchPlan, here: TrainingNode, *without: str) -> File:
+    """`without`: settings that are each node's own where all read one file."""
+    settings = {name: value for name, value in settings_of(plan, here).items() if name not in without}
+    values = {"run": plan.run, "settings": settings, "help": plan.help}
+    return File(paths.SETTINGS, rendered("training_config.yaml.j2", values), 0o644)
 
 
 def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> dict[str, Any]:
@@ -164,16 +168,12 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     in_catalogue = model.source == "catalogue" and not model.in_4bit
     if "model" in settings and model.source != "new":
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
-    settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
     settings.pop("chat_template", None)  # what it wrote is in the rows
     if plan.adapter is None:
         settings = {name: value for name, value in settings.items() if name not in ("adapter", "adapter_hash")}
     else:
         settings["adapter"] = f"{home}/{ADAPTERS}/{plan.adapter.folder_name}"
-    if own_recipe.is_file(settings.get("recipe", "")):
-        settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
-    if file_of(settings.get("rewards", "")):
-        settings["rewards"] = with_file(settings["rewards"], f"{settings['dataset']}/rewards.py")  # so do they
+    settings = with_rows(settings, f"{home}/data/processed/{plan.dataset.folder_name}")
     first: Settings = {name: settings.pop(name) for name in ("run", "model", "dataset") if name in settings}
     return {**first, "home": home, **settings}
 

@@ -20,7 +20,7 @@ from console.inventory.read import Inventory
 from console.processes import each_line, end_group
 from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
-from console.text_layout import say
+from console.text_layout import detached, say
 from console.torchrun import script_view
 from plugins.module_utils.motley.answers import Stopped
 from train.runlog.state import Change, RunState
@@ -174,7 +174,7 @@ def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int
     try:
         ended = follow_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
     except KeyboardInterrupt:
-        say(follow_view.DETACHED)
+        say(detached("run"))
         return 0
     if ended and not ended.ok:
         for place, line in enumerate(ended.lines):

@@ -38,6 +38,10 @@ def first(text: str) -> str:
     return (text.strip().splitlines() or ["it exited without an error message"])[0]
 
 
+def detached(what: str) -> str:
+    return f"detached; the {what} continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
+
+
 def counted(number: int, thing: str) -> str:
     """1 node, 2 nodes."""
     return f"{number} {thing}{'s' * (number != 1)}"

@@ -1,4 +1,4 @@
-"""Compares what the market bills with the leases here, and does what decide.py says. Every command may call it."""
+"""Compares what the market bills with the leases here, and gives back what is due; every command may call it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from console.rent import lease as leases
 from console.rent import timer
-from console.rent.decide import Action, Close, Found, GiveBack, decide
 from console.rent.lease import HELD, ORDERING, RETURNING, Book, Lease, Moment, owner
 from console.rent.market import Declined, Market, Order, Unanswered
+from console.rent.which_to_give_back import Action, Close, Found, GiveBack, decide
 
 Clock = Callable[[], Moment]
 

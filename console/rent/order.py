@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from console.rent import lease as leases
 from console.rent.compare_and_give_back import Clock, reconcile, want_back
-from console.rent.decide import SETTLE_S
 from console.rent.lease import HELD, ORDERING, Book, Lease, new_mark
 from console.rent.market import Declined, Market, Offer, Request, Unanswered
+from console.rent.which_to_give_back import SETTLE_S
 from train.errors import BadInput
 
 LOOK_S = 60.0

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from console.rent import lease as leases
 from console.rent.compare_and_give_back import Clock, reconcile, want_back
-from console.rent.decide import lease_of
 from console.rent.lease import RETURNING, Book, Lease
 from console.rent.market import Market
 from console.rent.shop import market
 from console.rent.time_limit import within
+from console.rent.which_to_give_back import lease_of
 
 POLL_S, SELDOM_S = 20.0, 60.0
 DOUBT_S = 3600.0

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.infra.node import Node, Silent
-from console.serve.pace import Load, Pace
+from console.serve.choose_machine import Load, Pace
 
 SILENT_S = 10.0
 """Without a line: a machine that is well sends one every two seconds."""

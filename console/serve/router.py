@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from console.infra.node import Silent
+from console.serve.choose_machine import choose
 from console.serve.machine import Answer, Lost, Machine, Request
-from console.serve.pace import choose
 
 AGAIN_S = 5.0
 """Until a machine that was lost is looked at again."""

@@ -11,6 +11,7 @@ from console.text_layout import counted, drawn
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import NOT_GIVEN, TorchrunPlan
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 
 def lines(plan: TorchrunPlan) -> list[str]:
@@ -44,25 +45,13 @@ def static(plan: TorchrunPlan) -> list[str]:
     return [word for word in words if word.partition("=")[0] in ("nnodes", "master-addr", "master-port")]
 
 
-def files(plan: TorchrunPlan, node: str, more: Mapping[str, Any]) -> list[File]:
+def files(plan: TorchrunPlan, node: str, secret: Secret, more: Mapping[str, Any]) -> list[File]:
     """The files that a launch has too, with another last line of the script."""
     here = own(plan.nodes, node)
     words = ["--run", plan.run, "--folder", plan.folder or ".", "--", *here.words]
     command = ["env/bin/python", "-m", "train", "torchrun", *words]
-    about = [
-        f"# Who runs {plan.run}; written by Motley. What each node runs: scripts/launch_cluster.sh",
-        f"run: {render.as_yaml(plan.run)}",
-        f"node: {render.as_yaml(node)}",
-        f"script: {render.as_yaml(plan.script)}",
-        f"interface: {render.as_yaml(here.interface)}",
-        "nodes:",
-        *(
-            f"  - {{name: {render.as_yaml(entry.name)}, address: {render.as_yaml(entry.address)}, "
-            f"processes: {entry.processes}}}"
-            for entry in plan.nodes
-        ),
-    ]
     return [
         render.launch_script(plan.run, here, plan.nodes, more, command=command),
-        File(paths.CLUSTER, "\n".join(about) + "\n", 0o600),
+        File(paths.CLUSTER, render.cluster_of(plan, here, {}).to_text(), 0o644),
+        render.secret_file(secret),
     ]

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from console.infra.node import Node, Silent
 from console.processes import end_group
 from console.run_in_words import Ended
-from console.text_layout import first, say
+from console.text_layout import detached, first, say
 from plugins.module_utils.motley.answers import AgentView, Look
 from train.runlog.state import Event
 from train.safe_stdio import unread
 
-DETACHED = "detached; the script continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
 ENDS = ("done", "failed", "stopped")
 SILENT_S = 20.0
 """A node reports each second, and a connection to one that is off takes some."""
@@ -47,7 +46,7 @@ def show(nodes: list[Node], view: ScriptView) -> int:
     try:
         ended = watch(nodes, view)
     except KeyboardInterrupt:
-        say(DETACHED)
+        say(detached("script"))
         return 0
     for place, line in enumerate(ended.lines):
         say(line if ended.ok else f"  {line}" if place else f"✗ {line}")

@@ -21,6 +21,7 @@ from ansible.release import __version__
 try:
     from console import ansible_errors, playbook_answer
     from console.commands_as_typed import as_typed
+    from console.text_layout import detached
     from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]
@@ -107,10 +108,7 @@ class CallbackModule(Default):
 
     def _detach(self, *_: Any) -> None:
         """Ctrl-C while a run is shown ends the showing, and is no failure."""
-        self._leave(
-            "\ndetached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop",
-            0,
-        )
+        self._leave(f"\n{detached('run')}", 0)
 
     def _leave(self, words: str, code: int) -> None:
         self._say(words)

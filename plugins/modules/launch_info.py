@@ -35,12 +35,12 @@ from ansible.module_utils.train.runlog.paths import (
 
 DOCUMENTATION = r"""
 module: launch_info
-short_description: A node's facts for the plan of a run; changes nothing
+short_description: A node's facts for the plan of a run
 author: Motley
 description:
-  - Reads memory, cards, disk, the route to the peers, the known runs and all versions; changes nothing.
+  - Reads memory, cards, disk, the route to the peers, the known runs and all versions.
   - Knocks at the peers where O(knock_port) is set; then it must run on all of them in parallel.
-  - With O(preload) the node may begin to load what any run needs; that ends by itself if no run follows.
+  - Changes nothing. With O(preload) the node begins to load what any run needs, until no run follows.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
   "address": {"type": "str", "required": true, "description": "The node's own address"},

@@ -19,7 +19,7 @@ from typing import TypedDict
 
 from ansible.module_utils.motley.documented import Done, module_of
 from ansible.module_utils.motley.files import difference, read_json
-from ansible.module_utils.train.runlog.paths import NOTIFY
+from ansible.module_utils.train.runlog.paths import SECRET
 
 DOCUMENTATION = r"""
 module: workspace
@@ -180,7 +180,7 @@ def remove(home: Path, *, pretend: bool) -> Done:
     """The code goes, and a secret that a launch brought; of the folders that were made those that are empty."""
     record = home / RECORD
     code = [home / "code", *home.glob("code.*"), *home.glob(".code.*")]
-    ours = [path for path in [*code, record, home / NOTIFY] if os.path.lexists(path)]
+    ours = [path for path in [*code, record, home / SECRET] if os.path.lexists(path)]
     if not ours:
         return {"changed": False, "motley_say": "nothing to put back"}
     kept = []

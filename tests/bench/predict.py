@@ -15,20 +15,28 @@ import functools
 import signal
 import statistics
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lab.lab import Lab
 from tests.bench.page import Figures, bench
-from tests.bench.speed import MICRO_BATCH, begun
-from tests.bench.turns import SETTLE, turn
+from tests.bench.speed import MICRO_BATCH, Window, begun
+from tests.bench.turns import turn
 from tests.support import torchrun
+from tests.support.torchrun import Training
 from train.measure.calibrate import LARGER, Speed, line
 from train.plan.speed.speedup import Estimate, Machine, Traffic, together, together_local
 
-CYCLES, ALONE = 6, 2
-COUNTED = {"flat": (2, 1), "local": (9, 4)}
+CYCLES = {"flat": 4, "local": 2}
+"""Turns of each; those with local steps are longer."""
+ALONE = 2
+"""Steps of a turn alone, of the slowest host."""
+SETTLE = 9
+"""Steps until speeds are measured; after that samples are dealt out, and a share that is one row off costs nothing."""
+COUNTED = {"flat": (2, 1), "local": (12, 4)}
 """Steps of a turn over all hosts, and those in front that do not count: one that a stop broke off, and with local steps
-the rest of a round of the link before. Nine steps are whole rounds of one or of three."""
+the rest of a round of the link before. Twelve steps are whole rounds of one to four."""
 AIM = 0.05
 NAME = "predict"
 ONE, SOME = MICRO_BATCH, LARGER * MICRO_BATCH
@@ -55,11 +63,11 @@ CASES = {
         Case((50, 35, 20), 24),
         Case((50, 35, 20), 48),
         Case((40, 40, 25), 30),
-        Case((60, 20, 20), 24, lora_r=105),
-        Case((55, 25, 15), 36, lora_r=48),
         Case((70, 30), 16),
         Case((50, 50), 20),
         Case((55, 25, 15), 24, sync="local", links=(100, 30)),
+        Case((60, 20, 20), 24, lora_r=105),
+        Case((55, 25, 15), 36, lora_r=48),
     )
 }
 
@@ -87,37 +95,63 @@ class Took:
         return float(max(max(host) / min(host) - 1 for host in hosts))
 
 
-def predicted(case: Case, speeds: list[Speed], weights: int, mbit: int) -> Estimate:
+def predicted(case: Case, speeds: list[Speed], weights: int, mbit: int, *, dealt: bool = True) -> Estimate:
     machines = [Machine(f"n{i}", own.rows_per_s, float(mbit), own.fixed_s) for i, own in enumerate(speeds)]
     traffic = Traffic(weights)
     if case.sync == "local":
-        return together_local(machines, case.rows, traffic)[0]
-    return together(machines, case.rows, traffic.bytes)
+        return together_local(machines, case.rows, traffic, dealt=dealt)[0]
+    return together(machines, case.rows, traffic.bytes, dealt=dealt)
 
 
-def one(lab: Lab, case: Case) -> Figures:
-    hosts = lab.hosts[: len(case.percents)]
+@dataclass
+class Loaded:
+    """The lab's hosts, and each of them alone, loaded once for all cases of a rank: what changes is their quotas."""
+
+    lab: Lab
+    lora_r: int = 0
+    alone: dict[int, list[Training]] = field(default_factory=dict)
+    """Of so many rows, each host."""
+
+    def of(self, lora_r: int) -> dict[int, list[Training]]:
+        if lora_r != self.lora_r:
+            ended(run for runs in self.alone.values() for run in runs)
+            hosts, self.lora_r = self.lab.hosts, lora_r
+            self.alone = {rows: [begun([host], rows, lora_r=lora_r) for host in hosts] for rows in (ONE, SOME)}
+            for run in (run for runs in self.alone.values() for run in runs):
+                run.wait_for_step(2)
+                run.send(signal.SIGSTOP)
+        return self.alone
+
+
+@contextmanager
+def place() -> Iterator[Loaded]:
+    with torchrun.lab_for_training("benchpredict") as lab:
+        yield Loaded(lab)
+
+
+def ended(runs: Iterable[Training]) -> None:
+    """These alone: the others of the same hosts go on."""
+    for run in runs:
+        run.send(signal.SIGKILL)
+        for process in run.started:
+            process.wait()
+
+
+def one(there: Loaded, case: Case) -> Figures:
+    hosts = there.lab.hosts[: len(case.percents)]
     percent = {host.name: share for host, share in zip(hosts, case.percents, strict=True)}
+    alone = {rows: runs[: len(hosts)] for rows, runs in there.of(case.lora_r).items()}
     torchrun.links(hosts, case.links[0])
     run = begun(hosts, case.rows, sync=case.sync, wire="fp32", lora_r=case.lora_r)
-    runs = [run]
     try:
         at = run.wait_for_step(2)
         torchrun.quotas(hosts, on=True, percent=percent)
         run.wait_for_step(at + SETTLE)
         run.send(signal.SIGSTOP)
-        torchrun.quotas(hosts, on=False)
-        alone = {rows: [begun([host], rows, lora_r=case.lora_r) for host in hosts] for rows in (ONE, SOME)}
-        runs += [each for some in alone.values() for each in some]
-        for each in runs[1:]:
-            each.wait_for_step(2)
-            each.send(signal.SIGSTOP)
-        torchrun.quotas(hosts, on=True, percent=percent)
         took = Took(together={mbit: [] for mbit in case.links})
-        for _ in range(CYCLES):
+        for _ in range(CYCLES[case.sync]):
             for rows, some in alone.items():
-                windows = turn(some, [rows] * len(some), ALONE)
-                took.alone[rows].append([rows / window.rows_per_s for window in windows])
+                took.alone[rows].append([rows / window.rows_per_s for window in whole_turn(some, rows)])
             for mbit in case.links:
                 torchrun.links(hosts, mbit)
                 [window] = turn([run], [case.rows], *COUNTED[case.sync])
@@ -126,22 +160,30 @@ def one(lab: Lab, case: Case) -> Figures:
         return found(case, took, int(run.events("start")[-1]["weights"]))
     finally:
         torchrun.quotas(hosts, on=False)
-        for each in runs:
-            each.stop()
+        ended([run])
+
+
+def whole_turn(runs: list[Training], rows: int) -> list[Window]:
+    """As turns.turn, but of all steps until the slowest has made its own: that of a fast host are many."""
+    firsts = [len(run.events("step")) + 1 for run in runs]
+    turn(runs, [rows] * len(runs), ALONE)
+    return [Window.of(run, rows, run.events("step")[first:]) for run, first in zip(runs, firsts, strict=True)]
 
 
 def found(case: Case, took: Took, weights: int) -> Figures:
     links = {str(mbit): round(statistics.median(seconds), 4) for mbit, seconds in took.together.items()}
     speeds = [[round(own.rows_per_s, 4), round(own.fixed_s, 5)] for own in took.speeds()]
     had = statistics.mode(took.splits)
-    return {"took_s": links, "speeds": speeds, "split": had, "drift": round(took.drift, 3), "weights": weights}
+    figures = {"took_s": links, "speeds": speeds, "split": had, "drift": round(took.drift, 3), "weights": weights}
+    turns = {"alone": took.alone, "together": took.together}
+    return figures | {"dealt": True, "turns": turns}
 
 
 PARTS = {name: functools.partial(one, case=case) for name, case in CASES.items()}
 
 
 def main() -> int:
-    return bench(__doc__, NAME, torchrun.lab_for_training("benchpredict"), PARTS, table)
+    return bench(__doc__, NAME, place(), PARTS, table)
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
@@ -170,7 +212,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 
 
 def predicted_of(case: Case, run: Figures, mbit: int) -> Estimate:
-    return predicted(case, [Speed(*own) for own in run["speeds"]], run["weights"], mbit)
+    return predicted(case, [Speed(*own) for own in run["speeds"]], run["weights"], mbit, dealt=run.get("dealt", False))
 
 
 def offs_of(case: Case, runs: list[Figures], mbit: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from lab.profile import USER
 from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.secrets import traces
+from train.runlog.launch_files import Secret
 
 HOME = f"/home/{USER}/ai-cluster"
 REPOSITORY = "meta-llama/Llama-2-7b-hf"
@@ -69,8 +69,8 @@ def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
         assert host.run("stat", "-c", "%U %a", script).split() == [USER, "700"]
         assert f"GLOO_SOCKET_IFNAME={host.spec.nics[0]} " in host.run("cat", script)
         cluster = host.run("cat", f"{HOME}/config/cluster_config.yaml")
-        assert f"node: {host.name}" in cluster and f"interface: {host.spec.nics[0]}" in cluster
-        assert host.run("stat", "-c", "%a", f"{HOME}/config/cluster_config.yaml").strip() == "600"
+        assert f'node: "{host.name}"' in cluster and f'interface: "{host.spec.nics[0]}"' in cluster
+        assert host.run("stat", "-c", "%a", f"{HOME}/config/secret.json").strip() == "600"
     assert len(seen) == 1 and "model.safetensors" in next(iter(seen))[1]
 
 
@@ -89,9 +89,9 @@ def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
 def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
     fetched = tiny.types("fetch", "--run", "first", "--results", str(tiny.folder / "results"))
     assert fetched.rc == 0, fetched.out
-    config = tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/cluster_config.yaml")
-    (token,) = re.findall(r"(?m)^token: *\"?([0-9a-f]{32})", config)
-    kept = [f"{host.name}: {HOME}/config/cluster_config.yaml" for host in tiny.cluster.hosts]
+    token = Secret.from_json(tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/secret.json")).token
+    assert len(token) == 32
+    kept = [f"{host.name}: {HOME}/config/secret.json" for host in tiny.cluster.hosts]
     assert traces(tiny.cluster.hosts, token, tiny.folder) == kept
 
 

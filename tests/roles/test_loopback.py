@@ -14,6 +14,7 @@ import pytest
 from tests.support import pace, small_set
 from tests.support.folders import only_loopback
 from tests.support.webhook import webhook
+from train.runlog.launch_files import secret_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WATCHED = ["/etc/hosts", "/etc/hostname", "/etc/machine-id"]
@@ -193,10 +194,10 @@ def test_a_launch_says_what_of_the_data_is_left_out_and_the_nodes_tell_its_end(
         assert "the nodes send them: the address of motley_notify lies on" in done.stdout
         pace.until(lambda: server.got, 30)
         assert b"left: done" in server.got[0][2] and len(server.got) == 1
-        assert all((home(inventory, node) / "config/notify").stat().st_mode & 0o777 == 0o600 for node in NODES)
+        assert all((home(inventory, node) / "config/secret.json").stat().st_mode & 0o777 == 0o600 for node in NODES)
         file.write_text(before)
         console("clean", inventory=inventory)
-        assert not any((home(inventory, node) / "config/notify").exists() for node in NODES)
+        assert not any(secret_of(home(inventory, node) / "config/secret.json").messages for node in NODES)
         assert server.address not in tried.stdout + done.stdout + done.stderr
 
 

@@ -30,7 +30,7 @@ from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
 from train.cluster.world import World
@@ -38,6 +38,7 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import load_config
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 from train.runlog.run_queue import launch_of
 
 SETTINGS = load_config({"run": "r", "home": "/played"})
@@ -83,7 +84,9 @@ class Cluster(ABC):
             machine = self.play.machines[name] = Machine(self.play, name, f"10.0.0.{i + 1}")
             self.training.nodes[name] = self.trained(machine, dice, "r")
             if self.has_address:
-                machine.files[SETTINGS.home_folder.joinpath(name, paths.NOTIFY)] = b"somebody"
+                machine.files[SETTINGS.home_folder.joinpath(name, paths.SECRET)] = (
+                    Secret(messages="somebody").to_json().encode()
+                )
             self.play.after(2 * dice.random(), self.start_agent, name)
 
     def trained(self, machine: Machine, dice: Random, run: str) -> Trained:

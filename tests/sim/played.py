@@ -361,9 +361,6 @@ class PlayedDisk(Disk):
             raise FileNotFoundError(file)
         return self.machine.files[file].decode()
 
-    def has(self, file: Path) -> bool:
-        return file in self.machine.files
-
     def changed_ns(self, file: Path) -> int:
         if file not in self.machine.changed:
             raise FileNotFoundError(file)

@@ -18,7 +18,7 @@ from tests.sim.trainer import Group, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.turns import take_turns
 from train.runlog import paths
 from train.runlog.run_queue import End, Entry, Queue, Refused, launch_of, merged

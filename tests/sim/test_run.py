@@ -63,3 +63,38 @@ def test_a_story_that_breaks_is_shrunk_to_what_breaks_it(monkeypatch: pytest.Mon
     assert (small.ending, small.out, small.layers, small.ends) == ("whole", (), 0, False)
     assert RunStory.from_json(small.to_json()) == small
     assert "come and gone" in report(story) and "python -m tests.sim run 5" in report(story)
+
+
+@pytest.mark.parametrize("who", [0, 2])
+@pytest.mark.parametrize("what", ["its worker dies", "its agent is killed"])
+def test_the_others_train_on_while_one_loads_again(who: int, what: str) -> None:
+    """Also where that one leads; it has its place as soon as it has loaded."""
+    with closing(PlayedRun(RunStory(3, 4, ()))) as cluster:
+        for node in cluster.training.nodes.values():
+            node.stays, node.loads_s = True, 8.0
+        name, rest = cluster.order[who], {*cluster.order} - {cluster.order[who]}
+        cluster.until(lambda: cluster.truth.members == frozenset(cluster.order), 30, cluster.states)
+        cluster.play.run(cluster.play.time + 5.0)
+        if what == "its worker dies":
+            cluster.training.end_workers(name)
+        else:
+            cluster.kill_agent(name)
+        gone_at = cluster.play.time
+        cluster.until(lambda: cluster.truth.members == frozenset(rest), 5.5, cluster.states)
+        cluster.until(lambda: cluster.truth.members == frozenset(cluster.order), 12.0, cluster.states)
+        assert cluster.play.time - gone_at > 8.0
+
+
+def test_a_worker_that_is_told_of_another_group_does_not_call_its_old_one_s_end_a_failure() -> None:
+    """Steps of seconds: of many workers the last hears of the next group long after the first has left the old one."""
+    with closing(PlayedRun(RunStory(5, 5, ()))) as cluster:
+        for node in cluster.training.nodes.values():
+            node.stays, node.step_s = True, 2.0
+        *rest, last = cluster.order
+        cluster.train_or_wait(cluster.order)
+        cluster.power_off(last)
+        cluster.until(lambda: cluster.truth.members == frozenset(rest), 12.0, cluster.states)
+        before = cluster.truth.published
+        cluster.power_on(last)
+        cluster.until(lambda: cluster.truth.members == frozenset(cluster.order), 15.0, cluster.states)
+        assert cluster.truth.published == before + 1

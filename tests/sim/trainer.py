@@ -95,7 +95,7 @@ class Group:
 
     @property
     def step_s(self) -> float:
-        return max(one.node.step_s for one in self.workers.values()) * (0.9 + 0.2 * self.training.play.dice.random())
+        return self.training.step_s([one.node for one in self.workers.values()])
 
     def go_on(self) -> None:
         """One step, if all of them can."""
@@ -201,7 +201,8 @@ class Worker:
         if not self.answer:
             self.fails("peer", message)
         elif not self.is_hung:
-            self.group, self.cause = None, json.dumps({"kind": "peer", "message": message}).encode()
+            facts = {"kind": "peer", "message": message, "word": int(self.answer)}
+            self.group, self.cause = None, json.dumps(facts).encode()
 
     def tell_step(self, step: int, step_s: float, ends: bool) -> None:
         if self.code is not None or not self.node.machine.is_on:
@@ -240,7 +241,9 @@ class Worker:
         return self.code
 
     def reported(self) -> bytes:
-        return self.cause
+        """As processes.py has it: what it says of a group before this one does not count."""
+        word = json.loads(self.cause).get("word") if self.cause else None
+        return b"" if word is not None and word < self.word else self.cause
 
     def can_stay(self) -> bool:
         return bool(self.answer)
@@ -299,6 +302,9 @@ class Training:
         self.nodes: dict[str, Trained] = {}
         self.last_step = 1 << 30
         self.pids = 100
+
+    def step_s(self, nodes: Sequence[Trained]) -> float:
+        return max(node.step_s for node in nodes) * (0.9 + 0.2 * self.play.dice.random())
 
     def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Worker:
         return Worker(self, node, life, env)

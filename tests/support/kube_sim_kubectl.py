@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from console.infra.kubernetes import check
+from tests.support import kube_choices
 from tests.support.kube_rights import lacking
 from tests.support.kube_rules import refused, selects
 from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables
@@ -94,7 +94,7 @@ def matches(entry: Object, kind: str, selector: str) -> bool:
 
 def apply(folder: Folder, text: str, *, dry: bool) -> None:
     entries = list(yaml.safe_load_all(text))
-    if findings := [finding for entry in entries for finding in check.wrong(entry)]:
+    if findings := [finding for entry in entries for finding in kube_choices.wrong(entry)]:
         fail("\n".join(findings))
     judged = [refused(entry, folder.namespace()) for entry in entries if entry["kind"] == "Pod"]
     if any(judged):

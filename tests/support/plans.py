@@ -10,6 +10,7 @@ from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNo
 from train.plan.launch.plan import Plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.model.sources import BaseModel, DataSource
+from train.runlog.launch_files import Secret
 
 USUAL: dict[str, Any] = {
     **{"run": "qa", "step": 0, "from_start": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
@@ -50,4 +51,6 @@ def handed_on(found: Plan, rows: str = "rows", prices: Values | None = None) -> 
 
 def files_of(found: LaunchPlan, node: str, more: dict[str, str] | None = None) -> dict[str, str]:
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    return {file.path: file.content for file in render.files(found, node, "5f", ports, more or {}, time="now")}
+    return {
+        file.path: file.content for file in render.files(found, node, Secret(token="5f"), ports, more or {}, time="now")
+    }

@@ -115,13 +115,13 @@ class Training:
             facts = {
                 "run": name,
                 "node": one,
-                "token": token,
                 "nodes": listed,
                 "interface": host.cable.nic,
                 **(more or {}),
             }
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
+            (folder / "secret.json").write_text(json.dumps({"token": token}))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))
             (folder / "run-wanted").touch()  # as a launch does: an agent of the unit that nobody wants ends
         self.start(*chosen)

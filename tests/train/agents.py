@@ -57,9 +57,10 @@ class Agents:
             {"name": other, "address": f"127.0.{self.net}.{i + 1}", "processes": self.processes.get(i, 1)}
             for i, other in enumerate(self.names)
         ]
-        facts = {"run": "run", "node": name, "token": self.token, "nodes": nodes, "interface": "lo"}
+        facts = {"run": "run", "node": name, "nodes": nodes, "interface": "lo"}
         facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | self.more | changes
         (folder / "cluster.yaml").write_text(json.dumps(facts))
+        (folder / "secret.json").write_text(json.dumps({"token": self.token}))
         settings = self.options | {"home": str(folder)} | self.odd.get(name, {})
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]

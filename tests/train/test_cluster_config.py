@@ -10,12 +10,12 @@ from train.plan.launch.cluster_config import read_cluster
 GOOD = {
     "run": "qa",
     "node": "b",
-    "token": "5f",
     "nodes": [{"name": "a", "address": "10.77.0.11"}, {"name": "b", "address": "10.77.0.12", "processes": 2}],
 }
 
 
 def written(tmp_path, **changes):
+    (tmp_path / "secret.json").write_text('{"token": "5f"}')
     file = tmp_path / "cluster.yaml"
     file.write_text(json.dumps({key: value for key, value in (GOOD | changes).items() if value is not None}))
     return file
@@ -23,8 +23,17 @@ def written(tmp_path, **changes):
 
 def test_a_good_one(tmp_path):
     config = read_cluster(written(tmp_path))
-    assert config.order == ("a", "b") and [node.processes for node in config.nodes] == [1, 2]
+    assert config.order == ("a", "b") and config.token == "5f" and [node.processes for node in config.nodes] == [1, 2]
     assert (config.presence_port, config.group_ports) == (29400, (29410, 29489))
+
+
+@pytest.mark.parametrize("text", [None, "{torn", "[]", '{"messages": "https://me"}'])
+def test_without_a_token_it_says_which_file_is_to_have_it(tmp_path, text):
+    file, secret = written(tmp_path), tmp_path / "secret.json"
+    secret.unlink() if text is None else secret.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        read_cluster(file)
+    assert str(caught.value).splitlines()[:2] == ["token: a word is missing", f"file: {secret}"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +64,7 @@ def test_what_each_node_holds_of_a_model_that_is_cut(tmp_path):
         ({"nodes": [{"name": "b", "address": "GPU"}]}, "'GPU' is neither an address nor a name"),
         ({"nodes": []}, "nodes: a list"),
         ({"node": "aa"}, "did you mean 'a'?"),
-        ({"token": None}, "token: a word is missing"),
+        ({"token": "5f"}, "unknown key 'token'"),
         (
             {"nodes": [*GOOD["nodes"], {"name": "c", "address": "10.77.0.11"}]},
             "the address 10.77.0.11 stands there twice",

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from train.data import file_types
-from train.data.file_types import Source
+from train.data import parse_files
 from train.data.formats import BadRecord, convert, detect
+from train.data.parse_files import Source
 from train.errors import BadInput
 
 
@@ -149,7 +149,7 @@ def test_jsonl_goes_on_behind_a_bad_line(tmp_path):
 
 def test_a_line_that_is_no_record_any_more_is_passed_over(tmp_path, monkeypatch):
     """As of a file without line breaks: it would fill the memory."""
-    monkeypatch.setattr(file_types, "LONGEST_RECORD", 40)
+    monkeypatch.setattr(parse_files, "LONGEST_RECORD", 40)
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"a": "b" * 200}) + '\n{"a": 1}\n' + json.dumps({"a": "c" * 200}))
     too_long = "longer than 0 MB"
@@ -159,9 +159,9 @@ def test_a_line_that_is_no_record_any_more_is_passed_over(tmp_path, monkeypatch)
 
 
 def test_nor_is_a_line_of_csv_that_has_no_end_read_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_types, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(parse_files, "LONGEST_RECORD", 1000)
     lines = io.StringIO("a,b\n" + "c" * 100_000)
-    assert max(map(len, file_types._counted(SimpleNamespace(position=0), lines))) == 1000
+    assert max(map(len, parse_files._counted(SimpleNamespace(position=0), lines))) == 1000
     path = tmp_path / "a.csv"
     path.write_text("prompt,response\n" + "c" * 100_000 + ",d\n")
     with pytest.raises(BadInput, match="not CSV: field larger than field limit"):
@@ -178,7 +178,7 @@ def test_json_is_read_alike_however_it_is_cut_into_blocks(tmp_path_factory, reco
     dump = [json.dumps(record, indent=indent, ensure_ascii=ascii_only) for record in records]
     path.write_text("[" + ",\n".join(dump) + "]\n" if as_array else "\n".join(dump))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_types, "BLOCK", 7)
+        patch.setattr(parse_files, "BLOCK", 7)
         found = read(path)
     assert [record.value for record in found] == records
     lines = path.read_text().split("\n")
@@ -206,7 +206,7 @@ def test_of_bytes_that_are_no_text_no_more_than_a_character_is_read_one_by_one(t
             return super().read(size)
 
     with Counted(tmp_path / "a.txt") as file:
-        assert file_types._rest_of_character(file) == b"\x80" * 3
+        assert parse_files._rest_of_character(file) == b"\x80" * 3
     assert singly == [1] * 4
     assert [record.problem for record in Source(tmp_path / "a.txt")] == [
         "the piece of text that starts here is not UTF-8"
@@ -240,7 +240,7 @@ def test_text_is_cut_between_paragraphs_and_nothing_is_lost(tmp_path):
     assert "".join(pieces) == path.read_text()
     assert len(pieces) > 3
     assert pieces[0].endswith("\n\n")
-    assert max(map(len, pieces)) <= 2 * file_types.TEXT_PIECE
+    assert max(map(len, pieces)) <= 2 * parse_files.TEXT_PIECE
 
 
 def test_parquet_is_read_where_pyarrow_is(tmp_path):
@@ -287,7 +287,7 @@ def test_parquet_that_needs_more_memory_than_there_is_says_so(tmp_path, monkeypa
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": ["x"] * 3}), path)
     if at_fault == "LARGEST_GROUP":
-        monkeypatch.setattr(file_types, "LARGEST_GROUP", 8)
+        monkeypatch.setattr(parse_files, "LARGEST_GROUP", 8)
     else:
         monkeypatch.setattr(parquet.ParquetFile, "iter_batches", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(BadInput, match="must be in memory at once") as error:

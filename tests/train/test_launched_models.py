@@ -26,6 +26,7 @@ from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 from train.proof import admit
+from train.runlog.launch_files import Secret
 
 STEPS, CUT_AT = 14, 4
 TOLERANCE = 5e-6
@@ -50,7 +51,7 @@ class Launched(Agents):
 
     def write(self, name: str, **_) -> list[str]:
         ports = {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]}
-        for file in render.files(self.plan, name, self.token, ports, {}, time="now"):
+        for file in render.files(self.plan, name, Secret(token=self.token), ports, {}, time="now"):
             place = self.folder(name) / file.path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(file.content)

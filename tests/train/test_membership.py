@@ -239,13 +239,19 @@ PART = replace(OURS, members=("a", "b"))
 BROKEN = replace(C, group="failed", cause="boom")
 
 
-def hosts(*peers: NodeStatus, ours: Generation = OURS, group: str = "running", **facts) -> HostFacts:
-    view = seen_by("a", list(peers), me=of(ours, group=group), **facts)
+def hosts(
+    *peers: NodeStatus, ours: Generation = OURS, group: str = "running", ready: bool = True, **facts
+) -> HostFacts:
+    view = seen_by("a", list(peers), me=of(ours, group=group) | {"ready": ready}, **facts)
     return host_facts(view, {node.name: node for node in (view.me, *peers)}, ours)
 
 
 CALM = hosts(B, C)
 CASES = {
+    "loads again itself": (
+        hosts(B, C, group="failed", ready=False),
+        Prepare("its workers load again, and another one leads"),
+    ),
     "no majority": (hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting", too_few=True)),
     "too little memory": (
         hosts(B, replace(C, reachable=("a",)), room=Room(3, 10**9, dict.fromkeys(TRIO, 1))),
@@ -274,6 +280,23 @@ CASES = {
     ),
     "all is well": (CALM, Keep()),
 }
+
+
+def lost_by(facts: HostFacts) -> dict[str, Lost]:
+    action = next(rule for rule in HOST_RULES if rule.applies(facts)).action(facts)
+    return dict(action.lost) if isinstance(action, Propose) else {}
+
+
+def test_nobody_waits_for_workers_that_load_again_where_the_others_can_go_on():
+    """Before its failure is confirmed by all, as it is no sign of a machine that dies."""
+    loads = replace(BROKEN, ready=False)
+    assert lost_by(hosts(B, loads, failed_s=0.05)) == {"c": Lost("loading", "its workers failed: boom")}
+    again = status("c", number=2, ready=False)
+    assert lost_by(hosts(B, again)) == {"c": Lost("loading", "restarted")}
+    assert lost_by(hosts(replace(B, group="failed"), loads)) == {"c": Lost("loading", "its workers failed: boom")}
+    assert lost_by(hosts(replace(B, group="failed", ready=False), loads, failed_s=1.0)) == {}, "one is no majority"
+    starts = replace(C, ready=False)
+    assert lost_by(hosts(B, starts)) == {}, "a member that loads, and of which nothing failed, stays"
 
 
 @pytest.mark.parametrize("rule", HOST_RULES, ids=lambda rule: rule.name)

@@ -10,6 +10,7 @@ from tests.support.webhook import Webhook, webhook
 from tests.train import cluster
 from tests.train.agents import Agents
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 TINY = {"model": "tiny", "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 SOON = "told_soon=3"
@@ -28,9 +29,9 @@ def server():
 
 def bring(agents: Agents, address: str, *names: str) -> None:
     for name in names or agents.names:
-        file = agents.folder(name) / paths.NOTIFY
+        file = agents.folder(name) / paths.SECRET
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{address}\n")
+        file.write_text(Secret(messages=address).to_json())
 
 
 def told(server: Webhook) -> list[str]:

@@ -18,7 +18,7 @@ from train.errors import BadInput
 from train.models import dropout
 from train.plan.model.picture_bases import facts_of
 from train.plan.settings.config import load_config
-from train.recipes.images import bases, models
+from train.recipes.images import models, pretrained
 from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import open_pictures
 
@@ -57,7 +57,7 @@ def alone(settings, tmp_path_factory):
 
 
 def built(folder):
-    return bases.build(folder, classes=3, image_size=16, seed=1).train()
+    return pretrained.build(folder, classes=3, image_size=16, seed=1).train()
 
 
 def test_the_dropout_that_is_set_to_0_is_said(made):
@@ -85,7 +85,7 @@ def test_a_loss_does_not_depend_on_how_rows_are_cut_nor_on_chance(made, data, fa
 def test_what_a_plan_computes_is_what_there_is(tmp_path, family):
     larger = {"image_size": 32} if "image_size" in picture_bases.SHAPES[family] else {}
     folder = picture_bases.make(family, tmp_path / "model", **larger)
-    model = bases.build(folder, classes=5, image_size=32, seed=1)
+    model = pretrained.build(folder, classes=5, image_size=32, seed=1)
     config = json.loads((folder / "config.json").read_text())
     facts = facts_of(config, "here", image_size=32, classes=5)
     assert facts.parameters == sum(p.numel() for p in model.parameters())
@@ -225,7 +225,7 @@ def test_it_is_measured_as_it_was_while_it_trained(alone, home, capsys):
 
 def test_what_cannot_be_fine_tuned_is_named(made, tmp_path):
     with pytest.raises(BadInput, match="takes pictures of 16 × 16, not of 24 × 24"):
-        bases.build(made["vit"], classes=3, image_size=24, seed=1)
+        pretrained.build(made["vit"], classes=3, image_size=24, seed=1)
     with pytest.raises(BadInput, match="a 'swin' model is not known"):
         facts_of({"model_type": "swin"}, "here", image_size=224, classes=3)
     kept = {name: t for name, t in load_file(made["vit"] / "model.safetensors").items() if "encoder" not in name}
@@ -235,7 +235,7 @@ def test_what_cannot_be_fine_tuned_is_named(made, tmp_path):
     (torn / "config.json").write_bytes((made["vit"] / "config.json").read_bytes())
     save_file(kept, torn / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(BadInput, match="would begin at random"):
-        bases.build(torn, classes=3, image_size=16, seed=1)
+        pretrained.build(torn, classes=3, image_size=16, seed=1)
 
 
 def test_the_base_decides_the_curve(alone, settings, made, tmp_path):

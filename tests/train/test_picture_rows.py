@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.train import pictures
 from train.__main__ import main
-from train.data import file_types, left_out
+from train.data import left_out, parse_files
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.recipes.images import prepare as picture_data
@@ -231,7 +231,7 @@ def test_a_class_of_which_no_picture_can_be_read_is_named(tmp_path):
 
 def test_a_file_that_is_too_large_for_a_picture_is_passed_over(tmp_path, monkeypatch):
     photos = pictures.write(tmp_path / "photos")
-    monkeypatch.setattr(file_types, "LONGEST_RECORD", 1 << 20)
+    monkeypatch.setattr(parse_files, "LONGEST_RECORD", 1 << 20)
     (photos / "dots" / "film.png").write_bytes(bytes(2 << 20))
     rows = made(photos, tmp_path / "rows")
     assert index_of(rows)["records"]["first_bad"] == ["dots/film.png: longer than 1 MB"]

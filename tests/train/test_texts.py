@@ -12,7 +12,7 @@ from tests.train import texts
 from train.__main__ import main
 from train.data import left_out
 from train.data.rows import open_rows
-from train.data.text_files import Texts, held_out, pieces
+from train.data.texts import Texts, held_out, pieces
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.recipes.pretrain.rows import RowStream, prepare

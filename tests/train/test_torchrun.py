@@ -12,6 +12,7 @@ from tests.support import pace
 from tests.train.cluster import ROOT, environment, free_port
 from train.cluster.torchrun import Output, script_of
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 SCRIPT = """
 import os, sys, time
@@ -86,7 +87,7 @@ def test_what_it_prints_and_that_it_is_done_is_written_down(node):
 
 def test_a_failure_is_the_scripts_own_last_line_and_not_torchruns(node):
     message = node.home / "message"
-    (node.home / paths.NOTIFY).write_text(f'echo "$MOTLEY_TITLE $(cat)" > {message}\n')
+    (node.home / paths.SECRET).write_text(Secret(messages=f'echo "$MOTLEY_TITLE $(cat)" > {message}').to_json())
     process = node.start("fail")
     out, err = pace.said_by(process)
     assert process.returncode == 1

@@ -32,7 +32,7 @@ from train.cluster.local_workers import LocalWorkers, WorkersSeen
 from train.cluster.node_status import Generation, NodeStatus, Verdict
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
 from train.cluster.turns import TurnSignals, agent_in_turn
@@ -98,7 +98,7 @@ class Agent:
         self.newcomers = Newcomers()
         self.health = Health(cluster.node, workers, world.clock, self._record, self._remember)
         self.stepping = StepAside(settings.home_folder, cluster.aside)
-        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
+        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.SECRET, self.memory, world, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
         self.reason, self.idle = "starting", membership.Idle("")

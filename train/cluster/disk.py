@@ -13,12 +13,6 @@ class Disk:
     def read(self, file: Path) -> str:
         return file.read_text()
 
-    def has(self, file: Path) -> bool:
-        try:
-            return file.exists()
-        except OSError:  # a closed folder, a failing disk
-            return False
-
     def changed_ns(self, file: Path) -> int:
         return file.stat().st_mtime_ns
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Required, TypedDict
 
 from train.files import write_atomic
+from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -19,35 +19,21 @@ CACHES = {
 }
 
 
-class NodeData(TypedDict):
-    name: str
-    address: str
-    processes: int
-
-
-class ClusterData(TypedDict, total=False):
-    """A node's cluster_config.yaml, as it is written here (train/plan/launch/cluster_config.py reads it)."""
-
-    run: Required[str]
-    node: str
-    token: str
-    nodes: Sequence[NodeData]
-    interface: str
-    presence_port: int
-    group_ports: Sequence[int]
-    pipe: Mapping[str, object]
-
-
-def furnish(home: Path, cluster: ClusterData, *, links: Mapping[str, Path], launch: Path) -> None:
-    """`cluster`: the node's cluster_config; `links`: where each shared file or folder is; `launch`: its launch.json."""
-    log = paths.logs(home, cluster["run"])
+def furnish(
+    home: Path, cluster: ClusterConfig, shared: Path, names: Iterable[str], *, launch: Path, messages: str = ""
+) -> None:
+    """`names`: what is there once for all nodes, below `shared`; `launch`: the record of what was launched; `messages`:
+    where they go."""
+    log = paths.logs(home, cluster.run)
     for folder in (home / "config", home / "models", log):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, there in links.items():
+    for name in names:
         if not (home / name).is_symlink():
-            (home / name).symlink_to(there)
+            (home / name).symlink_to(shared / name)
     shutil.copyfile(launch, log / paths.LAUNCH)
-    write_atomic(home / paths.CLUSTER, json.dumps(cluster).encode(), mode=0o600)  # JSON is YAML
+    secret = Secret(token=cluster.token, messages=messages)
+    write_atomic(home / paths.SECRET, secret.to_json().encode(), mode=0o600)
+    write_atomic(home / paths.CLUSTER, cluster.to_text().encode())
 
 
 def environment(home: Path) -> dict[str, str]:

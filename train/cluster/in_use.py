@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from train.cluster.timing import TIMING
-from train.drawing_program import drawing_program
+from train.running_game import running_game
 
 
 class InUse:
@@ -53,7 +53,7 @@ class InUse:
 
 
 def who_uses_it(programs: Collection[str]) -> str:
-    return running_program(programs) or game_mode() or drawing_program()
+    return running_program(programs) or game_mode() or running_game()
 
 
 def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> str:

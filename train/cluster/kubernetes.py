@@ -21,21 +21,23 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
-from train.cluster.home import ClusterData, NodeData, environment, furnish
+from train.cluster.home import environment, furnish
 from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
-from train.plan.settings import own_recipe
+from train.plan.launch.cluster_config import ClusterConfig, checked
 from train.plan.settings.config import read_yaml
-from train.plan.settings.rewards import file_of, with_file
+from train.plan.settings.rewards import with_rows
 from train.runlog import paths
 from train.runlog.tail import read
 
-JOB, SETTINGS, PREPARED, ALIVE = "job.json", "training_config.yaml", "prepared.json", ".preparing"
+JOB, PREPARED, ALIVE = "job.json", "prepared.json", ".preparing"
+CLUSTER, SETTINGS = Path(paths.CLUSTER).name, Path(paths.SETTINGS).name
 NEEDED = ("MOTLEY_CONFIG", "MOTLEY_HOME")
 ALIVE_S, LOOK_S, SAY_S = 10.0, 1.0, 60.0
 SILENT_S = 1800.0
@@ -46,19 +48,15 @@ LAST_BYTES = 3500
 """Most bytes of the last words: Kubernetes keeps the last 4096 of what a container leaves as its message."""
 
 
-class Job(TypedDict, total=False):
+class Job(TypedDict):
     """What the launch has written for all pods of a run."""
 
-    run: Required[str]
-    launch: Required[str]
+    run: str
+    launch: str
     """Names this very launch."""
-    prepare: Required[str]
+    prepare: str
     """The job of Kubernetes that makes model and rows."""
-    steps: Required[Sequence[Sequence[str]]]
-    nodes: Required[Sequence[NodeData]]
-    presence_port: Required[int]
-    group_ports: Required[Sequence[int]]
-    pipe: Mapping[str, object]
+    steps: Sequence[Sequence[str]]
 
 
 class Prepared(TypedDict, total=False):
@@ -182,38 +180,23 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[st
     ready = prepared(home, job)
     if not ready or not ready.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
-    links = {name: home / name for name in (BASE_MODELS, "data")}
-    furnish(place, cluster_of(job, env), links=links, launch=config / paths.LAUNCH)
+    messages = env.get("MOTLEY_MESSAGES", "")
+    cluster, launch = cluster_of(config, env), config / paths.LAUNCH
+    furnish(place, cluster, home, (BASE_MODELS, "data"), launch=launch, messages=messages)
     rows = str(home / ROWS / ready["rows"])
-    settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
-    if own_recipe.is_file(settings.get("recipe", "")):
-        settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
-    if file_of(settings.get("rewards", "")):
-        settings["rewards"] = with_file(settings["rewards"], f"{rows}/rewards.py")  # so did they
+    settings = with_rows(read_yaml(config / SETTINGS, "config file"), rows) | {"home": str(place)}
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
-    if messages := env.get("MOTLEY_MESSAGES"):
-        write_atomic(place / paths.NOTIFY, messages.encode(), mode=0o600)
-    else:
-        (place / paths.NOTIFY).unlink(missing_ok=True)
 
 
-def cluster_of(job: Job, env: Mapping[str, str]) -> ClusterData:
-    """This node's cluster_config: the others by the names of the Service, itself by the address that this pod has."""
+def cluster_of(config: Path, env: Mapping[str, str]) -> ClusterConfig:
+    """The others by the names of the Service, this node by the address that its pod has."""
     place, address = int(env["JOB_COMPLETION_INDEX"]), env["MOTLEY_ADDRESS"]
-    nodes = list(job["nodes"])
-    nodes[place] = {**nodes[place], "address": address}
-    cluster: ClusterData = {
-        "run": job["run"],
-        "node": nodes[place]["name"],
-        "token": env["MOTLEY_TOKEN"],
-        "nodes": nodes,
-        "interface": env.get("GLOO_SOCKET_IFNAME") or nic_of(address),
-        "presence_port": job["presence_port"],
-        "group_ports": job["group_ports"],
-    }
-    if pipe := job.get("pipe"):
-        cluster["pipe"] = pipe
-    return cluster
+    cluster = checked(read_yaml(config / CLUSTER, "cluster file"))
+    nodes = list(cluster.nodes)
+    nodes[place] = replace(nodes[place], address=address)
+    nic = env.get("GLOO_SOCKET_IFNAME") or nic_of(address)
+    own = nodes[place].name
+    return replace(cluster, node=own, token=env["MOTLEY_TOKEN"], nodes=tuple(nodes), interface=nic)
 
 
 def run_agent(place: Path, env: Mapping[str, str]) -> int:

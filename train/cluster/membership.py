@@ -291,12 +291,21 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
     # Members stay: a newcomer that one of them does not reach yet waits, and pushes nobody out.
     can = choose_members(fit, dict.fromkeys([*ours.members, *view.order]), view.me.name)
     welcome = [n for n in can if n in ours.members or view.welcome is None or n in view.welcome]
-    loading = {*welcome} - {*ours.members, *ready_ones(welcome, fit, view.order)}
-    chosen = tuple(name for name in welcome if name not in loading)
     members = {name: fit[name] for name in ours.members if name in fit}
-    others = [name for name in ours.members if name != view.me.name]
-    lost = {name: how_lost(view.peers.get(name)) for name in ours.members if name not in chosen}
     failed = [node for node in members.values() if node.generation == ours and node.group == "failed"]
+    restarted = [n for n, node in members.items() if node.number >= ours.number and node.generation != ours]
+    # A member whose workers load again is a newcomer: the others train on, where they can.
+    again = {node.name: node.cause for node in failed} | dict.fromkeys(restarted, "")
+    stay = [name for name in ours.members if name not in again]
+    loading = {*welcome} - {*stay, *ready_ones(welcome, fit, view.order)}
+    chosen = tuple(name for name in welcome if name not in loading)
+    others = [name for name in ours.members if name != view.me.name]
+    lost = {
+        name: loads_again(again[name]) if name in loading else how_lost(view.peers.get(name))
+        for name in ours.members
+        if name not in chosen
+    }
+    apart = [name for name in lost if name not in loading]
     unsure = any(view.age_s.get(name, 0) > TIMING.doubt_s for name in others)
     unsure = unsure or any(node.is_new for node in members.values())
     answered = all(view.age_s.get(name, 1e9) < view.failed_s for name in others)
@@ -305,8 +314,8 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
         ours=ours,
         chosen=chosen,
         lost=lost,
-        loss_is_unclear=bool(lost) and unsure and all(name in fit for name in lost),
-        restarted=[n for n, node in members.items() if node.number >= ours.number and node.generation != ours],
+        loss_is_unclear=bool(apart) and unsure and all(name in fit for name in apart),
+        restarted=restarted,
         failed={node.name: f"{node.name}: {node.cause or 'failed'}" for node in failed},
         may_retry=answered and view.failed_s >= backoff_s(view.failures),
         is_last_try=view.failures + 1 >= MOST_FAILURES,
@@ -323,6 +332,10 @@ def how_lost(node: NodeStatus | None) -> Lost:
     if node.condition == "away":
         return Lost("away", node.cause)
     return Lost(node.condition, f"{node.condition}{': ' + node.cause if node.cause else ''}")
+
+
+def loads_again(cause: str) -> Lost:
+    return Lost("loading", f"its workers failed: {cause}" if cause else "restarted")
 
 
 def stepped_aside(nodes: Mapping[str, NodeStatus | None]) -> dict[str, Lost]:
@@ -354,6 +367,8 @@ class Rule:
 
 
 HOST_RULES = (
+    Rule("loads again itself", lambda h: h.view.me.name not in h.chosen,
+         lambda _: Prepare("its workers load again, and another one leads")),
     Rule("no majority", lambda h: not majority(h.chosen, h.view.order), lambda h: too_few(h.chosen, h.view.order)),
     Rule("too little memory", lambda h: too_little(h.view, h.chosen) and not h.loss_is_unclear,
          lambda h: Idle(too_little(h.view, h.chosen))),

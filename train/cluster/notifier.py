@@ -21,6 +21,7 @@ from train.cluster.node_status import NodeStatus, Verdict
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig
+from train.runlog.launch_files import Secret
 from train.send_notice import Notice, send
 
 LOST_S, MAJORITY_S = 600.0, 60.0
@@ -48,8 +49,8 @@ class NodeNotifier:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The notifier's part of NodeStatus. Whoever takes the file away ends the sending at once."""
-        can = self.now() >= self.retry_at and self.world.disk.has(self.file)
+        """The notifier's part of NodeStatus. Whoever takes the address away ends the sending at once."""
+        can = self.now() >= self.retry_at and bool(self._address())
         return {"ledger": self.memory.ledger, "can_send": can, "sending": self.sending.key if self.sending else ""}
 
     def end(self, verdict: Verdict, progress: TrainerProgress) -> None:
@@ -129,11 +130,13 @@ class NodeNotifier:
             self.sending = notice
 
     def _send(self, notice: Notice) -> None:
-        try:
-            why = self.send(self.world.disk.read(self.file).strip(), notice)
-        except (OSError, ValueError):  # closed to us, or no text
-            why = "the address cannot be read"
-        self.answers.put((notice, why))
+        address = self._address()
+        self.answers.put((notice, self.send(address, notice) if address else "the address cannot be read"))
+
+    def _address(self) -> str:
+        with contextlib.suppress(OSError, ValueError):  # none is there, it is closed to us, or torn
+            return Secret.from_json(self.world.disk.read(self.file)).messages
+        return ""
 
 
 def lost_notice(run: str, loss: Loss, age_s: float) -> Notice:

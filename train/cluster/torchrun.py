@@ -30,6 +30,7 @@ from train.cluster.gpu_log import GpuReadings
 from train.cluster.world import World
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
+from train.runlog.launch_files import secret_of
 from train.send_notice import Notice, send
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
@@ -176,10 +177,9 @@ class NodeScript:
 
     def tell(self, state: str, reason: str) -> None:
         """The head sends the message of the end, where a launch has brought the address."""
-        with contextlib.suppress(OSError):
-            address = (self.home / paths.NOTIFY).read_text()
-            if why := send(address, Notice(state, self.run_name, reason)):
-                print(f"the message of the end was not sent: {why}", flush=True)
+        address = secret_of(self.home / paths.SECRET).messages
+        if address and (why := send(address, Notice(state, self.run_name, reason))):
+            print(f"the message of the end was not sent: {why}", flush=True)
 
     def write_status(self, state: str, **more: object) -> None:
         facts = {"pid": os.getpid(), "script": script_of(self.words), "gpus": self.gpus.now}

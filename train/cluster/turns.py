@@ -3,7 +3,7 @@
 A node runs by the files of one launch: config/, scripts/launch_cluster.sh. Those of a run that waits lie in
 config/queue/RUN, below the names that they get; when its turn has come they are put there, and this process becomes
 what they start. Whatever cuts that off, the next start looks at the queue first and does it again: the file that says
-whose they are, cluster_config.yaml, comes last.
+whose they are, secret.json, comes last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from train.cluster.preload import of_the_unit
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import Signals, World
 from train.errors import BadInput

@@ -13,6 +13,7 @@ from typing import Any
 
 from train.data.formats import BadRecord, Example, Message
 from train.data.packing import Sample
+from train.data.token_places import ByteTokens, Encoding, Span, byte_tokens, encodings, token_span
 from train.errors import BadInput
 from train.models.model_files import model_location
 from train.plan.model.catalogue import Model
@@ -40,8 +41,6 @@ OPENS = f"""{{% if {HAS_NONE} %}}{{% set messages = [{{'role': 'system', 'conten
 ASKS = f"""{{% if {HAS_NONE} and messages[0]['role'] == 'user' %}}{{% set messages = [\
 {{'role': 'user', 'content': SYSTEM ~ '\\n\\n' ~ messages[0]['content']}}] + (messages | list)[1:] %}}{{% endif %}}"""
 
-Span = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Chat:
@@ -54,6 +53,8 @@ class Chat:
     """Tokens that are marks, not text: the end of a turn is one of them."""
     date: str
     """The date for templates that write today's: one for all of a run, or its rows would change overnight."""
+    byte_tokens: ByteTokens | None = None
+    """What its tokens are, where they are bytes of the text."""
 
     @property
     def dated(self) -> bool:
@@ -119,7 +120,7 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
             f"model: {location}",
             "use a variant of the model that ships tokenizer.json",
         )
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # threads of ours do it, each a batch (data/in_order.py)
     # Some are published as their last training step left them; rows are cut and filled here alone.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -128,7 +129,7 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
     own = template or tokenizer.chat_template
     of_model = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
     reason = "your own" if template else of_model
-    chat = Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date)
+    chat = Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date, byte_tokens(tokenizer.backend_tokenizer))
     return with_system(chat, system) if system else chat
 
 
@@ -160,13 +161,11 @@ def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Samp
         _rendered(chat, example, answers_only) for example in examples
     ]
     good = [pair for pair in rendered if not isinstance(pair, BadRecord)]
-    encodings = iter(
-        chat.tokenizer.backend_tokenizer.encode_batch([text for text, _ in good], add_special_tokens=False)
-    )
+    found = iter(encodings(chat.tokenizer.backend_tokenizer, chat.byte_tokens, [text for text, _ in good]))
     result: list[Sample | BadRecord] = []
     begins = before_a_text(chat)
     for example, pair in zip(examples, rendered, strict=True):
-        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(encodings), pair[1], begins))
+        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(found), pair[1], begins))
     return result
 
 
@@ -255,8 +254,9 @@ def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: An
     return spans
 
 
-def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span], begins: list[int]) -> Sample:
-    tokens, trained = encoding.ids, bytearray(len(encoding))
+def _sample(chat: Chat, example: Example, encoding: Encoding, spans: list[Span], begins: list[int]) -> Sample:
+    tokens = encoding.ids
+    trained = bytearray(len(tokens))
     for start, end in spans:
         first, last = token_span(encoding, start, end)
         trained[first:last] = b"\1" * (last - first)
@@ -279,17 +279,6 @@ def shown(chat: Chat, tokens: Sequence[int], trained: Sequence[int]) -> str:
         pieces.append(f"«{text}»" if learned else text)
         at = end
     return "".join(pieces)
-
-
-def token_span(encoding: Any, start: int, end: int) -> Span:
-    """The tokens that lie in text[start:end]; one that begins before it belongs to the question."""
-    first = next((token for at in range(start, end) if (token := encoding.char_to_token(at)) is not None), None)
-    if first is None:
-        return 0, 0
-    if encoding.token_to_chars(first)[0] < start:
-        first += 1
-    last = next(token for at in range(end - 1, start - 1, -1) if (token := encoding.char_to_token(at)) is not None)
-    return first, max(first, last + 1)
 
 
 def end_ids(chat: Chat) -> list[int]:

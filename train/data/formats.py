@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
@@ -95,10 +95,21 @@ def _check(messages: tuple[Message, ...]) -> None:
 
 def _require_whole_characters(example: Example) -> None:
     try:
-        (example.text or json.dumps([example.messages, example.tools], ensure_ascii=False)).encode()
+        "".join(_strings([example.text, example.messages, example.tools])).encode()
     except UnicodeEncodeError as error:
         half = str(error.object[error.start]).encode("unicode_escape").decode()
         raise BadRecord(f"half a character ({half}, as of a cut emoji), which no tokenizer reads") from None
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All texts in JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _strings([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _strings(one)
 
 
 def from_chat(record: JsonObject) -> Example:

@@ -17,7 +17,7 @@ from train.data.formats import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
-from train.data.text_files import Texts, held_out
+from train.data.texts import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
 from train.plan.settings.config import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.data.file_types import Source
 from train.data.formats import BadRecord, JsonObject, Message
+from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
 from train.data.records import Asked, Found, renamed
 from train.data.split import draw

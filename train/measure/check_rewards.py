@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.file_types import Source
 from train.data.formats import BadRecord, JsonObject
+from train.data.parse_files import Source
 from train.data.prompt_records import Prompt, read
 from train.data.records import require_bytes
 from train.errors import BadInput, CheckFailed

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.plan.speed.row_split import compute_seconds, fastest_split
+from train.plan.speed.row_split import compute_seconds, dealt_seconds, fastest_split
 
 REMEMBERED = 15
 """Steps whose median is a speed."""
@@ -196,11 +196,8 @@ class Balance:
         return [self.meters[name].speed or 1.0 for name in self.names]
 
     def _seconds(self, counts: Sequence[int], speeds: Sequence[float]) -> float:
-        """How long the slowest computes. Dealing makes up for less than a row: then all need the same."""
-        if not self.deals:
-            return compute_seconds(counts, speeds)
-        takes = [(count, speed) for count, speed in zip(counts, speeds, strict=True) if count]
-        return max(self.rows / sum(speed for _, speed in takes), *((count - 1) / speed for count, speed in takes))
+        """How long the slowest computes."""
+        return (dealt_seconds if self.deals else compute_seconds)(counts, speeds)
 
     def _better_plan(self) -> NewShares | None:
         speeds = self._now()

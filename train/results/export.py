@@ -120,7 +120,7 @@ def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) ->
         )
     is_made(run, args)
     require_place(args)
-    from train.recipes.images import bases as picture_bases
+    from train.recipes.images import pretrained as picture_bases
     from train.recipes.images.rows import write_labels
     from train.results.pictures import classes_of_run
 

@@ -6,13 +6,13 @@ What is given to a node for a run that waits lies in config/queue/RUN, below the
 from __future__ import annotations
 
 import fcntl
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..files import write_atomic
-from .paths import CLUSTER, QUEUE, QUEUE_ASKED, QUEUE_LIST, THEN, WANTED
+from .launch_files import secret_of
+from .paths import QUEUE, QUEUE_ASKED, QUEUE_LIST, SECRET, THEN, WANTED
 from .run_queue import Entry, Queue, launch_of
 
 LOCK = f"{QUEUE}/.lock"
@@ -48,10 +48,8 @@ def _locked(home: Path) -> Iterator[None]:
 
 def launch_in(folder: Path) -> str:
     """The launch whose files lie below it; empty where they are of none."""
-    with suppress(OSError):
-        if found := re.search(r"(?m)^token: *[\"']?([^\"'\n #]+)", (folder / CLUSTER).read_text()):
-            return launch_of(found[1])
-    return ""
+    token = secret_of(folder / SECRET).token
+    return launch_of(token) if token else ""
 
 
 def put_in_place(home: Path, entry: Entry) -> str:
@@ -60,7 +58,7 @@ def put_in_place(home: Path, entry: Entry) -> str:
     if launch_in(folder) != entry.launch:
         return f"config/queue/{entry.run} has not what was launched; ./motley queue --remove {entry.run}, and launch it"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in sorted(files, key=lambda path: path == folder / CLUSTER):  # which says whose they are
+    for path in sorted(files, key=lambda path: path == folder / SECRET):  # which says whose they are
         write_atomic(home / path.relative_to(folder), path.read_bytes(), mode=path.stat().st_mode & 0o777)
     (home / THEN).unlink(missing_ok=True)  # what was to follow the run before
     if (home / WANTED).exists():

@@ -1,5 +1,6 @@
-"""What an API server refuses of names, limits and choices, looked for before anything is sent to one. Its dry run sees
-the rest; that what we render has the API's fields and types is a matter of tests (tests/support/kube_models.py)."""
+"""What an API server refuses of what a person sets (names, limits, tolerations), looked for before anything is sent to
+one. Its dry run sees the rest; that what we render has the API's fields and types, and that its words fit together, is
+a matter of tests (tests/support/kube_models.py, kube_choices.py)."""
 
 from __future__ import annotations
 
@@ -16,24 +17,7 @@ DOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-
 WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 FILE = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-CHOICES = {
-    "completionMode": ("Indexed", "NonIndexed"),
-    "podReplacementPolicy": ("Failed", "TerminatingOrFailed"),
-    "action": ("FailJob", "FailIndex", "Ignore", "Count"),
-    "effect": ("NoSchedule", "PreferNoSchedule", "NoExecute"),
-    "protocol": ("TCP", "UDP", "SCTP"),
-    "medium": ("", "Memory"),
-    "accessModes": ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"),
-    "status": ("True", "False", "Unknown"),
-    "terminationMessagePolicy": ("File", "FallbackToLogsOnError"),
-    "restartPolicy": ("Always", "OnFailure", "Never"),
-}
-"""The choices of fields that mean the same wherever they stand; `operator` and `type` do not."""
-OPERATORS = {"tolerations": ("Exists", "Equal"), "onExitCodes": ("In", "NotIn")}
-TYPES = {
-    "hostPath": ("", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"),
-    "seccompProfile": ("RuntimeDefault", "Unconfined", "Localhost"),
-}
+TOLERATIONS = {"operator": ("Exists", "Equal"), "effect": ("NoSchedule", "PreferNoSchedule", "NoExecute")}
 Object = Mapping[str, Any]
 
 
@@ -47,7 +31,7 @@ def refuse(objects: Iterable[Object]) -> None:
 
 
 def wrong(entry: Object) -> list[str]:
-    checks = (choices, restarts, mounts, names, limits, policies)
+    checks = (tolerations, names, limits)
     return [f"{entry['kind']} {entry['metadata']['name']}: {finding}" for check in checks for finding in check(entry)]
 
 
@@ -62,51 +46,12 @@ def containers(entry: Object) -> list[Object]:
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
 
 
-def walk(value: Any, below: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Each field: what it is in, its name, its value; the entries of a list are in what the list is."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield below, name, inner
-            yield from walk(inner, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from walk(inner, below)
-
-
-def choices(entry: Object) -> Iterator[str]:
+def tolerations(entry: Object) -> Iterator[str]:
     """Words of which there are a few."""
-    for below, name, value in walk(entry.get("spec", {})):
-        known = (
-            OPERATORS.get(below) if name == "operator" else TYPES.get(below) if name == "type" else CHOICES.get(name)
-        )
-        for one in value if isinstance(value, list) else [value]:
-            if known and not isinstance(one, Mapping) and one not in known:
-                yield f"{name} is {one!r}, none of {', '.join(filter(None, known))}"
-
-
-def restarts(entry: Object) -> Iterator[str]:
-    """A Job's pods end; who counts by index never starts one again in its place."""
-    policy = (pod_of(entry) or {}).get("restartPolicy", "Always")
-    if entry["kind"] == "Job":
-        if policy == "Always":
-            yield "restartPolicy: the pods of a Job have Never or OnFailure"
-        elif policy != "Never" and "backoffLimitPerIndex" in entry["spec"]:
-            yield "backoffLimitPerIndex: it needs restartPolicy: Never"
-
-
-def mounts(entry: Object) -> Iterator[str]:
-    volumes = {volume["name"] for volume in (pod_of(entry) or {}).get("volumes", [])}
-    for volume in (pod_of(entry) or {}).get("volumes", []):
-        if len(volume) != 2:
-            yield f"volume {volume['name']}: it has {len(volume) - 1} sources, not one"
-    for container in containers(entry):
-        places = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
-        for mount in container.get("volumeMounts", []):
-            if mount["name"] not in volumes:
-                yield f"container {container['name']} mounts the volume {mount['name']}, which is not there"
-        yield from (
-            f"two volumes are mounted at {place}" for place in sorted({p for p in places if places.count(p) > 1})
-        )
+    for one in (pod_of(entry) or {}).get("tolerations", []):
+        for name, known in TOLERATIONS.items():
+            if name in one and one[name] not in known:
+                yield f"{name} is {one[name]!r}, none of {', '.join(known)}"
 
 
 def names(entry: Object) -> Iterator[str]:
@@ -154,27 +99,3 @@ def limits(entry: Object) -> Iterator[str]:
         for name, value in {**asked, **most}.items():
             if "/" in name and (amount(value) or 0) % 1:
                 yield f"container {container['name']}: {name} is {value}, and can only be whole"
-
-
-def policies(entry: Object) -> Iterator[str]:
-    if entry["kind"] != "Job":
-        return
-    spec = entry["spec"]
-    policy, restart = spec.get("podFailurePolicy"), (pod_of(entry) or {}).get("restartPolicy")
-    if policy and restart != "Never":
-        yield f"podFailurePolicy: it needs restartPolicy: Never, not {restart}"
-    if policy and spec.get("podReplacementPolicy", "Failed") != "Failed":
-        yield "podReplacementPolicy: beside a podFailurePolicy it is Failed"
-    for rule in (policy or {}).get("rules", []):
-        if len({"onExitCodes", "onPodConditions"} & rule.keys()) != 1:
-            yield "podFailurePolicy: a rule has either onExitCodes or onPodConditions"
-        if rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
-            yield "podFailurePolicy: FailIndex needs backoffLimitPerIndex"
-        if 0 in rule.get("onExitCodes", {}).get("values", []) and rule["onExitCodes"]["operator"] == "In":
-            yield "podFailurePolicy: an exit code of 0 is no failure"
-    indexed = spec.get("completionMode") == "Indexed"
-    for name in ("backoffLimitPerIndex", "successPolicy"):
-        if name in spec and not indexed:
-            yield f"{name}: it needs completionMode: Indexed"
-    if indexed and "completions" not in spec:
-        yield "completionMode: Indexed needs completions"

@@ -119,25 +119,19 @@ def _policy(name: str, run: str, settings: Settings) -> Object:
 
 
 def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[str, Any]) -> dict[str, str]:
-    settings = render.settings_of(plan, smallest(plan))
-    for place in ("home", "dataset"):  # each pod's own, and known when the rows are made
-        settings.pop(place, None)
-    values = {"run": plan.run, "settings": settings, "help": plan.help}
-    carried = _carried(plan)
     job = {
         "run": plan.run,
         "launch": launch,
         "prepare": f"{name}-prepare",
-        "nodes": [{key: getattr(node, key) for key in ("name", "address", "processes")} for node in plan.nodes],
-        **{key: ports[key] for key in ("presence_port", "group_ports")},
-        "pipe": render.pipe_of(plan),
         "steps": steps(plan),
     }
     return {
         "job.json": json.dumps(job, indent=1) + "\n",
-        "training_config.yaml": render.rendered("training_config.yaml.j2", values),
+        "cluster_config.yaml": render.cluster_of(plan, plan.nodes[0], ports).to_text(),
+        # home and rows are each pod's own, and known when the rows are made
+        "training_config.yaml": render.settings_file(plan, smallest(plan), "home", "dataset").content,
         "launch.json": render.launched(plan, time).content,
-        **carried,
+        **_carried(plan),
     }
 
 

@@ -10,6 +10,7 @@ from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
+from train.runlog.launch_files import Secret
 from train.runlog.run_queue import launch_of
 
 
@@ -19,26 +20,23 @@ def files(known: Facts, args: Facts) -> OnNode:
     plan, now = LaunchPlan.from_json(args["plan"]), time.strftime("%Y-%m-%dT%H:%M:%S%z")
     aside = render.aside_of(values, float(args.get("not_before") or 0), args.get("then") or "")
     more = dict(args.get("environment") or {})
-    made = render.files(plan, node, args["token"], dict(args["ports"]), more, time=now, aside=aside)
+    secret = Secret(token=args["token"], messages=notice_address.unlocked(values))
+    made = render.files(plan, node, secret, dict(args["ports"]), more, time=now, aside=aside)
     launch_records.keep(made, Path(args["state_folder"]))
     waits = bool(args.get("queue")) and bool(args.get("start", True))
-    made += (messages := notice_address.file_of(values))
     if limits := render.card_limits(values):
         made.append(render.File(paths.LIMITS, limits, 0o644))
     made = [in_queue(file, plan.run) for file in made] if waits else made
-    absent = [name for name, is_set in ((paths.NOTIFY, messages), (paths.LIMITS, limits)) if not is_set]
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
         "home": own(plan.nodes, node).home,
         "files": render.as_json(made),
-        "absent": [] if waits else absent,
+        "absent": [] if waits or limits else [paths.LIMITS],
         "aside": folders if plan.from_start else [],
-        "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})
 
 
 def in_queue(file: render.File, run: str) -> render.File:
-    """What a node runs by gets its place when the run's turn comes; what is about all runs, or its own, has it now."""
-    own = Path(file.path).name == paths.LAUNCH or file.path == paths.NOTIFY
-    return file if own else replace(file, path=f"{paths.QUEUE}/{run}/{file.path}")
+    """What a node runs by gets its place when the run's turn comes; the run's own record has it now."""
+    return file if Path(file.path).name == paths.LAUNCH else replace(file, path=f"{paths.QUEUE}/{run}/{file.path}")

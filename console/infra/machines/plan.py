@@ -38,7 +38,7 @@ def decided(known: Facts, args: Facts) -> Facts:
     hub_asked = of_the_hub(known)
     facts = facts_of(known, args["asked"], Path(args["state_folder"]), hub_asked)
     told = ", ".join(name for name in known["ansible_play_hosts"] if notice_address.unlocked(known["hostvars"][name]))
-    messages = notice_address.plan_lines(f"on {told} ({paths.NOTIFY}, 0600)" if told else "")
+    messages = notice_address.plan_lines(f"on {told} ({paths.SECRET}, 0600)" if told else "")
     refuse_deaf(known, args["asked"])
     queue = bool(args["asked"].get("queue"))
     found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts, queue=queue)

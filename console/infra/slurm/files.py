@@ -14,7 +14,7 @@ from console.infra.slurm.sbatch_options import LEAVE_S, of_job
 from console.render import File
 from train.plan.launch.launch_plan import LaunchPlan, smallest
 from train.plan.settings.config import Settings
-from train.runlog import paths
+from train.runlog.launch_files import Secret
 
 SCRIPT = "scripts/launch_cluster.sbatch"
 
@@ -50,50 +50,41 @@ def files(known: Facts, args: Facts) -> OnNode:
     made = rendered(plan, of_job(known), args.get("environment") or {}, now)
     launch_records.keep(made, Path(args["state_folder"]))
     values = known["hostvars"][known["inventory_hostname"]]
-    messages = [file for run in plan.runs for file in notice_address.file_of(values, f"jobs/{run}/")]
+    secret = render.secret_file(Secret(messages=notice_address.unlocked(values)))
+    made += [replace(secret, path=f"jobs/{run}/{secret.path}") for run in plan.runs]
     params = {
         "home": plan.home,
-        "files": render.as_json([*made, *messages]),
-        "absent": [] if messages else [f"jobs/{run}/{paths.NOTIFY}" for run in plan.runs],
+        "files": render.as_json(made),
         "aside": [f"jobs/{run}" for run in plan.runs] if plan.from_start else [],
-        "aside_as": f".before-{strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)
 
 
 def rendered(plan: SlurmPlan, options: list[str], more: Mapping[str, Any], time: str) -> list[File]:
     """The files of the job; of a sweep, the settings of each of its runs."""
-    runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
-    names = [one.run for one in plan.sweep]
-    return [
-        script(plan.run, plan.home, names, options, more),
-        *(made for one in runs for made in of_run(plan, one, time)),
-    ]
-
-
-def script(run: str, home: str, sweep: list[str], options: list[str], more: Mapping[str, Any]) -> File:
     values = {
-        "run": run,
-        "home": home,
+        "run": plan.run,
+        "home": plan.home,
         "nodes": 1,
         "leave_s": LEAVE_S,
         "options": options,
-        "sweep": sweep,
+        "sweep": [one.run for one in plan.sweep],
         "more": render.checked_environment(more),
     }
-    return File(SCRIPT, render.rendered("launch_cluster.sbatch.j2", values), 0o700)
+    runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
+    return [
+        File(SCRIPT, render.rendered("launch_cluster.sbatch.j2", values), 0o700),
+        *(made for one in runs for made in of_run(plan, one, time)),
+    ]
 
 
 def of_run(plan: SlurmPlan, one: SweptRun, time: str) -> list[File]:
     settings = plan.settings | one.settings | {"run": one.run}
     given, asked = plan.given | one.swept, plan.asked | one.swept
     plan = replace(plan, run=one.run, settings=settings, given=given, asked=asked)
-    settings = render.settings_of(plan, smallest(plan))
-    del settings["home"]  # each place has its own, $MOTLEY_HOME
-    values = {"run": plan.run, "settings": settings, "help": plan.help}
-    job, about = f"jobs/{plan.run}", render.launched(plan, time, swept=one.swept)
-    return [
-        File(f"{job}/{paths.SETTINGS}", render.rendered("training_config.yaml.j2", values), 0o644),
-        File(f"{job}/output/.kept", "", 0o644),
-        replace(about, path=f"{job}/{about.path}"),
+    made = [
+        render.settings_file(plan, smallest(plan), "home"),  # each place has its own, $MOTLEY_HOME
+        File("output/.kept", "", 0o644),
+        render.launched(plan, time, swept=one.swept),
     ]
+    return [replace(file, path=f"jobs/{plan.run}/{file.path}") for file in made]

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, TypedDict
 
+from ..train.runlog.launch_files import last_launch
 from ..train.runlog.paths import UNIT, WANTED
 from . import blocking_rules, run_files, run_processes
 from .answers import AsideView
@@ -158,7 +159,7 @@ def files(home: Path) -> FilesHere:
     return {
         "exists": home.is_dir(),
         "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),
-        "interface": run_files.of_last_launch(home, "interface"),
+        "interface": last_launch(home).interface,
         "adapter_bytes": adapter_bytes(home),
     }
 

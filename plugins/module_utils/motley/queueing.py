@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..train.runlog.paths import CLUSTER, QUEUE_LIST
+from ..train.runlog.launch_files import last_launch
+from ..train.runlog.paths import QUEUE_LIST
 from ..train.runlog.queue_files import ask, known, launch_in, put_in_place
 from ..train.runlog.queue_files import read as read_queue
 from ..train.runlog.run_queue import Queue
 from .answers import Begun, Queued, Started, Stopped
-from .files import read
 from .run_files import agent_view, named_run, newest_checkpoint, saving_s
 from .run_processes import agents_of, end, processes, run_on
 
@@ -28,13 +27,12 @@ def queue(home: Path, change: str = "") -> Queued:
     """What this node knows of the queue, and which run it is on. `change`: of a person, merged into it."""
     ours = ask(home, Queue.of_json(change)) if change else known(home)
     run = run_on(home)
-    nodes = re.findall(r"\{name: *\"?([^,\"]+)\"?, address: *\"?([^,\"]+)\"?,", read(home / CLUSTER)) if run else []
     return {
         "queue": ours.to_json(),
         "time": time.time(),
         "run": run,
         "launch": launch_in(home) if run else "",
-        "nodes": nodes,
+        "nodes": list(last_launch(home).nodes) if run else [],
         "now": agent_view(home, run) if run else {},
     }
 

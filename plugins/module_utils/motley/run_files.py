@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shutil
 import sys
 import tarfile
 from pathlib import Path
 
-from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
+from ..train.runlog.launch_files import last_launch
+from ..train.runlog.paths import AGENT, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .answers import AgentView, Event
-from .files import read, read_json
+from .files import read_json
 
 TAIL_BYTES = 1 << 18
 
@@ -29,14 +29,8 @@ def launched_start(folder: Path) -> Event:
     return found
 
 
-def of_last_launch(home: Path, name: str) -> str:
-    """A line of the cluster's file that this node was given last."""
-    found = re.search(rf"(?m)^{name}: *[\"']?([^\"'\n#]+)", read(home / CLUSTER))
-    return found[1].strip() if found else ""
-
-
 def named_run(home: Path) -> str:
-    return of_last_launch(home, "run") or newest_run(home)
+    return last_launch(home).run or newest_run(home)
 
 
 def known_runs(home: Path) -> list[str]:

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..train.files import file_hash
+from ..train.runlog.launch_files import forget_messages
 from ..train.runlog.paths import (
     AGENT,
     EVENTS,
     LAUNCH,
     MEMBERS,
-    NOTIFY,
     OUTPUT,
     PRELOAD,
     THEN,
@@ -339,10 +339,7 @@ def clean(home: Path, names: list[str]) -> dict[str, dict[str, int]]:
 
 def forget(home: Path) -> dict[str, bool]:
     """The address of motley_notify: the nodes are not to send any more."""
-    file = home / NOTIFY
-    was = file.exists()
-    file.unlink(missing_ok=True)
-    return {"was": was}
+    return {"was": forget_messages(home)}
 
 
 def hashes(home: Path, run: str) -> Hashes:

@@ -21,6 +21,7 @@ from tests.support.plans import launch_plan, node
 from tests.support.webhook import Webhook, webhook
 from train.errors import BadInput
 from train.runlog import paths
+from train.runlog.launch_files import Secret, secret_of
 from train.send_notice import Notice
 
 DONE = Notice("done", "r", "done · 7 steps", "4")
@@ -71,8 +72,10 @@ def test_plain_text_is_refused_and_not_repeated(inventory: Inventory) -> None:
 
 
 def test_the_plan_says_that_the_address_lies_on_the_nodes() -> None:
-    (line,) = notice_address.plan_lines("on a, b (config/notify, 0600)")
-    assert line == "  messages  the nodes send them: the address of motley_notify lies on a, b (config/notify, 0600)"
+    (line,) = notice_address.plan_lines("on a, b (config/secret.json, 0600)")
+    assert (
+        line == "  messages  the nodes send them: the address of motley_notify lies on a, b (config/secret.json, 0600)"
+    )
     assert notice_address.plan_lines("") == []
 
 
@@ -105,19 +108,19 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     command = [Path(sys.executable).with_name("ansible-playbook"), "-vvv", "-i", found.path, tmp_path / "play.yml"]
     command += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    file = tmp_path / "a" / paths.NOTIFY
+    file = tmp_path / "a" / paths.SECRET
     for address in ("https://ntfy.example/secret", ""):
         if not address:
             (found.path / "group_vars/cluster.yml").unlink()
         done = subprocess.run(command, cwd=notice_address.ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
         assert "example/secret" not in done.stdout + done.stderr
+        assert secret_of(file) == Secret(token="5f", messages=address)
         if address:
-            assert file.read_text() == f"{address}\n" and file.stat().st_mode & 0o777 == 0o600
+            assert file.stat().st_mode & 0o777 == 0o600
             assert (
                 len([path for path in tmp_path.rglob("*") if path.is_file() and b"le/secret" in path.read_bytes()]) == 1
             )
-    assert not file.exists()
     assert launch_records.known(tmp_path / "state")["r"]["given"] == plan.given
 
 

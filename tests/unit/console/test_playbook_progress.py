@@ -181,6 +181,19 @@ def test_receipts_hide_secrets_and_public_addresses(tmp_path: Path) -> None:
     assert json.loads(page.with_suffix(".json").read_text())["nodes"]["one"]["changed"] == 1
 
 
+def test_a_receipt_says_of_a_phase_what_it_did_and_why_it_failed() -> None:
+    progress = Progress()
+    ran(progress, "one", "Write its names", changed=True, motley_say="one", measured={"ms": 2})
+    progress.take(event("runner_on_failed", "one", task="Ask", res={"msg": "it is full\nfix: empty {host}"}))
+    node = receipt.as_data("bootstrap", "inventory/x", progress, outcome="incomplete", seconds=1)["nodes"]["one"]
+    assert list(node) == ["off", "changed", "phases"]
+    assert node["phases"]["hostname"] == {
+        **{"seconds": 0, "changed": ["Write its names"], "files": [], "proven": [], "says": ["one"]},
+        **{"measured": {"ms": 2}},
+        "failure": {"task": "Ask", "what": "it is full", "output": "", "fix": "empty one"},
+    }
+
+
 @pytest.mark.parametrize("said", ["user is not in the sudoers file.", "env: 'sudo': No such file or directory"])
 def test_who_may_not_become_root_gets_the_one_command(said: str) -> None:
     fix = explain({"module_stderr": said, "msg": "MODULE FAILURE"}).fix_on("pc")

@@ -21,8 +21,10 @@ from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
 from console.strict_yaml import Vaulted
+from console.text_layout import detached
 from tests.support.folders import inventory_of
 from train.runlog import paths
+from train.runlog.launch_files import Secret, secret_of
 from train.runlog.state import RunState
 from train.runlog.trace import FIGURES, STEP, read_trace, write_trace
 
@@ -81,25 +83,25 @@ def test_clean_takes_what_is_done_after_asking(
 def test_clean_takes_the_address_where_the_inventory_has_none_any_more(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "a" / paths.NOTIFY
+    file = tmp_path / "a" / paths.SECRET
     file.parent.mkdir()
-    file.write_text("https://ntfy.example/secret\n")
+    file.write_text(Secret(token="5f", messages="https://ntfy.example/secret").to_json())
     inventory.nodes["b"]["motley_notify"] = Vaulted("$ANSIBLE_VAULT;1.1;AES256")
     run_commands.clean(inventory, "", yes=False)
-    assert file.exists() and "motley_notify" not in capsys.readouterr().out
+    assert secret_of(file).messages and "motley_notify" not in capsys.readouterr().out
     del inventory.nodes["b"]["motley_notify"]
     run_commands.clean(inventory, "", yes=False)
     said = capsys.readouterr().out
     assert "the address of motley_notify was deleted on a\n" in said and "secret" not in said
-    assert not file.exists() and kept(tmp_path, DONE) == 2
+    assert secret_of(file) == Secret(token="5f") and kept(tmp_path, DONE) == 2
 
 
 def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_something_was(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "a" / paths.NOTIFY
+    file = tmp_path / "a" / paths.SECRET
     file.parent.mkdir()
-    file.write_text("https://ntfy.example/secret\n")
+    file.write_text(Secret(token="5f", messages="https://ntfy.example/secret").to_json())
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -108,7 +110,7 @@ def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_somet
     monkeypatch.setattr("builtins.input", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
         run_commands.clean(inventory, "", yes=False)
-    assert not isinstance(stopped.value, interrupt.Halfway) and file.exists()
+    assert not isinstance(stopped.value, interrupt.Halfway) and secret_of(file).messages
     for method in ("clean", "stop"):
         monkeypatch.setattr(LocalNode, method, interrupted)
     with pytest.raises(interrupt.Halfway):
@@ -357,7 +359,7 @@ def test_a_narrow_terminal_has_two_lines_and_nothing_of_them_stays(
     [
         (Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
         (Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
-        (None, ["the first step is proven on 1 of 2 nodes: a", follow_view.DETACHED], 0),
+        (None, ["the first step is proven on 1 of 2 nodes: a", detached("run")], 0),
     ],
 )
 def test_the_end_is_said_and_decides_the_exit_code(
@@ -374,7 +376,7 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
     assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == follow_view.DETACHED
+    assert capsys.readouterr().out.splitlines()[-1] == detached("run")
 
 
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:

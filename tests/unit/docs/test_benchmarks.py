@@ -114,8 +114,10 @@ def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() 
     figures = predict.found(case, took, 0)
     assert figures["speeds"] == [[8.0, 0.5], [2.0, 0.0]]
     assert figures["took_s"] == {"1000": 1.5} and figures["split"] == "9:1"
-    said = predict.predicted(case, took.speeds(), 0, 1000)
-    assert said.shares == {"n0": 8, "n1": 2} and said.step_s == pytest.approx(1.5, abs=0.01)
+    assert figures["dealt"] and figures["turns"]["alone"] is alone
+    dealt, whole = (predict.predicted(case, took.speeds(), 0, 1000, dealt=dealt) for dealt in (True, False))
+    assert dealt.shares == whole.shares == {"n0": 8, "n1": 2}
+    assert dealt.step_s == pytest.approx(1.4, abs=0.01) and whole.step_s == pytest.approx(1.5, abs=0.01)
 
 
 def test_tables_are_made_of_medians_with_their_spread() -> None:
@@ -158,6 +160,10 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert said[-1].startswith(
         "Within 5%: 2 of 3 (runs by themselves: 2 of 3); half of them within 0.7%; furthest off 19%"
     )
+    said = predict.table({"70/30-16-flat": [case | {"dealt": True}]})
+    assert "| 40 | 1.213 | 1.500 | -19.1%" in said[-3], "all need the same already"
+    said = predict.table({"70/30-16-flat": [case | {"dealt": True, "speeds": [[12.0, 0.0], [3.0, 0.0]]}]})
+    assert "| 1000 | 1.075 | 1.005 |" in said[2], "16 rows at 15 a second, and the exchange"
     other = case | {"took_s": {"1000": 1.005, "200": 1.05, "40": 0.98}}
     said = predict.table({"70/30-16-flat": [case, other]})
     assert "| 1.213 | 1.240 | -19.1%, +23.8% | ±2% |" in said[-3]

@@ -15,24 +15,15 @@ from console.ansible_errors import KNOWN
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
-    *(
-        "artifacts",
-        "collective_probe",
-        "first_contact",
-        "mesh_probe",
-        "netplan_change",
-        "preflight_info",
-        "undoable_state",
-    ),
-    *("undoable_state", "apt_packages", "node_undo", "python_env", "workspace"),
+    "artifacts collective_probe mesh_probe netplan_change preflight_info undoable_state apt_packages node_undo "
+    "python_env workspace"
 )
 PYTHON = (
-    *(f"plugins/modules/{name}.py" for name in MODULES),
-    *(
-        "plugins/module_utils/motley/preflight.py",
-        "plugins/filter/plan_netplan.py",
-        "plugins/filter/choose_python_env.py",
-    ),
+    *(f"plugins/modules/{name}.py" for name in MODULES.split()),
+    "plugins/action/first_contact.py",
+    "plugins/module_utils/motley/preflight.py",
+    "plugins/filter/plan_netplan.py",
+    "plugins/filter/choose_python_env.py",
 )
 ROLES = "artifacts clock contact firewall hostname power preflight proof python_env ssh_trust static_ip workspace run"
 NAMES = {"what", "error", "reason"}  # of the values that end in a message

@@ -83,7 +83,8 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
     weights = fit.sent_weights
     wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights), config.wire)
     traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
-    whole = prediction.predict(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    how = {"local": config.sync == "local", "dealt": config.deals}
+    whole = prediction.predict(machines, config.rows_per_step, traffic, **how)
     return replace(whole, ways=[_as_settings(way, config) for way in whole.ways if _is_known(way, config)])
 
 

@@ -1,16 +1,7 @@
-"""cluster_config.yaml: who trains together, at which addresses. The launch writes it; it can be written by hand.
+"""cluster_config.yaml: who trains together, at which addresses. `to_text` alone writes it, for every infra; a person
+can write it by hand. On a node it is also read without YAML: runlog/launch_files.py.
 
-run: qa
-node: gpu-worker-1                  # this node
-token: 5f…                          # one launch's secret: agents without it are not ours
-nodes:                              # in the agreed order, the head first; the same on every node
-  - {name: gpu-master, address: 10.77.0.11, processes: 1}
-  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}    # or a name, asked again at each connect
-aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
-pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
-interface: enp3s0                   # the NIC that leads to the others
-presence_port: 29400
-group_ports: [29410, 29489]         # another one for each plan
+The token that the agents share is in secret.json beside it: {"token": "5f…"}.
 """
 
 from __future__ import annotations
@@ -18,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +19,18 @@ from train.plan.placement.pipeline_split import Room
 from train.plan.run_name import RULE, is_name
 from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import nearest, read_yaml
+from train.runlog import launch_files, paths
 
+ABOUT = {
+    "run": "Who trains together; written by Motley, and read by the agent of this node (python -m train agent).",
+    "nodes": "The agreed order, the head first; the same on every node.",
+    "aside": "When it steps aside by itself. Whoever sits there: an empty file `pause` beside config/ does it at once.",
+    "interface": "The route to the others, as the kernel sees it (ip route get).",
+    "pipe": "Layers of the model, their size, and how many each process can hold; with too few left it waits.",
+    "presence_port": "Agents talk here, and each new group of processes takes a port of its own; "
+    "both are open to the nodes alone.",
+}
+"""What a person who opens the file reads above a line."""
 NODE_KEYS = ("name", "address", "processes")
 LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 HOST_NAME = re.compile(rf"(?=.{{1,253}}$)(?=.*[a-z])({LABEL}\.)*{LABEL}")
@@ -45,7 +47,8 @@ class Member:
 class ClusterConfig:
     run: str
     node: str
-    token: str
+    token: str = ""
+    """One launch's secret: agents without it are not ours."""
     nodes: tuple[Member, ...]
     interface: str = ""
     presence_port: int = HEARTBEAT_PORT
@@ -69,21 +72,30 @@ class ClusterConfig:
     def of(self, name: str) -> Member:
         return next(node for node in self.nodes if node.name == name)
 
+    def to_text(self) -> str:
+        usual = asdict(AsideRules())
+        facts = asdict(replace(self, token=""))
+        facts["aside"] = {name: value for name, value in facts["aside"].items() if value != usual[name]}
+        return launch_files.as_lines({name: value for name, value in facts.items() if value}, ABOUT)
+
 
 def read_cluster(file: Path) -> ClusterConfig:
     values = read_yaml(file, "cluster file")
     known = ClusterConfig.__dataclass_fields__
     for key in values:
-        if key not in known:
+        if key not in known or key == "token":
             raise BadInput(f"unknown key '{key}'{nearest(str(key), known)}", f"file: {file}")
+    secret = file.with_name(Path(paths.SECRET).name)
+    if not (token := launch_files.secret_of(secret).token):
+        raise BadInput("token: a word is missing", f"file: {secret}", "./motley launch writes it again")
     try:
-        return _checked(values)
+        return replace(checked(values), token=token)
     except BadInput as error:
         raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
 
 
-def _checked(values: Mapping[str, object]) -> ClusterConfig:
-    for key in ("run", "node", "token"):
+def checked(values: Mapping[str, object]) -> ClusterConfig:
+    for key in ("run", "node"):
         if not isinstance(values.get(key), (str, int)) or not str(values[key]):
             raise BadInput(f"{key}: a word is missing")
     nodes = values.get("nodes")
@@ -103,7 +115,6 @@ def _checked(values: Mapping[str, object]) -> ClusterConfig:
     return ClusterConfig(
         run=run,
         node=str(values["node"]),
-        token=str(values["token"]),
         nodes=read,
         interface=str(values.get("interface") or ""),
         presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),

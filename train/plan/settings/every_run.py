@@ -205,6 +205,12 @@ class RunConfig:
         """Whether each row needs its number: something is drawn for it while it trains."""
         return False
 
+    @property
+    def deals(self) -> bool:
+        """Whether a run deals the samples of last rows out (engine/dealt.py), as far as settings say. Where texts are
+        longer than a row, as mostly with recipe=pretrain, there is little to deal."""
+        return False
+
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         """The settings with what was decided of a frozen base; the same for a recipe that has none."""
         return self
@@ -377,7 +383,7 @@ def _check_local(config: RunConfig) -> None:
     if config.outer_learning_rate <= 0 or not 0 <= config.outer_momentum < 1:
         raise BadInput("outer_learning_rate must be above 0, and outer_momentum from 0 to below 1")
     if config.sync == "local" and config.optimizer != "adamw":
-        raise BadInput(f"sync: local cannot average the moments of {config.optimizer}", fix="use optimizer: adamw")
+        raise BadInput(f"sync: local does not go with optimizer: {config.optimizer}", fix="use optimizer: adamw")
 
 
 def _check_speeds(text: str) -> None:

@@ -122,6 +122,10 @@ class SftConfig(RunConfig):
     def draws(self) -> bool:
         return bool(self.lora_dropout or self.neftune_alpha)
 
+    @property
+    def deals(self) -> bool:
+        return self.pack and not self.draws and self.shares is None and self.balance == "auto"
+
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:
         return replace(
             self,

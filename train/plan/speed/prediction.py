@@ -94,17 +94,19 @@ def _figures(remedy: Remedy) -> RemedyFigures:
     return RemedyFigures.of(found, settings=remedy.settings, enough=remedy.enough, costs=remedy.costs, sync_part=part)
 
 
-def predict(machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: bool = False) -> MachinesPrediction:
-    """`local`: as they would train with local steps."""
-    size = traffic.bytes
+def predict(
+    machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: bool = False, dealt: bool = False
+) -> MachinesPrediction:
+    """`local`: as they would train with local steps; `dealt`: with the samples of last rows dealt out."""
+    size, how = traffic.bytes, {"dealt": dealt}
 
     def view(some: Sequence[Machine]) -> Estimate:
-        return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
+        return together_local(some, rows, traffic, **how)[0] if local else together(some, rows, size, **how)
 
     def gain_of(machine: Machine) -> MachineGain:
         others = others_of(machine, machines, found.shares)
         gained = view([*others, machine]).rows_per_s / view(others).rows_per_s if others else 1.0
-        pays = None if local else break_even_rows(machine, others, rows, size) if others else 1
+        pays = None if local else break_even_rows(machine, others, rows, size, **how) if others else 1
         share = whole.shares[machine.name]
         return MachineGain(**asdict(machine), share=share, gain=round(gained, 3), break_even_rows=pays)
 
@@ -126,8 +128,8 @@ def predict(machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: 
         best=Figures.of(found),
         slower_with=[machine.name for machine in machines if machine.name not in found.shares],
         sync_part=round(whole.sync_part, 4),
-        ways=[] if local else [_figures(remedy) for remedy in remedies_for(machines, rows, traffic)],
-        sentences=[] if local else [text for m in machines if (text := advice(m, machines, rows, traffic))],
+        ways=[] if local else [_figures(remedy) for remedy in remedies_for(machines, rows, traffic, **how)],
+        sentences=[] if local else [text for m in machines if (text := advice(m, machines, rows, traffic, **how))],
     )
 
 

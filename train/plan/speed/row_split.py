@@ -59,6 +59,16 @@ def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Seq
     return max(fixed + count / speed for fixed, count, speed in zip(before, counts, speeds, strict=True))
 
 
+def dealt_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
+    """How long the slowest computes where the samples of all last rows are dealt out (parallel/dealing.py): all need
+    the same, unless one needs more than that for the rows that it keeps."""
+    before = list(fixed_s) or [0.0] * len(speeds)
+    takes = [one for one in zip(before, counts, speeds, strict=True) if one[1]]
+    whole = sum(count for _, count, _ in takes) + sum(fixed * speed for fixed, _, speed in takes)
+    kept_s = (fixed + (count - 1) / speed for fixed, count, speed in takes)
+    return max(whole / sum(speed for *_, speed in takes), *kept_s)
+
+
 def parse_speeds(text: str) -> dict[str, float]:
     """`a=11.3,b=6.1` as names with rows per second, nothing as none; ValueError says which part is none."""
     speeds: dict[str, float] = {}

@@ -2,7 +2,8 @@
 and what to change where the network holds it up.
 
 Pure arithmetic. A step takes as long as its slowest machine computes, plus adding the gradients up, which is as slow as
-the slowest link in the ring. That transfer hides behind nothing is assumed: `ddp` may be a little faster.
+the slowest link in the ring. That transfer hides behind nothing is assumed: `ddp` may be a little faster. `dealt`: the
+samples of last rows are dealt out (parallel/dealing.py), so that no machine waits for another's last row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from train.plan.speed.row_split import compute_seconds, fastest_split
+from train.plan.speed.row_split import compute_seconds, dealt_seconds, fastest_split
 from train.plan.values import Settings
 
 LINK_EFFICIENCY = 0.94
@@ -34,6 +35,10 @@ loss."""
 LEAST_ROUNDS = 8
 """How many exchanges a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
+DELTA_BYTES = 0.5 + 2 / 64
+"""Of a weight's delta, which each sends to all others (train/parallel/deltas.py)."""
+ROOM = 1.25
+"""How many times as long as deltas travel a round of local steps computes: links and machines vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +117,13 @@ def wire_for(fp32_s: float, wanted: str = "auto") -> str:
     return "bf16" if fp32_s > SLOW_S else "fp32"
 
 
-def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
+def together(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False) -> Estimate:
     speeds = [machine.rows_per_s for machine in machines]
     fixed = [machine.step_s for machine in machines]
     counts = fastest_split(rows, speeds, fixed)
     shares = {machine.name: count for machine, count in zip(machines, counts, strict=True)}
-    return Estimate(shares, compute_seconds(counts, speeds, fixed), sync_seconds(machines, gradient_bytes))
+    compute_s = (dealt_seconds if dealt else compute_seconds)(counts, speeds, fixed)
+    return Estimate(shares, compute_s, sync_seconds(machines, gradient_bytes))
 
 
 def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
@@ -132,37 +138,45 @@ def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
     yield from ([machine] for machine in machines)
 
 
-def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
+def best(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False) -> Estimate:
     """The group with the most rows per second; of equally good ones the largest, in the order given."""
-    return fastest(together(some, rows, gradient_bytes) for some in groups(machines))
+    return fastest(together(some, rows, gradient_bytes, dealt=dealt) for some in groups(machines))
 
 
 def fastest(estimates: Iterable[Estimate]) -> Estimate:
     return max(estimates, key=lambda found: found.rows_per_s)
 
 
-def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> float:
+def gain(
+    machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False
+) -> float:
     """Rows per second with this machine over those without it."""
     if not others:
         return 1.0
-    before = together(others, rows, gradient_bytes).rows_per_s
-    return together([*others, machine], rows, gradient_bytes).rows_per_s / before
+    before = together(others, rows, gradient_bytes, dealt=dealt).rows_per_s
+    return together([*others, machine], rows, gradient_bytes, dealt=dealt).rows_per_s / before
 
 
 def others_of(machine: Machine, machines: Sequence[Machine], chosen: Mapping[str, int]) -> list[Machine]:
     return [other for other in machines if other.name in chosen and other.name != machine.name]
 
 
-def break_even_rows(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> int | None:
+def break_even_rows(
+    machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False
+) -> int | None:
     """Rows per step from which this machine makes the run no slower; None where even 64 times as many are too few.
     Whole rows make the gain jump up and down by a little: a count is named whose next smaller one is too few."""
+
+    def pays(count: int) -> bool:
+        return gain(machine, others, count, gradient_bytes, dealt=dealt) >= 1
+
     most = 64 * rows
-    if gain(machine, others, most, gradient_bytes) < 1:
+    if not pays(most):
         return None
     low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if gain(machine, others, middle, gradient_bytes) >= 1 else (middle, high)
+        low, high = (low, middle) if pays(middle) else (middle, high)
     return high
 
 
@@ -174,30 +188,34 @@ def most_local_steps(run_steps: int | None) -> int:
 
 
 def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> int:
-    """The fewest steps between two exchanges that keep these at a tenth of the time."""
+    """The fewest steps a round during which the deltas of the last one arrive."""
     most = most_local_steps(run_steps)
     if compute_s <= 0:
         return most
-    wanted = math.ceil(exchange_s * (1 - TOO_MUCH) / (TOO_MUCH * compute_s) - 1e-9)
-    return max(1, min(most, wanted))
+    return max(1, min(most, math.ceil(ROOM * exchange_s / compute_s - 1e-9)))
 
 
-def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
-    """The estimate with local steps, and how many of them between two exchanges. A short run exchanges more often than
-    that: after its first round and after its last step as well."""
-    whole = together(machines, rows, traffic.bytes)
-    steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
-    return replace(whole, sync_s=whole.sync_s * exchanges_per_step(steps, traffic.run_steps)), steps
+def together_local(
+    machines: Sequence[Machine], rows: int, traffic: Traffic, *, dealt: bool = False
+) -> tuple[Estimate, int]:
+    """The estimate with local steps, and how many of them between two exchanges. What does not arrive while a round
+    computes is waited for; so are the deltas of the first round, and those of the last."""
+    whole = together(machines, rows, traffic.bytes, dealt=dealt)
+    exchange_s = delta_seconds(machines, traffic.weights)
+    steps = local_steps(whole.compute_s, exchange_s, traffic.run_steps)
+    waited_s = max(0.0, exchange_s / steps - whole.compute_s)
+    waited_s += 2 * exchange_s / traffic.run_steps if traffic.run_steps else 0.0
+    return replace(whole, sync_s=waited_s), steps
+
+
+def delta_seconds(machines: Sequence[Machine], weights: int) -> float:
+    """How long the deltas of a round travel: each sends its own to all others, around a ring."""
+    slowest = min(machine.link_mbit for machine in machines)
+    return link_seconds((len(machines) - 1) * DELTA_BYTES * weights, slowest)
 
 
 def first_round(run_steps: int | None) -> int:
     return min(FIRST_ROUND, most_local_steps(run_steps))
-
-
-def exchanges_per_step(steps: int, run_steps: int | None) -> float:
-    if run_steps is None:
-        return 1 / steps
-    return (1 + math.ceil(max(0, run_steps - first_round(run_steps)) / steps)) / run_steps
 
 
 # -- what to do about a slow link -------------------------------------------------------------------------------------
@@ -216,22 +234,26 @@ class Remedy:
         return self.estimate.sync_part <= TOO_MUCH + 1e-9
 
 
-def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Remedy]:
+def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic, *, dealt: bool = False) -> list[Remedy]:
     """The changes in the order in which to try them; none where the all-reduce takes a tenth of a step at most."""
-    now = together(machines, rows, traffic.bytes)
+
+    def view(count: int, exchanged: Traffic) -> Estimate:
+        return together(machines, count, exchanged.bytes, dealt=dealt)
+
+    now = view(rows, traffic)
     if len(machines) < 2 or now.sync_part <= TOO_MUCH:
         return []
-    larger = [(rows * times, together(machines, rows * times, traffic.bytes)) for times in MORE_ROWS]
+    larger = [(rows * times, view(rows * times, traffic)) for times in MORE_ROWS]
     count, found = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
     remedies = [Remedy({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
     if traffic.wire == "fp32":
-        half = together(machines, rows, replace(traffic, wire="bf16").bytes)
+        half = view(rows, replace(traffic, wire="bf16"))
         remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded before they travel"))
     for targets, weights in traffic.fewer.items():
-        small = together(machines, rows, replace(traffic, weights=weights).bytes)
+        small = view(rows, replace(traffic, weights=weights))
         remedies.append(Remedy({"lora_targets": targets}, small, "a smaller adapter"))
-    local, steps = together_local(machines, rows, traffic)
-    costs = f"{steps} steps between exchanges: no longer the curve of one machine"
+    local, steps = together_local(machines, rows, traffic, dealt=dealt)
+    costs = f"deltas travel for {steps} step{'s' * (steps > 1)}: no longer the curve of one machine"
     remedies.append(Remedy({"sync": "local"}, local, costs))
     return [remedy for remedy in remedies if remedy.estimate.sync_part < now.sync_part]
 
@@ -239,13 +261,13 @@ def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> li
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
-def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic) -> str:
+def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic, *, dealt: bool = False) -> str:
     """What this machine does to the run, and what would change that; empty where it plainly helps."""
-    chosen = best(machines, rows, traffic.bytes).shares
+    chosen = best(machines, rows, traffic.bytes, dealt=dealt).shares
     others = others_of(machine, machines, chosen)
-    now = gain(machine, others, rows, traffic.bytes)
+    now = gain(machine, others, rows, traffic.bytes, dealt=dealt)
     cabled = replace(machine, link_mbit=CABLE_MBIT, wireless=False)
-    on_cable = gain(cabled, others, rows, traffic.bytes)
+    on_cable = gain(cabled, others, rows, traffic.bytes, dealt=dealt)
     if not others or (now >= 1 and (not machine.wireless or on_cable < 1.1 * now)):
         return ""
     text = f"adding {machine.name} {machine.reached} makes it {times(now)}"
@@ -253,10 +275,10 @@ def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Tr
         text += f"; on a cable {times(on_cable)}"
     if now >= 1:
         return text
-    rows_needed = break_even_rows(machine, others, rows, traffic.bytes)
+    rows_needed = break_even_rows(machine, others, rows, traffic.bytes, dealt=dealt)
     text += f"; it pays from {rows_needed} rows a step" if rows_needed else "; no number of rows makes it pay"
-    local = together_local([*others, machine], rows, traffic)[0].rows_per_s
-    alone = together(others, rows, traffic.bytes).rows_per_s
+    local = together_local([*others, machine], rows, traffic, dealt=dealt)[0].rows_per_s
+    alone = together(others, rows, traffic.bytes, dealt=dealt).rows_per_s
     return text + (f"; with sync=local {times(local / alone)}" if local > alone else "")
 
 

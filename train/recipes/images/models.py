@@ -23,8 +23,8 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.weights import WEIGHTS
 from train.plan.model.picture_bases import IMAGE_SIZE
 from train.plan.model.picture_facts import COLOURS, MODELS, VIT_LAYERS, PictureFacts
-from train.recipes.images import bases as picture_bases
-from train.recipes.images.bases import HALF, StillBatchNorm
+from train.recipes.images import pretrained as picture_bases
+from train.recipes.images.pretrained import HALF, StillBatchNorm
 from train.recipes.images.resnet import ResNet
 
 METRICS = ("top1", "top5")

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data import file_types as formats
 from train.data import left_out
+from train.data import parse_files as formats
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
 from train.data.records import SHOWN_BAD, Say, Tally

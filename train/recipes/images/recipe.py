@@ -29,8 +29,8 @@ from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import ImagesConfig
 from train.recipes import model_card
-from train.recipes.images import bases as picture_bases
 from train.recipes.images import models as pictures
+from train.recipes.images import pretrained as picture_bases
 from train.recipes.images.rows import KIND, PictureRows, open_pictures, write_labels
 from train.recipes.prepared import prepared
 

@@ -22,7 +22,7 @@ from train.data.prepare import report, rows_folder
 from train.data.records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.run_data import dataset_files
-from train.data.text_files import Texts, held_out
+from train.data.texts import Texts, held_out
 from train.files import file_hash
 from train.plan.settings.config import PretrainConfig
 from train.recipes.pretrain.new_tokenizer import load_or_make, tokenizer_hash

@@ -1,7 +1,6 @@
-"""What `ansible-doc` shows of our modules and filters is there, and is what they take."""
+"""What `ansible-doc` shows of our modules is there, and is what they take."""
 
 import importlib
-import inspect
 import json
 import subprocess
 import sys
@@ -16,12 +15,7 @@ import yaml
 from plugins.module_utils.motley import documented
 
 ROOT = Path(__file__).parents[4]
-MODULES = sorted({path.stem for kind in ("modules", "action") for path in (ROOT / "plugins" / kind).glob("*.py")})
-FILTERS = {
-    name: filter_
-    for path in (ROOT / "plugins/filter").glob("*.py")
-    for name, filter_ in importlib.import_module(f"plugins.filter.{path.stem}").FilterModule().filters().items()
-}
+MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
 
 
 def pages(kind: str, *names: str) -> dict[str, Any]:
@@ -56,26 +50,14 @@ def test_every_page_is_whole(docs: dict[str, Any]) -> None:
     assert not {name: missing for name in MODULES if (missing := lacks(docs[name]))}
 
 
-def test_every_filter_has_a_whole_page_with_what_it_takes() -> None:
-    found = pages("filter", *FILTERS)
-    assert not {name: missing for name in FILTERS if (missing := lacks(found[name]))}
-    for name, filter_ in FILTERS.items():
-        taken = [*inspect.signature(filter_).parameters.values()][1:]
-        named = [word for word in found[name]["doc"].get("positional", "").split(", ") if word]
-        assert {"_input", *named} == set(found[name]["doc"]["options"]), name
-        if not any(one.kind == one.VAR_POSITIONAL for one in taken):
-            assert named == [one.name for one in taken], name
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_a_page_lists_what_its_module_takes(docs: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     places = [*ansible.module_utils.__path__, str(ROOT / "plugins/module_utils")]
     monkeypatch.setattr(ansible.module_utils, "__path__", places)
     module = importlib.import_module(f"plugins.modules.{name}")
-    if hasattr(module, "main"):  # else an action of the controller's alone
-        monkeypatch.setattr(documented, "AnsibleModule", lambda **taken: taken)
-        taken = documented.module_of(module.DOCUMENTATION)["argument_spec"]
-        assert docs[name]["doc"]["options"].keys() == taken.keys()
+    monkeypatch.setattr(documented, "AnsibleModule", lambda **taken: taken)
+    taken = documented.module_of(module.DOCUMENTATION)["argument_spec"]
+    assert docs[name]["doc"]["options"].keys() == taken.keys()
 
 
 def test_our_own_tasks_take_what_is_documented(docs: dict[str, Any]) -> None:

@@ -76,6 +76,6 @@ def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:
 
 def test_undo_takes_the_address_that_a_launch_has_brought(tmp_path: Path) -> None:
     workspace.make(tmp_path, params(package=package(), folders=["config"]), pretend=False)
-    (tmp_path / paths.NOTIFY).write_text("https://ntfy.example/secret\n")
+    (tmp_path / paths.SECRET).write_text("https://ntfy.example/secret\n")
     workspace.remove(tmp_path, pretend=False)
     assert list(tmp_path.iterdir()) == []

@@ -12,18 +12,21 @@ import pytest
 
 from train.cluster import kubernetes
 from train.errors import BadInput
-from train.plan.launch.cluster_config import read_cluster
+from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
+from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import read_yaml
+from train.runlog.launch_files import Secret, secret_of
 
-NODES = [{"name": f"qa-{n}", "address": f"qa-{n}.qa", "processes": 1} for n in range(3)]
-JOB: dict[str, Any] = {"run": "qa", "launch": "a1", "prepare": "qa-prepare", "nodes": NODES, "steps": []}
-JOB |= {"presence_port": 29400, "group_ports": [29410, 29489], "pipe": {}}
+NODES = tuple(Member(name=f"qa-{n}", address=f"qa-{n}.qa") for n in range(3))
+CLUSTER = ClusterConfig(run="qa", node="qa-0", nodes=NODES, pipe=Room(4, 10, {"qa-0": 2, "qa-1": 2}))
+JOB: dict[str, Any] = {"run": "qa", "launch": "a1", "prepare": "qa-prepare", "steps": []}
 ENV = {"JOB_COMPLETION_INDEX": "1", "MOTLEY_ADDRESS": "127.0.0.1", "MOTLEY_TOKEN": "5f"}
 
 
 def config_in(folder: Path) -> Path:
     folder.mkdir()
     (folder / "launch.json").write_text("{}")
+    (folder / "cluster_config.yaml").write_text(CLUSTER.to_text())
     (folder / "training_config.yaml").write_text("run: qa\nmodel: tiny\n")
     return folder
 
@@ -41,7 +44,8 @@ def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path
     cluster = read_cluster(place / "config/cluster_config.yaml")
     assert [node.address for node in cluster.nodes] == ["qa-0.qa", "127.0.0.1", "qa-2.qa"]
     assert (cluster.node, cluster.interface) == ("qa-1", "lo")
-    assert (place / "config/cluster_config.yaml").stat().st_mode & 0o077 == 0
+    assert cluster.token == "5f" and cluster.pipe == CLUSTER.pipe
+    assert (place / "config/secret.json").stat().st_mode & 0o077 == 0
     settings = read_yaml(place / "config/training_config.yaml", "config file")
     assert settings["dataset"] == f"{home}/data/processed/mine-123" and settings["home"] == str(place)
     assert (place / "models/base").is_symlink() and (place / "data").resolve() == home / "data"
@@ -51,10 +55,9 @@ def test_a_pod_gets_the_address_of_messages_and_loses_it_with_the_next_launch(tm
     home, place, config = tmp_path / "home", tmp_path / "home/jobs/qa/place-1", config_in(tmp_path / "config")
     prepared(home, rows="mine-123")
     kubernetes.furnish_pod(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
-    assert (place / "config/notify").read_text() == "https://me"
-    assert (place / "config/notify").stat().st_mode & 0o777 == 0o600
+    assert secret_of(place / "config/secret.json").messages == "https://me"
     kubernetes.furnish_pod(place, home, config, JOB, ENV)
-    assert not (place / "config/notify").exists()
+    assert secret_of(place / "config/secret.json") == Secret(token="5f")
 
 
 def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:

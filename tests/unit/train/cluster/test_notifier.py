@@ -16,6 +16,7 @@ from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
+from train.runlog.launch_files import Secret
 from train.send_notice import Notice, send
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"
@@ -62,10 +63,10 @@ class Cluster:
         names = ("a", "b", "c")
         members = tuple(Member(name=one, address=f"127.0.0.{i}") for i, one in enumerate(names, 1))
         config = ClusterConfig(run="r", node=name, token="t", nodes=members)
-        file = self.folder / name / "notify"
+        file = self.folder / name / "secret.json"
         file.parent.mkdir(exist_ok=True)
         if with_address:
-            file.write_text(f"address of {name}\n")
+            file.write_text(Secret(token="t", messages=f"address of {name}").to_json())
         world = World(clock=Played(self, name))
         memory = AgentMemory.load(self.folder / name / "epoch.json", "t", world)
         one = NodeNotifier(config, file, memory, world, self.sender(name))
@@ -282,7 +283,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) ->
     assert three.got == ["a done: done · 7 steps"]
 
 
-@pytest.mark.parametrize("content", ["https://ntfy.sh/gehe\xefm".encode("latin-1"), b"", b"\n"])
+@pytest.mark.parametrize("content", ['{"messages": "https://ntfy.sh/gehe\xefm"}'.encode("latin-1"), b"", b"{torn"])
 def test_an_address_that_is_none_leaves_the_sending_to_another(three: Cluster, content: bytes) -> None:
     a, b = three.nodes["a"].notifier, three.nodes["b"].notifier
     a.file.write_bytes(content)
@@ -297,10 +298,10 @@ def test_a_file_that_must_not_be_looked_at_is_none(three: Cluster, monkeypatch: 
     """As below a folder that is closed to the login user, or on a disk that fails."""
     a = three.nodes["a"].notifier
 
-    def refuses(_: Path) -> bool:
+    def refuses(_: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "exists", refuses)
+    monkeypatch.setattr(Path, "read_text", refuses)
     assert a.status["can_send"] is False
 
 
@@ -319,4 +320,4 @@ def test_a_folder_that_cannot_be_read_is_no_trouble(three: Cluster) -> None:
     a.file.mkdir()
     a.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a")
-    assert three.got == [] and a.retry_at
+    assert three.got == [] and not a.status["can_send"]

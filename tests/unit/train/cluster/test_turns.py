@@ -11,7 +11,7 @@ import pytest
 
 from train.cluster import turns
 from train.cluster.node_status import Verdict
-from train.cluster.queue_exchange import QueueKeeper
+from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.errors import BadInput
@@ -260,7 +260,7 @@ def test_a_full_disk_is_tried_again(tmp_path: Path, world: World, monkeypatch: p
     assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is not None
 
 
-CLUSTER = "run: r1\nnode: a\ntoken: t\nnodes:\n  - {name: a, address: 10.0.0.1, processes: 1}\n"
+CLUSTER = "run: r1\nnode: a\nnodes:\n  - {name: a, address: 10.0.0.1, processes: 1}\n"
 
 
 def test_a_node_that_cannot_take_part_waits_for_the_next_run(
@@ -271,6 +271,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
+    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
     first = replace(FIRST, launch=turns.launch_of("t"))
     queue = Queue(key="k").added(first, SECOND)
     (tmp_path / "config/queue").mkdir()
@@ -296,6 +297,7 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
     file = tmp_path / paths.CLUSTER
     (tmp_path / "config/queue").mkdir(parents=True)
     file.write_text(CLUSTER)
+    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
     queue = Queue(key="k").added(replace(FIRST, launch=turns.launch_of("t")), SECOND)
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(turns.launch_of("t"), End(how="stopped")).to_json())
     monkeypatch.setattr(turns, "World", lambda: world)
@@ -317,6 +319,7 @@ def test_without_a_queue_bad_input_ends_it(tmp_path: Path, world: World, monkeyp
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
+    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
     monkeypatch.setattr(turns, "World", lambda: world)
 
     def run(_: QueueKeeper) -> int:

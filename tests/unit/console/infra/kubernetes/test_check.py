@@ -12,7 +12,7 @@ import pytest
 from console.infra.kubernetes import check, objects
 from console.infra.kubernetes.objects import reader_pod
 from console.infra.kubernetes.settings import read
-from tests.support import kube_models
+from tests.support import kube_choices, kube_models
 from tests.support.plans import launch_plan, node
 from train.errors import BadInput
 from train.plan.launch.launch_plan import LaunchPlan
@@ -69,7 +69,9 @@ def test_what_is_rendered_is_accepted(asked: dict[str, Any]) -> None:
     check.refuse(entries)
     job = job_of(entries)
     entries.append(reader_pod("motley-qa-files-0", job, pod(job)["volumes"][:1], "one"))
-    assert [finding for entry in entries for finding in kube_models.wrong(entry)] == []
+    assert [
+        finding for entry in entries for wrong in (kube_models.wrong, kube_choices.wrong) for finding in wrong(entry)
+    ] == []
 
 
 FIELDS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
@@ -115,9 +117,9 @@ FAULTS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 @pytest.mark.parametrize(("spoil", "said"), FAULTS, ids=[said for _, said in FAULTS])
 def test_each_fault_is_found(spoil: Callable[[dict[str, Any]], Any], said: str) -> None:
     job = copy.deepcopy(job_of(made()))
-    assert check.wrong(job) == []
+    assert kube_choices.wrong(job) == []
     spoil(job)
-    assert any(said in finding for finding in check.wrong(job)), check.wrong(job)
+    assert any(said in finding for finding in kube_choices.wrong(job)), kube_choices.wrong(job)
 
 
 def test_a_setting_that_it_would_refuse_is_told_with_its_fix() -> None:
@@ -126,6 +128,19 @@ def test_a_setting_that_it_would_refuse_is_told_with_its_fix() -> None:
     assert "its limit of cpu, 2, is below its request, 4" in str(wrong.value)
     assert "label team: 'ours & theirs' is no value" in str(wrong.value)
     assert str(wrong.value).endswith("docs/elsewhere.md has an example")
+
+
+@pytest.mark.parametrize(("name", "value"), [("operator", "exists"), ("effect", "NoExec")])
+def test_a_toleration_has_one_of_a_few_words(name: str, value: str) -> None:
+    check.refuse(
+        made(**VOLUME, tolerations=[{"key": "gpu", "operator": "Equal", "value": "x", "effect": "NoSchedule"}])
+    )
+    with pytest.raises(BadInput, match=f"{name} is '{value}', none of"):
+        check.refuse(made(**VOLUME, tolerations=[{"key": "gpu", name: value}]))
+
+
+def test_a_label_may_be_named_as_a_field_is() -> None:
+    check.refuse(made(**VOLUME, labels={"status": "ours"}, node_selector={"effect": "loud"}))
 
 
 def test_a_run_is_named_as_dns_takes_it() -> None:
@@ -195,7 +210,7 @@ def test_the_pod_that_reads_files_is_taken_where_those_of_its_run_were() -> None
     asked = {"host_path": "/srv/ai-cluster", "gpu_gb": 24, "pull_secret": "pull", "node_selector": {"a.org/b": "c"}}
     job = job_of(made(**asked, limits=limits, tolerations=tolerations))
     found = reader_pod("motley-qa-files-0", job, pod(job)["volumes"][:1], "one")
-    assert check.wrong(found) == [] and found["spec"]["nodeName"] == "one"
+    assert kube_choices.wrong(found) == [] and found["spec"]["nodeName"] == "one"
     for name in ("tolerations", "nodeSelector", "imagePullSecrets", "securityContext"):
         assert found["spec"][name] == pod(job)[name]
     (container,) = found["spec"]["containers"]

@@ -11,10 +11,10 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 
 from console.infra.kubernetes import files, plan, settings, start
-from console.infra.kubernetes.check import wrong
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.node import KubernetesNode
 from console.infra.node import Silent
+from tests.support.kube_choices import wrong
 from tests.unit.console.infra.kubernetes.test_check import IMAGE, PORTS, plan_of
 from tests.unit.console.infra.kubernetes.test_node import Server
 from train.errors import BadInput

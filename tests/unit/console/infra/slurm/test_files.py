@@ -16,6 +16,7 @@ from console.infra.slurm.sbatch_options import options_of
 from tests.support.plans import launch_plan, node
 from train.errors import BadInput
 from train.plan.model.sources import DataSource
+from train.runlog.launch_files import Secret
 
 SHARED = "/shared/me/ai-cluster"
 SETTINGS = {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"}
@@ -132,7 +133,7 @@ def test_a_job_gets_the_address_of_messages_for_its_user_alone(tmp_path: Path) -
         known["motley_request_checked"] = {"asked": {"of_infra": {}}}
         return files(known, {"plan": slurm_plan().to_json(), "state_folder": str(tmp_path)}).params
 
-    told, address = brought(motley_notify="https://me"), "jobs/qa/config/notify"
+    told, address = brought(motley_notify="https://me"), "jobs/qa/config/secret.json"
     found = [file for file in json.loads(told["files"]) if file["path"] == address]
-    assert [(file["content"], file["mode"]) for file in found] == [("https://me\n", 0o600)]
-    assert brought()["absent"] == [address] and not told["absent"]
+    assert [(file["content"], file["mode"]) for file in found] == [(Secret(messages="https://me").to_json(), 0o600)]
+    assert Secret().to_json() in [file["content"] for file in json.loads(brought()["files"])], "of an earlier launch"

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.motley import queueing
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths, queue_files
+from train.runlog.launch_files import Secret
 from train.runlog.run_queue import End, Entry, Queue, launch_of
 
 TOKEN, NEXT = "0123456789abcdef", "fedcba9876543210"
@@ -14,14 +16,7 @@ NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
 FIRST = Entry(launch=launch_of(TOKEN), run="first", nodes=NODES, added=1.0)
 SECOND = Entry(launch=launch_of(NEXT), run="second", nodes=NODES, added=2.0)
 QUEUE = Queue(key="k").added(FIRST, SECOND)
-CONFIG = """# Who trains run {run}; written by Motley.
-run: {run}
-node: a
-token: "{token}"
-nodes:
-  - {{name: a, address: 10.0.0.1, processes: 1}}
-  - {{name: b, address: "10.0.0.2", processes: 2}}
-"""
+MEMBERS = tuple(Member(name=name, address=address) for name, address in NODES)
 
 
 @pytest.fixture
@@ -29,8 +24,9 @@ def home(tmp_path: Path) -> Path:
     """A node on which the first run was launched, and that has the files of the second."""
     for folder, run, token in ((tmp_path, "first", TOKEN), (tmp_path / paths.QUEUE / "second", "second", NEXT)):
         (folder / "config").mkdir(parents=True)
-        (folder / paths.CLUSTER).write_text(CONFIG.format(run=run, token=token))
-        (folder / paths.CLUSTER).chmod(0o600)
+        (folder / paths.CLUSTER).write_text(ClusterConfig(run=run, node="a", nodes=MEMBERS).to_text())
+        (folder / paths.SECRET).write_text(Secret(token=token, messages="https://me").to_json())
+        (folder / paths.SECRET).chmod(0o600)
         (folder / paths.SETTINGS).write_text(f"run: {run}\n")
         (folder / "scripts").mkdir()
         (folder / "scripts/launch_cluster.sh").write_text(f"# {run}\n")
@@ -70,7 +66,7 @@ def test_a_run_that_is_added_begins_where_nothing_is_on(home: Path) -> None:
     assert queue_files.launch_in(home) == SECOND.launch
     assert (home / "scripts/launch_cluster.sh").read_text() == "# second\n"
     assert (home / "scripts/launch_cluster.sh").stat().st_mode & 0o777 == 0o700
-    assert (home / paths.CLUSTER).stat().st_mode & 0o777 == 0o600
+    assert (home / paths.SECRET).stat().st_mode & 0o777 == 0o600
     assert queueing.waiting(home) == ["second"]
 
 
@@ -104,7 +100,7 @@ def test_whose_the_files_are_is_written_last(home: Path, monkeypatch: pytest.Mon
     written = []
     monkeypatch.setattr(queue_files, "write_atomic", lambda path, *_, **__: written.append(path.name))
     queue_files.put_in_place(home, SECOND)
-    assert len(written) == 3 and written[-1] == "cluster_config.yaml"
+    assert len(written) == 4 and written[-1] == "secret.json"
 
 
 def test_a_run_is_left_for_the_next_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

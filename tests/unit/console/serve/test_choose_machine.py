@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from console.serve.pace import Load, Pace, choose
+from console.serve.choose_machine import Load, Pace, choose
 
 COMPUTES = 1.0
 """The part of a token's time that another answer beside it adds; less on a card, which reads its weights once."""

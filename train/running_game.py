@@ -1,4 +1,4 @@
-"""The program that draws on this machine's graphics card and holds much of its memory: mostly a game. Queries about
+"""The game that runs on this machine's graphics card: a program that draws and holds much of its memory. Queries about
 computing alone do not show games, so the whole state of the cards is read. Standard library alone: nodes get it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DESKTOP = frozenset(
 )
 
 
-def drawing_program() -> str:
+def running_game() -> str:
     try:
         done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,0 +1,96 @@
+"""The files that a launch leaves in a node's home for Motley itself. Standard library alone: it is sent along.
+
+config/cluster_config.yaml    who trains together: a line of JSON for each fact, so it is YAML too
+                              (train/plan/launch/cluster_config.py writes it, and checks what an agent reads)
+config/secret.json (0600)     what nobody else may know: Secret
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..files import write_atomic
+from .paths import CLUSTER, QUEUE, SECRET
+
+FACT = re.compile(r"(?m)^(\w+):((?:.|\n +)*)")
+"""A name, and its value with the lines that are set in below it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LastLaunch:
+    """What every verb may want to know of the launch whose files a node has; empty where it has none."""
+
+    run: str = ""
+    interface: str = ""
+    nodes: tuple[tuple[str, str], ...] = ()
+    """The name and the address of each."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Secret:
+    token: str = ""
+    """Agents that do not know it are of another launch, or strangers."""
+    messages: str = ""
+    """The address of motley_notify, where the nodes send; empty where they send nothing."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Secret:
+        facts = json.loads(text)
+        return cls(token=str(facts.get("token", "")), messages=str(facts.get("messages", "")))
+
+
+def as_lines(facts: Mapping[str, Any], about: Mapping[str, str]) -> str:
+    """`about`: what stands above a line, for people."""
+    above = {name: f"# {text}\n" for name, text in about.items()}
+    return "".join(f"{above.get(name, '')}{name}: {_value(value)}\n" for name, value in facts.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict):
+        return "[\n  " + ",\n  ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def in_lines(text: str) -> dict[str, Any]:
+    """What a launch has written so; of what a person has written, its plain words."""
+    found: dict[str, Any] = {}
+    for name, value in FACT.findall(text):
+        try:
+            found[name] = json.loads(value)
+        except ValueError:  # no JSON: by hand, and what has lines of its own is left out
+            found[name] = "" if "\n" in value else value.partition(" #")[0].strip().strip("'")
+    return found
+
+
+def last_launch(home: Path) -> LastLaunch:
+    facts: dict[str, Any] = {}
+    with suppress(OSError):
+        facts = in_lines((home / CLUSTER).read_text(errors="replace"))
+    nodes = tuple((str(node.get("name")), str(node.get("address"))) for node in facts.get("nodes") or ())
+    return LastLaunch(run=str(facts.get("run", "")), interface=str(facts.get("interface", "")), nodes=nodes)
+
+
+def secret_of(file: Path) -> Secret:
+    """An empty one where there is none, or it is torn."""
+    try:
+        return Secret.from_json(file.read_text())
+    except (OSError, ValueError, AttributeError):
+        return Secret()
+
+
+def forget_messages(home: Path) -> bool:
+    """The nodes are not to send any more, of the run that is here and of those that wait. Whether they were to."""
+    files = [home / SECRET, *home.glob(f"{QUEUE}/*/{SECRET}")]
+    known = {file: secret for file in files if (secret := secret_of(file)).messages}
+    for file, secret in known.items():
+        write_atomic(file, replace(secret, messages="").to_json().encode(), mode=0o600)
+    return bool(known)
