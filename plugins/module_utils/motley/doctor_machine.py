@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
+from ..train import nvidia_smi
 from ..train.drawing_program import drawing_program
 from ..train.power_supply import supplies
-from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
 from .files import read
