@@ -17,10 +17,9 @@ from train.layout import ADAPTERS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.plan.settings import own_recipe
 from train.plan.settings.aside import rules
 from train.plan.settings.config import Settings
-from train.plan.settings.rewards import file_of, with_file
+from train.plan.settings.rewards import with_rows
 from train.runlog import paths
 from train.runlog.launch_files import Secret
 
@@ -169,16 +168,12 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     in_catalogue = model.source == "catalogue" and not model.in_4bit
     if "model" in settings and model.source != "new":
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
-    settings["dataset"] = f"{home}/data/processed/{plan.dataset.folder_name}"
     settings.pop("chat_template", None)  # what it wrote is in the rows
     if plan.adapter is None:
         settings = {name: value for name, value in settings.items() if name not in ("adapter", "adapter_hash")}
     else:
         settings["adapter"] = f"{home}/{ADAPTERS}/{plan.adapter.folder_name}"
-    if own_recipe.is_file(settings.get("recipe", "")):
-        settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
-    if file_of(settings.get("rewards", "")):
-        settings["rewards"] = with_file(settings["rewards"], f"{settings['dataset']}/rewards.py")  # so do they
+    settings = with_rows(settings, f"{home}/data/processed/{plan.dataset.folder_name}")
     first: Settings = {name: settings.pop(name) for name in ("run", "model", "dataset") if name in settings}
     return {**first, "home": home, **settings}
 

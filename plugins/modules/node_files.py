@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
-from ansible.module_utils.train.files import write_atomic
+from ansible.module_utils.train.files import set_aside, write_atomic
 
 DOCUMENTATION = r"""
 module: node_files
@@ -25,9 +25,7 @@ options: {
     "description": "JSON: a list of path, content, mode (a number). It may hold a token"},
   "absent": {"type": "list", "elements": "str", "default": [], "description": "Files below home that are deleted"},
   "aside": {"type": "list", "elements": "str", "default": [],
-    "description": "Folders below home that are moved aside first"},
-  "aside_as": {"type": "str", "default": "", "description": "What is put behind their names"},
-  "say": {"type": "str", "default": "", "description": "What to report when something was written"}
+    "description": "Folders below home that are moved aside first, under a name that says when"}
 }
 """
 EXAMPLES = r"""
@@ -52,7 +50,7 @@ def main() -> None:
     odd = [file for file in files if differs(home / file["path"], file)]
     if not module.check_mode:
         for folder in moved:
-            folder.rename(folder.with_name(folder.name + params["aside_as"]))
+            set_aside(folder)
         odd = [file for file in files if differs(home / file["path"], file)]
     diff = [shown(home / file["path"], file) for file in odd]
     if not module.check_mode:
@@ -60,7 +58,7 @@ def main() -> None:
             write_atomic(home / file["path"], file["content"].encode(), mode=int(file["mode"]))
         for path in gone:
             path.unlink()
-    module.exit_json(changed=bool(odd or moved or gone), diff=diff, motley_say=params["say"])
+    module.exit_json(changed=bool(odd or moved or gone), diff=diff)
 
 
 class WantedFile(TypedDict):

@@ -248,7 +248,9 @@ def test_a_node_whose_worker_aborts_is_left_out_and_named(data, tmp_path):
     agents.start("node-0", "node-1")
     agents.start("node-2", program="tests/train/broken.py aborts")
     agents.together("node-0", "node-1", within_s=90)
+    agents.wait(lambda: agents.members("node-2", "unfit"), 60, "it is tried again and again")
     assert "SIGABRT" in agents.members("node-2", "unfit")[-1]["reason"]
+    agents.together("node-0", "node-1", within_s=20)
     assert all(event["whose"] == "own" for event in agents.members("node-2", "failed"))
     agents.stop()
 

@@ -33,7 +33,6 @@ def files(known: Facts, args: Facts) -> OnNode:
         "files": render.as_json(made),
         "absent": [] if waits or limits else [paths.LIMITS],
         "aside": folders if plan.from_start else [],
-        "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})
 

@@ -1,17 +1,6 @@
 """cluster_config.yaml: who trains together, at which addresses. `to_text` alone writes it, for every infra; a person
 can write it by hand. On a node it is also read without YAML: runlog/launch_files.py.
 
-run: qa
-node: gpu-worker-1                  # this node
-nodes:                              # in the agreed order, the head first; the same on every node
-  - {name: gpu-master, address: 10.77.0.11, processes: 1}
-  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}    # or a name, asked again at each connect
-aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
-pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
-interface: enp3s0                   # the NIC that leads to the others
-presence_port: 29400
-group_ports: [29410, 29489]         # another one for each plan
-
 The token that the agents share is in secret.json beside it: {"token": "5f…"}.
 """
 
