@@ -1,4 +1,4 @@
-"""A task of a playbook that runs here, for which nobody need be connected to its node."""
+"""A task of a playbook that begins here; it may end with a module on its node."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ class OnController(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: Facts | None = None) -> Facts:
         result: Facts = super().run(tmp, task_vars)
+        known = task_vars or {}
         try:
-            return result | {"changed": False} | self.answer(task_vars or {}, self._task.args)
+            done = self.answer(known, self._task.args)
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
+        if isinstance(done, OnNode):
+            found = self._execute_module(module_name=done.module, module_args=done.params, task_vars=known)
+            done = {**found, **done.beside}
+        return result | {"changed": False} | done
 
     @abstractmethod
-    def answer(self, known: Facts, args: Facts) -> Facts:
-        """The task's result, from all variables and what the task says itself."""
+    def answer(self, known: Facts, args: Facts) -> Facts | OnNode:
+        """The task's result, or the module that has it, from all variables and what the task says itself."""
 
 
 class InfraStep(OnController):
@@ -36,10 +41,6 @@ class InfraStep(OnController):
 
     step: str
 
-    def answer(self, known: Facts, args: Facts) -> Facts:
-        infra = name_of(known["hostvars"][known["inventory_hostname"]])
-        done = part(infra, self.step)(known, args)
-        if not isinstance(done, OnNode):
-            return dict(done)
-        found = self._execute_module(module_name=done.module, module_args=done.params, task_vars=known)
-        return {**found, **done.beside}
+    def answer(self, known: Facts, args: Facts) -> Facts | OnNode:
+        done: Facts | OnNode = part(name_of(known["hostvars"][known["inventory_hostname"]]), self.step)(known, args)
+        return done

@@ -19,8 +19,7 @@ def keep(files: Iterable[File], state: Path) -> None:
     """Keeps the files of a launch that say what was launched."""
     for file in files:
         if Path(file.path).name == LAUNCH:
-            run = json.loads(file.content)["run"]
-            write_atomic(state / FOLDER / f"{run}.json", file.content.encode(), mode=0o600)
+            write_atomic(state / FOLDER / f"{Path(file.path).parent.name}.json", file.content.encode(), mode=0o600)
 
 
 def known(state: Path) -> dict[str, Any]:

@@ -3,11 +3,11 @@ given back when its run has ended."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -27,6 +27,7 @@ from console.rent.wording import IDLE_S
 from console.text_layout import say
 from console.torchrun import script_view
 from plugins.module_utils.motley.answers import Look
+from plugins.module_utils.motley.hostkeys import greets
 from train.errors import BadInput
 from train.files import file_hash
 from train.runlog import paths
@@ -67,13 +68,9 @@ def prepare(lease: Lease) -> str:
 def answers(lease: Lease) -> bool:
     deadline = time.monotonic() + SSH_S
     while time.monotonic() < deadline:
-        try:
-            with socket.create_connection((lease.host, lease.port), 3) as link:
-                link.settimeout(3)
-                if link.recv(4).startswith(b"SSH-"):
-                    return True
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            if greets(lease.host, lease.port, 3):
+                return True
         time.sleep(1)
     return False
 

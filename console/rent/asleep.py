@@ -8,8 +8,7 @@ from pathlib import Path
 from console.rent import timer
 from console.text_layout import say
 from train.errors import BadInput
-
-SUPPLIES = Path("/sys/class/power_supply")
+from train.power_supply import SUPPLIES, supplies
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,17 +23,9 @@ class Helper:
         return not (self.timer or self.keeper)
 
 
-def is_a_laptop() -> bool:
-    """One with a battery, whose lid is closed in the evening. A mouse has one as well, which is its own."""
-    kinds = [(supply, read(supply / "type")) for supply in SUPPLIES.glob("*")]
-    return any(kind == "Battery" and read(supply / "scope") != "Device" for supply, kind in kinds)
-
-
-def read(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
+def is_a_laptop(root: Path = SUPPLIES) -> bool:
+    """One with a battery, whose lid is closed in the evening."""
+    return bool(supplies(root)[0])
 
 
 def asked(helper: Helper, head: str) -> Helper:

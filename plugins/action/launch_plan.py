@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from console import run_file
-from console.controller_action import InfraStep
-from console.infra import Facts, infra_of
+from console.controller_action import OnController
+from console.infra import Facts, about, name_of, part
 
 
-class ActionModule(InfraStep):
-    step = "plan"
-
+class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
         """The plan for the tasks behind it, and for ./motley plan --json."""
-        answer = super().answer(known, args)
+        infra = name_of(known["hostvars"][known["inventory_hostname"]])
+        answer: Facts = part(infra, "plan")(known, args)
         asked = run_file.asked_for(args["asked"], answer["plan"].get("given", {}))
         plan = answer["plan"] | {"examples": args["asked"]["data"], "asked": asked}
-        brings = not infra_of(known["hostvars"][known["inventory_hostname"]]).fetches
-        return answer | {"plan": plan, "brings": brings}
+        return answer | {"plan": plan, "brings": not about(infra).fetches}

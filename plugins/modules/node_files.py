@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
-from ansible.module_utils.train.files import write_atomic
+from ansible.module_utils.train.files import set_aside, write_atomic
 
 DOCUMENTATION = r"""
 module: node_files
@@ -23,11 +23,8 @@ options: {
   "home": {"type": "path", "required": true, "description": "The folder that all paths are below"},
   "files": {"type": "str", "required": true, "no_log": true,
     "description": "JSON: a list of path, content, mode (a number). It may hold a token"},
-  "absent": {"type": "list", "elements": "str", "default": [], "description": "Files below home that are deleted"},
   "aside": {"type": "list", "elements": "str", "default": [],
-    "description": "Folders below home that are moved aside first"},
-  "aside_as": {"type": "str", "default": "", "description": "What is put behind their names"},
-  "say": {"type": "str", "default": "", "description": "What to report when something was written"}
+    "description": "Folders below home that are moved aside first, under a name that says when"}
 }
 """
 EXAMPLES = r"""
@@ -38,7 +35,7 @@ EXAMPLES = r"""
       - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
 """
 RETURN = """
-changed: {type: bool, returned: always, description: "Whether something was written, moved aside or deleted"}
+changed: {type: bool, returned: always, description: "Whether something was written or moved aside"}
 """
 
 
@@ -47,20 +44,17 @@ def main() -> None:
     params = module.params
     # The files come as one text: its mask hides it whole, and no word of the diff, which has a mask of its own.
     home, files = Path(params["home"]), json.loads(params["files"])
-    gone = [home / name for name in params["absent"] if (home / name).exists()]
     moved = [home / name for name in params["aside"] if (home / name).is_dir()]
     odd = [file for file in files if differs(home / file["path"], file)]
     if not module.check_mode:
         for folder in moved:
-            folder.rename(folder.with_name(folder.name + params["aside_as"]))
+            set_aside(folder)
         odd = [file for file in files if differs(home / file["path"], file)]
     diff = [shown(home / file["path"], file) for file in odd]
     if not module.check_mode:
         for file in odd:
             write_atomic(home / file["path"], file["content"].encode(), mode=int(file["mode"]))
-        for path in gone:
-            path.unlink()
-    module.exit_json(changed=bool(odd or moved or gone), diff=diff, motley_say=params["say"])
+    module.exit_json(changed=bool(odd or moved), diff=diff)
 
 
 class WantedFile(TypedDict):

@@ -109,7 +109,6 @@ class Report(Judged, listening_ports.Listening):
     ufw: bool
     firewalld: bool
     time_service: str
-    battery: bool
 
 
 def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> Report:
@@ -145,7 +144,6 @@ def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> Report:
         "time_service": time_service(),
         "apt_lock": "",
         "apt_waited_s": 0.0,
-        "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }
 
 

@@ -52,7 +52,7 @@ def measure(lab: Lab, link_mbit: int) -> Figures:
         for repeats in (3, 1):
             some = [mb for mb in SIZES_MB if (limit_s(mb, wire, link_mbit) > LONG_S) == (repeats == 1)]
             if some:
-                sizes = f"--sizes-mb {','.join(map(str, some))} --link-mbit {link_mbit}"
+                sizes = f"--sizes-mb {','.join(map(str, some))}"
                 rows = answer(lab, f"allreduce {sizes} --wire {wire} --repeats {repeats}")
                 exchanged += [{"mb": row["mb"], "wire": wire, "seconds": row["seconds"]} for row in rows]
     hidden = [row for rank in RANKS for row in answer(lab, f"sync --model tiny --lora-r {rank} --repeats 2")]

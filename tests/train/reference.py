@@ -103,57 +103,81 @@ def padded(lines):
 
 
 def local_losses(
-    model_folder, data, *, steps, counts, round_steps, outer_rate=0.7, momentum=0.5, averaged=(), rate=2e-3, clip=0.3
+    model_folder, data, *, steps, counts, round_steps, together, outer_rate=0.7, momentum=0.5, rate=2e-3, clip=0.3
 ):
     """Local steps with an outer Nesterov step, one process playing all nodes: each has a model and an optimizer of its
-    own. `counts(step)` is the nodes' rows; after the syncs in `averaged` all have the same moments."""
+    own. `counts(step)` is the nodes' rows. A round's deltas arrive where the next one ends, and at once after the steps
+    in `together`."""
     rows, warmup, seed = open_rows(data), min(5, steps // 10), 3407
-    models = [build(model_folder, seed) for _ in counts(0)]
-    common = [p.detach().clone().requires_grad_() for p in models[0].parameters() if p.requires_grad]
-    weights = [[p for p in model.parameters() if p.requires_grad] for model in models]
-    inner = [torch.optim.AdamW(own, lr=rate, weight_decay=0.0) for own in weights]
-    outer = torch.optim.SGD(common, lr=outer_rate, momentum=momentum, nesterov=momentum > 0)
-    stream, found, position, trained = order(rows, seed), [], 0, [0] * len(models)
+    nodes = [Node(build(model_folder, seed), rate) for _ in counts(0)]
+    common = nodes[0].now().requires_grad_()
+    outer = torch.optim.SGD([common], lr=outer_rate, momentum=momentum, nesterov=momentum > 0)
+    stream, found, position, trained, began, sent = order(rows, seed), [], 0, [0] * len(nodes), 0, []
     for step in range(steps):
         total, whole = 0.0, 0
         for node, count in enumerate(counts(step)):
             mine, position = stream[position : position + count], position + count
             if not count:
                 continue
-            loss, tokens = summed_loss(models[node], rows, mine)
-            inner[node].zero_grad()
-            (loss / tokens).backward()
-            torch.nn.utils.clip_grad_norm_(weights[node], clip)
-            inner[node].param_groups[0]["lr"] = rate * factor(step, warmup, steps)
-            inner[node].step()
+            loss, tokens = summed_loss(nodes[node].model, rows, mine)
+            nodes[node].step(loss / tokens, clip, rate * factor(step, warmup, steps))
             total, whole, trained[node] = total + loss.item(), whole + tokens, trained[node] + tokens
         found.append(total / whole)
-        if (step + 1) % round_steps and step + 1 < steps:
+        if step + 1 - began < round_steps and step + 1 < steps:
             continue
+        arrive(outer, common, nodes, sent)
         part = [tokens / sum(trained) for tokens in trained]
-        for i, p in enumerate(common):
-            p.grad = p.detach() - sum(w * own[i].detach() for w, own in zip(part, weights, strict=True))
-        outer.step()
-        for own in weights:
-            for p, new in zip(own, common, strict=True):
-                p.data.copy_(new.data)
-        if step + 1 in averaged:
-            average_moments(inner, weights, part)
-        trained = [0] * len(models)
+        sent = [(share, as_sent(common.detach() - node.now())) for share, node in zip(part, nodes, strict=True)]
+        if step + 1 in together:
+            arrive(outer, common, nodes, sent)
+            sent = []
+            for node in nodes:
+                node.take(common.detach())
+        began, trained = step + 1, [0] * len(nodes)
     return found
 
 
-def average_moments(optimizers, weights, part):
-    for i in range(len(weights[0])):
-        states = [opt.state[own[i]] for opt, own in zip(optimizers, weights, strict=True)]
-        counted = [(state, w) for state, w in zip(states, part, strict=True) if state]
-        for kind in ("exp_avg", "exp_avg_sq"):
-            mean = sum(w * state[kind] for state, w in counted)
-            for state in states:
-                state[kind] = mean.clone()
-        furthest = max(float(state["step"]) for state, _ in counted)
-        for state in states:
-            state["step"] = torch.tensor(furthest)
+class Node:
+    """A model and its optimizer; the weights are one vector, in the order of their names."""
+
+    def __init__(self, model, rate):
+        self.model = model
+        named = {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+        self.weights = [named[name] for name in sorted(named)]
+        self.optimizer = torch.optim.AdamW(self.weights, lr=rate, weight_decay=0.0)
+
+    def step(self, loss, clip, rate):
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights, clip)
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+
+    def now(self):
+        return nn.utils.parameters_to_vector(self.weights).detach().clone()
+
+    def take(self, vector):
+        nn.utils.vector_to_parameters(vector.clone(), self.weights)
+
+
+def arrive(outer, common, nodes, sent):
+    """The outer step along the average of what was sent; each node keeps what it did not send."""
+    if not sent:
+        return
+    before = common.detach().clone()
+    common.grad = sum(share * delta for share, delta in sent)
+    outer.step()
+    for node, (_, delta) in zip(nodes, sent, strict=True):
+        node.take(node.now() + delta + common.detach() - before)
+
+
+def as_sent(delta):
+    """Rounded to 15 levels of the largest of each 64."""
+    found = []
+    for block in delta.split(64):
+        level = float((block.abs().max() / 7).bfloat16())
+        found.append(torch.round(block / level).clamp(-7, 7) * level if level else torch.zeros_like(block))
+    return torch.cat(found)
 
 
 def largest_error(found, truth):

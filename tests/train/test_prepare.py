@@ -1,10 +1,12 @@
 """prepare, from a file to rows: the same bytes each time, bad records named, memory bounded."""
 
+import itertools
 import json
 import random
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from tests.support import pace
 from tests.train import cluster
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
+from train.data import prepare as prepare_module
 from train.data.formats import convert
+from train.data.in_order import threads_for
 from train.data.prepare import prepare
 from train.data.rows import FILES, open_rows, template_of
 from train.data.split import split_of
@@ -311,50 +315,42 @@ def in_its_own_process(data, out, before="", after=""):
     return done.stdout
 
 
-def test_rows_do_not_depend_on_the_number_of_processes(tmp_path):
-    """Nor on torch: here it is loaded, and one process makes them."""
+def test_rows_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch):
+    """Three that are at it at the same time, while a fourth reads and writes. Nor on torch, which is loaded here."""
     items = records(900)
     items[200]["output"] = ""
     items[300] = {"messages": [{"role": "user", "content": "no answer"}]}
     data = write(tmp_path / "data.jsonl", items)
     alone, _ = run(tmp_path, data, max_seq_length=512)
-    cores = "import os; from train.data import prepare as p; p.BYTES_EACH = 999; os.sched_getaffinity = lambda _: 'abc'"
-    count = "from multiprocessing import process; print(sys.modules['torch'], next(process._process_counter))"
-    said = in_its_own_process(data, tmp_path / "three", cores, count)
-    assert said.splitlines()[-1] == "None 4"
+    together, begun, made = threading.Barrier(3), itertools.count(), prepare_module.encoded
+
+    def encoded(*words):
+        if next(begun) < 3:
+            together.wait(timeout=60)
+        return made(*words)
+
+    monkeypatch.setattr(prepare_module, "encoded", encoded)
+    monkeypatch.setattr(prepare_module, "threads_for", lambda _: 3)
+    by_three, _ = run(tmp_path, data, "three", max_seq_length=512)
+    assert next(begun) > 3
+    in_its_own_process(data, tmp_path / "own")
     assert index(alone)["records"]["bad"] == 2
     files = sorted(path.relative_to(alone) for path in alone.rglob("*") if path.is_file())
     assert len(files) == 12
     for file in files:
-        assert (alone / file).read_bytes() == (tmp_path / "three" / file).read_bytes(), file
+        for other in (by_three, tmp_path / "own"):
+            assert (alone / file).read_bytes() == (other / file).read_bytes(), file
+
+
+def test_there_are_as_many_threads_as_cores_have_enough_to_do(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
+    assert [threads_for(mb << 20) for mb in (1, 7, 8, 13, 100)] == [1, 1, 3, 4, 5]
 
 
 def peak_mb(tmp_path, data):
     """VmHWM, as ru_maxrss begins with what the process that forked it held."""
     peak = "import re; print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     return int(in_its_own_process(data, f"{data}.rows", after=peak).split()[-1]) // 1024
-
-
-def test_processes_share_what_they_inherit():
-    """100 MB of objects, which a collection would write into; 100 MB that are free again, below a block that is not."""
-    program = """
-import gc, re
-from train.data.in_order import in_order
-
-def memory_mb(_):
-    gc.collect()
-    rollup = open("/proc/self/smaps_rollup").read()
-    return [int(re.search(name + r":\\s+(\\d+)", rollup)[1]) // 1024 for name in ("Rss", "Private_Dirty")]
-
-objects = [[] for _ in range(10**6)]
-freed, kept = [bytes(1000) for _ in range(10**5)], bytes(1000)
-del freed
-print(*map(max, zip(*(memory for _, memory in in_order(memory_mb, range(4), 2)))))
-"""
-    words = [sys.executable, "-c", program]
-    resident, private = map(int, subprocess.check_output(words, env=environment(), text=True, cwd=ROOT).split())
-    assert resident < 130
-    assert private < 30
 
 
 def test_memory_does_not_grow_with_the_data(tmp_path):

@@ -105,3 +105,10 @@ def test_a_mark_that_takes_the_spaces_around_it_is_not_counted(chat):
     other = copy.deepcopy(chat.tokenizer.backend_tokenizer)
     other.add_tokens([AddedToken("<mask>", lstrip=True)])
     assert byte_tokens(other) is None
+
+
+def test_tokens_that_do_not_add_up_to_their_text_are_asked_about(chat):
+    """Whatever was made out of a tokenizer's parts: a wrong place would train a question as an answer."""
+    tokenizer, known = chat.tokenizer.backend_tokenizer, chat.byte_tokens
+    wrong = replace(known, lengths=known.lengths + 1)
+    assert [isinstance(encodings(tokenizer, one, ["a word"])[0], ByBytes) for one in (known, wrong)] == [True, False]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from train.files import write_atomic
@@ -19,14 +19,17 @@ CACHES = {
 }
 
 
-def furnish(home: Path, cluster: ClusterConfig, *, links: Mapping[str, Path], launch: Path, messages: str = "") -> None:
-    """`links`: where each shared folder is; `launch`: the record of what was launched; `messages`: where they go."""
+def furnish(
+    home: Path, cluster: ClusterConfig, shared: Path, names: Iterable[str], *, launch: Path, messages: str = ""
+) -> None:
+    """`names`: what is there once for all nodes, below `shared`; `launch`: the record of what was launched; `messages`:
+    where they go."""
     log = paths.logs(home, cluster.run)
     for folder in (home / "config", home / "models", log):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, there in links.items():
+    for name in names:
         if not (home / name).is_symlink():
-            (home / name).symlink_to(there)
+            (home / name).symlink_to(shared / name)
     shutil.copyfile(launch, log / paths.LAUNCH)
     secret = Secret(token=cluster.token, messages=messages)
     write_atomic(home / paths.SECRET, secret.to_json().encode(), mode=0o600)

@@ -31,9 +31,8 @@ from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
 from train.plan.launch.cluster_config import ClusterConfig, checked
-from train.plan.settings import own_recipe
 from train.plan.settings.config import read_yaml
-from train.plan.settings.rewards import file_of, with_file
+from train.plan.settings.rewards import with_rows
 from train.runlog import paths
 from train.runlog.tail import read
 
@@ -181,15 +180,11 @@ def furnish_pod(place: Path, home: Path, config: Path, job: Job, env: Mapping[st
     ready = prepared(home, job)
     if not ready or not ready.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
-    links = {name: home / name for name in (BASE_MODELS, "data")}
     messages = env.get("MOTLEY_MESSAGES", "")
-    furnish(place, cluster_of(config, env), links=links, launch=config / paths.LAUNCH, messages=messages)
+    cluster, launch = cluster_of(config, env), config / paths.LAUNCH
+    furnish(place, cluster, home, (BASE_MODELS, "data"), launch=launch, messages=messages)
     rows = str(home / ROWS / ready["rows"])
-    settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
-    if own_recipe.is_file(settings.get("recipe", "")):
-        settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
-    if file_of(settings.get("rewards", "")):
-        settings["rewards"] = with_file(settings["rewards"], f"{rows}/rewards.py")  # so did they
+    settings = with_rows(read_yaml(config / SETTINGS, "config file"), rows) | {"home": str(place)}
     write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
 
 

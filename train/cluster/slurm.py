@@ -22,7 +22,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
@@ -30,6 +31,7 @@ from train.cluster.home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
+from train.layout import BASE_MODELS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
 from train.runlog.launch_files import secret_of
@@ -45,15 +47,6 @@ IN_VAIN = 3
 WHY = """three starts after one another made no new step (saved: step {step}), so it is not queued again
 see: ./motley logs
 fix: a longer --time in slurm_options"""
-
-
-class ToldNode(TypedDict):
-    """What a node tells of itself; `id`: its number in the job."""
-
-    id: int
-    name: str
-    address: str
-    processes: int
 
 
 class Starts(TypedDict, total=False):
@@ -99,8 +92,9 @@ def address(name: str) -> str:
     raise BadInput(f"{name} has no address but loopback", "where: its own /etc/hosts, or the cluster's DNS")
 
 
-def about(env: Mapping[str, str], at: str) -> ToldNode:
-    return {"id": int(env["SLURM_NODEID"]), "name": name_of(env), "address": at, "processes": processes(env)}
+def about(env: Mapping[str, str], at: str) -> dict[str, object]:
+    """What a node tells of itself; `id`: its number in the job."""
+    return {"id": int(env["SLURM_NODEID"]), **asdict(Member(name=name_of(env), address=at, processes=processes(env)))}
 
 
 def processes(env: Mapping[str, str]) -> int:
@@ -115,49 +109,48 @@ def ports(job_id: int) -> tuple[int, tuple[int, int]]:
     return first, (first + 1, first + PORTS_OF_A_JOB - 1)
 
 
-def cluster_of(env: Mapping[str, str], told: Sequence[ToldNode], nic: str) -> ClusterConfig:
+def cluster_of(env: Mapping[str, str], nodes: Iterable[Member], nic: str) -> ClusterConfig:
     """The cluster as this node sees it."""
     heartbeat, groups = ports(int(env["SLURM_JOB_ID"]))
     return ClusterConfig(
         run=env["MOTLEY_RUN"],
         node=name_of(env),
         token=env["MOTLEY_TOKEN"],
-        nodes=tuple(
-            Member(name=node["name"], address=node["address"], processes=node["processes"])
-            for node in sorted(told, key=lambda node: node["id"])
-        ),
+        nodes=tuple(nodes),
         interface=nic,
         presence_port=heartbeat,
         group_ports=groups,
     )
 
 
+def nodes_of(told: str) -> dict[int, Member]:
+    """The nodes of the job by their place in it, in its order, from the line of each."""
+    facts = {fact.pop("id"): fact for fact in (json.loads(line) for line in told.splitlines() if line.startswith("{"))}
+    return {place: Member(**facts[place]) for place in sorted(facts)}
+
+
 def join(env: Mapping[str, str], job: Path) -> int:
-    told = [json.loads(line) for line in env["MOTLEY_NODES"].splitlines() if line.startswith("{")]
-    own = next(node for node in told if node["name"] == name_of(env))
-    home = job / f"place-{own['id']}"
-    nic = nic_of(own["address"])
+    nodes = nodes_of(env["MOTLEY_NODES"])
+    place, own = next((place, node) for place, node in nodes.items() if node.name == name_of(env))
+    home = job / f"place-{place}"
+    nic = nic_of(own.address)
     launch = paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH
     messages = secret_of(job / paths.SECRET).messages
-    furnish(home, cluster_of(env, told, nic), links=links(Path(env["MOTLEY_HOME"])), launch=launch, messages=messages)
+    cluster, shared = cluster_of(env, nodes.values(), nic), Path(env["MOTLEY_HOME"])
+    furnish(home, cluster, shared, (BASE_MODELS, "data", "env", "code"), launch=launch, messages=messages)
     cores = len(os.sched_getaffinity(0))
-    own_settings = {"MOTLEY_NODE": own["name"], "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
-    threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
+    own_settings = {"MOTLEY_NODE": own.name, "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
+    threads = {"OMP_NUM_THREADS": str(max(1, cores // own.processes))}
     words = ["-m", "train", "agent", "--cluster", str(home / paths.CLUSTER), "--config", str(job / paths.SETTINGS)]
     everything = {**threads, **env, **own_settings, **environment(home)}
-    if own["id"] == 0:
+    if place == 0:
         os.execve(sys.executable, [sys.executable, *words], everything)
 
     def ended() -> bool:
         return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"])) != GOES_ON or not again(env, job)
 
     status = paths.logs(home, env["MOTLEY_RUN"]) / paths.AGENT
-    return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
-
-
-def links(shared: Path) -> dict[str, Path]:
-    """What all places of a job read is there once."""
-    return {name: shared / name for name in ("models/base", "data", "env", "code")}
+    return run_agent([sys.executable, *words], Node(place, everything, status, ended), Beat(job / BEAT))
 
 
 def nic_of(own: str) -> str:

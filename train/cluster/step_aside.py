@@ -19,11 +19,11 @@ from train.cluster.timing import TIMING
 from train.files import write_atomic
 from train.plan.settings import aside
 from train.plan.settings.aside import AsideRules
+from train.power_supply import SUPPLIES, supplies
 from train.runlog import paths
 
 SOMEBODY = ("paused", "in use")
 """The rules by which somebody uses the machine."""
-POWER = Path("/sys/class/power_supply")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Lasting:
 
 
 class StepAside:
-    def __init__(self, home: Path, rules: AsideRules, power: Path = POWER, in_use: InUse | None = None) -> None:
+    def __init__(self, home: Path, rules: AsideRules, power: Path = SUPPLIES, in_use: InUse | None = None) -> None:
         self.file, self.may_sleep, self.then = home / paths.PAUSE, home / paths.MAY_SLEEP, home / paths.THEN
         self.rules, self.power = rules, power
         self.now: Aside | None = None
@@ -121,17 +121,8 @@ class StepAside:
         return Aside("in use", f"in use by {who}") if who else None
 
 
-def on_battery(power: Path = POWER) -> bool:
-    """Whether a battery is being emptied, and no charger gives anything. A mouse has a battery too: the kernel says of
-    it that it is a device's."""
-
-    def read(folder: Path, name: str) -> str:
-        try:
-            return (folder / name).read_text().strip()
-        except OSError:
-            return ""
-
-    found = [folder for folder in sorted(power.glob("*")) if read(folder, "scope") != "Device"]
-    batteries = [folder for folder in found if read(folder, "type") == "Battery"]
-    charged = any(read(folder, "online") == "1" for folder in found if read(folder, "type") != "Battery")
-    return not charged and any(read(folder, "status") == "Discharging" for folder in batteries)
+def on_battery(power: Path = SUPPLIES) -> bool:
+    """Whether a battery is being emptied, and no charger gives anything."""
+    batteries, chargers = supplies(power)
+    charged = any(one["online"] == "1" for one in chargers)
+    return not charged and any(one["status"] == "Discharging" for one in batteries)

@@ -27,7 +27,7 @@ from train.cache import build_once, home_dir
 from train.data import left_out
 from train.data.chat import Chat, encode, shown
 from train.data.formats import BadRecord, Example
-from train.data.in_order import processes_for
+from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts
@@ -48,8 +48,6 @@ from train.runlog.events import person
 QUESTIONS = 64
 EXAMPLE = 400
 """Characters that are shown of a sample."""
-BYTES_EACH = 4 << 20
-"""Bytes of data for which a process more is worth its start."""
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
 KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction")
 
@@ -201,7 +199,7 @@ def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, Row
     length = config.max_seq_length
     packers = {split: Packer(length, config.pack) for split in writers}
     make = partial(encoded, chat, config.train_on, config.eval_fraction)
-    for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
+    for found, made in reader.made(make, threads_for(reader.size)):
         if made.split == "eval" and questions.room:
             questions.keep(found.example(reader.format))
         for sample in fitted(made, length, reader.tally):
@@ -233,7 +231,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A record's tokens and targets, the tokens as an array, which is quick to hand over."""
+    """A record's tokens and targets, the tokens as an array, which is small."""
 
     split: str
     is_chat: bool

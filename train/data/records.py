@@ -82,11 +82,11 @@ class Reader:
         self.format = "" if format_name == "auto" else format_name
 
     def made(
-        self, make: Callable[[Asked], list[Result | BadRecord]], processes: int = 1
+        self, make: Callable[[Asked], list[Result | BadRecord]], threads: int = 1
     ) -> Iterator[tuple[Found, Result]]:
         """Each good record with what `make` makes of it, in the records' order; all is counted in that order."""
         asked = ((self.format, batch) for batch in batches(self._records()))
-        for (_, batch), results in in_order(make, asked, processes):
+        for (_, batch), results in in_order(make, asked, threads):
             for found, result in zip(batch, results, strict=True):
                 self.tally.records += 1
                 self.seen = found.seen

@@ -12,12 +12,12 @@ import json
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-from tokenizers import Tokenizer
-from tokenizers.pre_tokenizers import ByteLevel
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
 
 Span = tuple[int, int]
 
@@ -65,11 +65,14 @@ class ByteTokens:
 
 def encodings(tokenizer: Tokenizer, known: ByteTokens | None, texts: Sequence[str]) -> list[Encoding]:
     """Encodes texts, without the marks that a tokenizer itself puts before and behind them."""
-    if known is None or not all(_spelled(tokenizer, known, text) for text in texts):
-        return list(tokenizer.encode_batch(texts, add_special_tokens=False))
-    ids = [quick.ids for quick in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    ends = [known.lengths[np.frombuffer(array("I", some), "u4")].cumsum() for some in ids]
-    return list(map(ByBytes, texts, ids, ends))
+    if known and all(_spelled(tokenizer, known, text) for text in texts):
+        import numpy as np  # here: who only asks for the options of a program has none
+
+        ids = [quick.ids for quick in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        ends = [known.lengths[np.frombuffer(array("I", some), "u4")].cumsum() for some in ids]
+        if all(len(text.encode()) == (end[-1] if len(end) else 0) for text, end in zip(texts, ends, strict=True)):
+            return list(map(ByBytes, texts, ids, ends))
+    return list(tokenizer.encode_batch(texts, add_special_tokens=False))
 
 
 def _spelled(tokenizer: Tokenizer, known: ByteTokens, text: str) -> bool:
@@ -81,6 +84,8 @@ def _spelled(tokenizer: Tokenizer, known: ByteTokens, text: str) -> bool:
 
 def byte_tokens(tokenizer: Tokenizer) -> ByteTokens | None:
     """None of a tokenizer whose tokens are no bytes, or which does not say all of their places as they are."""
+    import numpy as np
+
     names = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
     added = tokenizer.get_added_tokens_decoder()
     if None in names or not _takes_bytes(tokenizer) or any(mark.lstrip or mark.rstrip for mark in added.values()):
@@ -116,6 +121,8 @@ def _parts(made: Any) -> Iterator[dict[str, Any]]:
 
 def letters() -> list[str]:
     """How a byte-level vocabulary writes each byte: as the character of its number, or the next free one above 255."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
     own, above = set(ByteLevel.alphabet()), itertools.count(256)
     return [chr(byte) if chr(byte) in own else chr(next(above)) for byte in range(256)]
 

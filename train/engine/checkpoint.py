@@ -160,6 +160,10 @@ def prune(root: Path, newest: int, keep: int, best_step: int | None) -> None:
 def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     named = trained_weights(model)
     load_weights(saved, named)
+    load_moments(saved, named, optimizer)
+
+
+def load_moments(saved: Saved, named: Named, optimizer: torch.optim.Optimizer) -> None:
     set_optimizer_state(named, optimizer, load_file(saved.folder / "optimizer.safetensors"), saved.state["optimizer"])
 
 

@@ -49,6 +49,8 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: Stat
         run.strategy.load(checkpoint.outer(saved))
     step = state["step"]
     send_state(run, source, step, kept)
+    if run.strategy.own_moments and saved is not None and saved.step == step:
+        checkpoint.load_moments(saved, run.trained.named, run.trained.optimizer)
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
     run.warm_up = state.get("warm_up", run.config.warmup_steps)
     here = step if saved and saved.step == step else -1

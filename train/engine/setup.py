@@ -103,9 +103,7 @@ def set_up(
     if settled.may_hold and not kept and known.get(micro_batch_name + kept_decisions.ALL_STREAMED) is None:
         why_held = hold_layers(config, recipe, module, trained, rows.row_length, micro_batch)
     total_steps = config.steps_over(parts.epoch_of(rows))
-    strategy = make_strategy(
-        config, world, module, trained, stage, workers, wire=wire, total_steps=total_steps, on_cpu=mixed
-    )
+    strategy = make_strategy(config, world, module, trained, stage, workers, wire=wire, total_steps=total_steps)
     run = Run(
         config=config,
         recipe=recipe,
@@ -293,14 +291,13 @@ def make_strategy(  # noqa: PLR0917 - the whole set-up
     *,
     wire: str,
     total_steps: int,
-    on_cpu: bool,
 ) -> Strategy:
     if workers.cut:
         return PipeSync(stage, module, trained, workers, wire)
     if config.sync != "local":
         return sync.ExactSync(config.sync, wire, module, trained, world)
     device = device_of(trained)
-    return DiLoCo(trained, module, world, device, config, total_steps=total_steps, wire=wire, on_cpu=on_cpu)
+    return DiLoCo(trained, module, world, device, config, total_steps=total_steps)
 
 
 def make_balance(config: RunConfig, names: list[str], *, deals: bool) -> Balance:

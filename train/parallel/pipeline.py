@@ -194,7 +194,8 @@ class PipeSync(Strategy):
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in self.trained.parameters if p.grad is not None]
         own = [gradient.to("cpu") for gradient in gradients]
-        for gradient, summed in zip(gradients, all_reduce(own, self.wire), strict=True):
+        all_reduce(own, self.wire)
+        for gradient, summed in zip(gradients, own, strict=True):
             gradient.copy_(summed)
 
     def observe(self, timings: list[StepTiming]) -> list[StepTiming]:

@@ -26,7 +26,7 @@ class StepTiming:
     blocked_s: float
     """Seconds from the end of its own computing until the exchange was done: waiting and transfer."""
     deltas_s: float = 0.0
-    """The part of blocked_s for the exchange of deltas (diloco.py); the rest is for what a checkpoint needs beside."""
+    """Seconds that deltas travelled which arrived in this step, most of them while it computed (diloco.py)."""
     pipe_s: float = 0.0
     """Seconds in a pipe: its own computing and waiting for other stages, until its part of all rows was done."""
     layer_rows: float = 0.0
@@ -51,6 +51,9 @@ class Strategy:
     comparing = False
     """Whether two options are being timed against each other: nothing else should change meanwhile."""
 
+    own_moments = False
+    """Whether each rank's optimizer has moments of its own: a node that resumes takes those that it saved."""
+
     @property
     def outlives_its_group(self) -> bool:
         """Whether its process may stay, with weights and optimizer, where the group changes: leave_group() then."""
@@ -62,7 +65,8 @@ class Strategy:
     def __init__(self, trained: Trained) -> None:
         self.trained = trained
         self.shared_step = 0
-        """The last step after which all ranks held the same: only there a run is compared, evaluated and saved."""
+        """The last step whose weights all ranks share. Only where it is the run's own, they all hold the same: there it
+        is compared, evaluated and saved."""
 
     def divisor(self, targets: Sequence[int], rank: int) -> int:
         """What this rank's summed loss is divided by; `targets` are the target tokens of each rank's rows."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -36,6 +37,8 @@ from train.runlog.trace import COMPUTE, EXCHANGE
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PIECE = 1 << 20
 """Weights that gloo exchanges at a time: while some travel, others are converted. NCCL splits by itself."""
+AHEAD = 4
+"""Pieces that are under way: gloo sends two at a time, and the next ones are ready."""
 BUCKETS = 4
 """The ddp exchanges of a step, more where they are larger than BUCKET_MB: one alone begins with the last gradient."""
 BUCKET_MB = 4
@@ -66,22 +69,51 @@ def wait(work: Any) -> None:
     work.wait()
 
 
-def all_reduce(tensors: list[Tensor], wire: str, finish: Callable[[Any], object] = wait) -> list[Tensor]:
-    """The sum of each over all ranks, in one exchange. `finish` waits for a part of it."""
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    pieces = [flat] if flat.is_cuda else flat.split(PIECE)
+def all_reduce(tensors: list[Tensor], wire: str, finish: Callable[[Any], object] = wait) -> None:
+    """Puts the sum of each over all ranks in its place, in one exchange. `finish` waits for a part of it."""
+    flat = [tensor.flatten() for tensor in tensors]
+    sent: deque[tuple[Any, Sequence[Tensor], list[Tensor]]] = deque()
+
+    def arrived() -> None:
+        work, travels, piece = sent.popleft()
+        finish(work)
+        torch._foreach_copy_(piece, travels)
+
     with record_function(EXCHANGE):
-        sent = [(piece, *begun(piece, wire)) for piece in pieces]
-        for piece, travels, work in sent:
-            finish(work)
-            piece.copy_(travels)
-    sums = flat.split([tensor.numel() for tensor in tensors])
-    return [part.view_as(tensor).to(tensor.dtype) for tensor, part in zip(tensors, sums, strict=True)]
+        for piece in pieces(flat, sum(map(len, flat)) if flat[0].is_cuda else PIECE):
+            sent.append((*begun(piece, WIRES[wire]), piece))
+            if len(sent) == AHEAD:
+                arrived()
+        while sent:
+            arrived()
+    for tensor, summed in zip(tensors, flat, strict=True):
+        if not tensor.is_contiguous():  # what is flat of it is a copy
+            tensor.copy_(summed.view_as(tensor))
 
 
-def begun(piece: Tensor, wire: str) -> tuple[Tensor, Any]:
-    travels = piece.to(WIRES[wire])
-    return travels, dist.all_reduce(travels, async_op=True)
+def pieces(flat: list[Tensor], most: int) -> Iterator[list[Tensor]]:
+    """Cuts what stands behind one another every so many weights, wherever a tensor ends."""
+    piece: list[Tensor] = []
+    for tensor in flat:
+        rest = tensor
+        while len(rest):
+            room = most - sum(map(len, piece))
+            piece.append(rest[:room])
+            rest = rest[room:]
+            if room <= len(piece[-1]):
+                yield piece
+                piece = []
+    if piece:
+        yield piece
+
+
+def begun(piece: list[Tensor], wire: torch.dtype) -> tuple[Any, Sequence[Tensor]]:
+    """An exchange, and what travels of each: a copy, which may still be written to when the group has been left."""
+    sizes = [len(part) for part in piece]
+    flat = torch.empty(sum(sizes), dtype=wire, device=piece[0].device)
+    travels = flat.split(sizes)
+    torch._foreach_copy_(list(travels), piece)
+    return dist.all_reduce(flat, async_op=True), travels
 
 
 class FlatSync:
@@ -124,8 +156,7 @@ class FlatSync:
         for p in self.parameters:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        for gradient, summed in zip(gradients, all_reduce(gradients, self.wire, self.finish), strict=True):
-            gradient.copy_(summed)
+        all_reduce(gradients, self.wire, self.finish)
 
 
 SYNC_BUFFERS = "forward_sync_buffers"

@@ -30,6 +30,8 @@ class LastLaunch:
     interface: str = ""
     nodes: tuple[tuple[str, str], ...] = ()
     """The name and the address of each."""
+    limits: bool = False
+    """Whether its graphics cards get some."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +52,8 @@ class Secret:
 
 def as_lines(facts: Mapping[str, Any], about: Mapping[str, str]) -> str:
     """`about`: what stands above a line, for people."""
-    return "".join(
-        (f"# {about[name]}\n" if name in about else "") + f"{name}: {_value(value)}\n" for name, value in facts.items()
-    )
+    above = {name: f"# {text}\n" for name, text in about.items()}
+    return "".join(f"{above.get(name, '')}{name}: {_value(value)}\n" for name, value in facts.items())
 
 
 def _value(value: Any) -> str:
@@ -65,21 +66,20 @@ def in_lines(text: str) -> dict[str, Any]:
     """What a launch has written so; of what a person has written, its plain words."""
     found: dict[str, Any] = {}
     for name, value in FACT.findall(text):
-        with suppress(ValueError):
+        try:
             found[name] = json.loads(value)
-            continue
-        found[name] = value.partition(" #")[0].strip().strip("'")
+        except ValueError:  # no JSON: by hand, and what has lines of its own is left out
+            found[name] = "" if "\n" in value else value.partition(" #")[0].strip().strip("'")
     return found
 
 
 def last_launch(home: Path) -> LastLaunch:
-    try:
+    facts: dict[str, Any] = {}
+    with suppress(OSError):
         facts = in_lines((home / CLUSTER).read_text(errors="replace"))
-    except OSError:
-        return LastLaunch()
-    nodes = facts.get("nodes")
-    listed = [(str(node["name"]), str(node["address"])) for node in nodes] if isinstance(nodes, list) else []
-    return LastLaunch(run=str(facts.get("run", "")), interface=str(facts.get("interface", "")), nodes=tuple(listed))
+    nodes = tuple((str(node.get("name")), str(node.get("address"))) for node in facts.get("nodes") or ())
+    words = {name: str(facts.get(name, "")) for name in ("run", "interface")}
+    return LastLaunch(**words, nodes=nodes, limits=bool(facts.get("limits")))
 
 
 def secret_of(file: Path) -> Secret:

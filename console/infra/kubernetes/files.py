@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from console import hub, notice_address
+from console import hub, launch_records, notice_address, render
 from console.infra import Facts
 from console.infra.kubernetes import check
 from console.infra.kubernetes.cluster import Cluster
@@ -41,13 +41,8 @@ def file_of(run: str, state: Path) -> Path:
 
 def launched_before(state: Path) -> dict[str, Any]:
     """Runs that were launched from here, as launch_info says it of a node."""
-    found = {}
-    for file in sorted((state / FOLDER).glob("*.yaml")):
-        for entry in yaml.safe_load_all(file.read_text()):
-            if entry["kind"] == "ConfigMap":
-                launched = json.loads(entry["data"]["launch.json"])
-                found[launched["run"]] = {"launched": launched, "step": 0, "done": False}
-    return found
+    records = launch_records.known(state / FOLDER)
+    return {run: {"launched": launched, "step": 0, "done": False} for run, launched in records.items()}
 
 
 def rendered(
@@ -64,6 +59,7 @@ def rendered(
 def write(plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, Any], **secret: str) -> None:
     """It holds the run's token, so it is the user's alone."""
     now = strftime("%Y-%m-%dT%H:%M:%S%z")
+    launch_records.keep([render.launched(plan, now)], file.parent)
     keep(file, plan.run, rendered(plan, settings, ports, time=now, **secret))
 
 

@@ -119,7 +119,6 @@ def _policy(name: str, run: str, settings: Settings) -> Object:
 
 
 def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[str, Any]) -> dict[str, str]:
-    carried = _carried(plan)
     job = {
         "run": plan.run,
         "launch": launch,
@@ -132,7 +131,7 @@ def files(plan: LaunchPlan, name: str, launch: str, time: str, ports: Mapping[st
         # home and rows are each pod's own, and known when the rows are made
         "training_config.yaml": render.settings_file(plan, smallest(plan), "home", "dataset").content,
         "launch.json": render.launched(plan, time).content,
-        **carried,
+        **_carried(plan),
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 import shlex
-import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 
 from console.infra import is_local
 from console.infra.node import ROOT, Node, Silent, home_of
+from plugins.module_utils.motley.hostkeys import greets
 
 SETTINGS = ROOT / "ansible.cfg"
 KNOCK_S = 1.2
@@ -114,10 +114,7 @@ def _knocking(address: str, port: int) -> Future[bool]:
 
 
 def _knock(address: str, port: int) -> bool:
-    """Until the server says who it is: the kernel of a frozen machine still accepts."""
     try:
-        with socket.create_connection((address, port), KNOCK_S) as connection:
-            connection.settimeout(KNOCK_S)
-            return connection.recv(4).startswith(b"SSH-")
+        return greets(address, port, KNOCK_S)
     except OSError:
         return False

@@ -56,32 +56,26 @@ def files(known: Facts, args: Facts) -> OnNode:
         "home": plan.home,
         "files": render.as_json(made),
         "aside": [f"jobs/{run}" for run in plan.runs] if plan.from_start else [],
-        "aside_as": f".before-{strftime('%Y%m%d-%H%M%S')}",
     }
     return OnNode("node_files", params)
 
 
 def rendered(plan: SlurmPlan, options: list[str], more: Mapping[str, Any], time: str) -> list[File]:
     """The files of the job; of a sweep, the settings of each of its runs."""
-    runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
-    names = [one.run for one in plan.sweep]
-    return [
-        script(plan.run, plan.home, names, options, more),
-        *(made for one in runs for made in of_run(plan, one, time)),
-    ]
-
-
-def script(run: str, home: str, sweep: list[str], options: list[str], more: Mapping[str, Any]) -> File:
     values = {
-        "run": run,
-        "home": home,
+        "run": plan.run,
+        "home": plan.home,
         "nodes": 1,
         "leave_s": LEAVE_S,
         "options": options,
-        "sweep": sweep,
+        "sweep": [one.run for one in plan.sweep],
         "more": render.checked_environment(more),
     }
-    return File(SCRIPT, render.rendered("launch_cluster.sbatch.j2", values), 0o700)
+    runs = plan.sweep or [SweptRun(run=plan.run, swept={}, settings={})]
+    return [
+        File(SCRIPT, render.rendered("launch_cluster.sbatch.j2", values), 0o700),
+        *(made for one in runs for made in of_run(plan, one, time)),
+    ]
 
 
 def of_run(plan: SlurmPlan, one: SweptRun, time: str) -> list[File]:

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
+from ..train import nvidia_smi
+from ..train.power_supply import supplies
 from ..train.running_game import running_game
-from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
 from .files import read
@@ -104,16 +105,13 @@ def processor() -> Processor:
 
 
 def power() -> Power:
-    supplies = [path.parent for path in Path("/sys/class/power_supply").glob("*/type")]
-    # A mouse or a headset has a battery as well: its scope is Device.
-    own = [folder for folder in supplies if read(folder / "scope") != "Device"]
-    batteries = [folder for folder in own if read(folder / "type") == "Battery"]
-    mains = [read(folder / "online") == "1" for folder in own if read(folder / "type") in ("Mains", "USB")]
+    batteries, chargers = supplies()
+    mains = [one["online"] == "1" for one in chargers if one["type"] in ("Mains", "USB")]
     lids = [read(path).split()[-1] for path in Path("/proc/acpi/button/lid").glob("*/state") if read(path)]
     return {
         "battery": bool(batteries),
-        "percent": next((read(folder / "capacity") for folder in batteries), ""),
-        "on_mains": any(mains) if mains else not any(read(b / "status") == "Discharging" for b in batteries),
+        "percent": next((one["capacity"] for one in batteries), ""),
+        "on_mains": any(mains) if mains else not any(one["status"] == "Discharging" for one in batteries),
         "lid": lids[0] if lids else "",
     }
 

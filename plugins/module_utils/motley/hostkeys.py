@@ -223,9 +223,7 @@ def knock(addresses: list[str], port: int) -> str:
     worst = "nobody"
     for address in addresses:
         try:
-            with socket.create_connection((address, port), KNOCK_S) as line:
-                line.settimeout(KNOCK_S)
-                return "greets" if line.recv(4).startswith(b"SSH-") else "closed"
+            return "greets" if greets(address, port, KNOCK_S) else "closed"
         except ConnectionRefusedError:
             worst = "refused"
         except ConnectionResetError:
@@ -236,6 +234,13 @@ def knock(addresses: list[str], port: int) -> str:
         except OSError:
             continue
     return worst
+
+
+def greets(address: str, port: int, timeout_s: float) -> bool:
+    """Whether it says that it is an SSH server: the kernel of a frozen machine still accepts. OSError: nobody is there,
+    or says anything in time."""
+    with socket.create_connection((address, port), timeout_s) as line:
+        return line.recv(4).startswith(b"SSH-")
 
 
 def connected(address: str, port: int) -> bool:

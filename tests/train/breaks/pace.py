@@ -13,7 +13,7 @@ from train.data.rows import PackedRows
 from train.engine import loop, milestones, setup, shutdown
 from train.models import drawing
 from train.models.backends import LossModule
-from train.parallel import diloco, sync
+from train.parallel import deltas, sync
 from train.parallel.shares import Balance
 from train.recipes.grpo import hand_out
 from train.runlog import trace
@@ -51,6 +51,17 @@ def rests(step: int) -> None:
             time.sleep(600)
 
     loop.update = resting
+
+
+def sleeps_between_steps(milliseconds: int) -> None:
+    """Nothing broken: whoever it is that the test waits for has the processor."""
+    update = loop.update
+
+    def then_sleeps(run, norm):
+        update(run, norm)
+        time.sleep(milliseconds / 1000)
+
+    loop.update = then_sleeps
 
 
 def last_node_rests(step: int) -> None:
@@ -92,16 +103,12 @@ def lingers(step: int) -> None:
 
 def slow_syncs(milliseconds: int) -> None:
     """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
-    whole, gradients = diloco.DiLoCo.sync, sync.FlatSync.gradients
-
-    def slow(self, *, moments):
-        whole(self, moments=moments)
-        return milliseconds / 1000
+    gradients = sync.FlatSync.gradients
 
     def quick(self, batches, weight):
         return dataclasses.replace(gradients(self, batches, weight), compute_s=0.001)
 
-    diloco.DiLoCo.sync, sync.FlatSync.gradients = slow, quick
+    deltas.Exchange.took_s, sync.FlatSync.gradients = milliseconds / 1000, quick
 
 
 def slow_rank(milliseconds: int) -> None:

@@ -371,16 +371,15 @@ def test_on_a_machine_without_a_battery_and_with_a_keeper_named_nobody_is_asked_
     assert asked == ["rent it? [y/N] "]
 
 
-def test_a_laptop_is_known_by_its_own_battery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(asleep, "SUPPLIES", tmp_path)
+def test_a_laptop_is_known_by_its_own_battery(tmp_path: Path) -> None:
     for name, kind, scope in (("AC", "Mains", ""), ("mouse", "Battery", "Device")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "type").write_text(kind + "\n")
         (tmp_path / name / "scope").write_text(scope + "\n")
-    assert not asleep.is_a_laptop()
+    assert not asleep.is_a_laptop(tmp_path)
     (tmp_path / "BAT0").mkdir()
     (tmp_path / "BAT0/type").write_text("Battery\n")
-    assert asleep.is_a_laptop()
+    assert asleep.is_a_laptop(tmp_path)
 
 
 def test_all_cards_of_the_machine_train_in_one_run(books: Books, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,17 +1,6 @@
 """cluster_config.yaml: who trains together, at which addresses. `to_text` alone writes it, for every infra; a person
 can write it by hand. On a node it is also read without YAML: runlog/launch_files.py.
 
-run: qa
-node: gpu-worker-1                  # this node
-nodes:                              # in the agreed order, the head first; the same on every node
-  - {name: gpu-master, address: 10.77.0.11, processes: 1}
-  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}    # or a name, asked again at each connect
-aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
-pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
-interface: enp3s0                   # the NIC that leads to the others
-presence_port: 29400
-group_ports: [29410, 29489]         # another one for each plan
-
 The token that the agents share is in secret.json beside it: {"token": "5f…"}.
 """
 
@@ -38,8 +27,8 @@ ABOUT = {
     "aside": "When it steps aside by itself. Whoever sits there: an empty file `pause` beside config/ does it at once.",
     "interface": "The route to the others, as the kernel sees it (ip route get).",
     "pipe": "Layers of the model, their size, and how many each process can hold; with too few left it waits.",
-    "presence_port": "Agents talk here, and each new group of processes takes a port of its own; "
-    "both are open to the nodes alone.",
+    "limits": "What its graphics card may draw, and how hot it may get, in this run; motley-run.service sets both.",
+    "presence_port": "Agents talk here, each group of processes takes a port of its own; the nodes alone reach both.",
 }
 """What a person who opens the file reads above a line."""
 NODE_KEYS = ("name", "address", "processes")
@@ -67,6 +56,8 @@ class ClusterConfig:
     aside: AsideRules = field(default_factory=AsideRules)
     pipe: Room | None = None
     """How many layers each process of a node can hold, for a model that is cut over the nodes."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The watts and the degrees Celsius of its graphics cards in this run: templates/motley-card.sh.j2 sets them."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -105,7 +96,7 @@ def read_cluster(file: Path) -> ClusterConfig:
         raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
 
 
-def checked(values: Mapping[str, object]) -> ClusterConfig:
+def checked(values: Mapping[str, Any]) -> ClusterConfig:
     for key in ("run", "node"):
         if not isinstance(values.get(key), (str, int)) or not str(values[key]):
             raise BadInput(f"{key}: a word is missing")
@@ -132,6 +123,7 @@ def checked(values: Mapping[str, object]) -> ClusterConfig:
         group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
         aside=rules(values.get("aside") or {}),
         pipe=_room(values.get("pipe"), names),
+        limits=values.get("limits") or {},
     )
 
 

@@ -383,7 +383,7 @@ def _check_local(config: RunConfig) -> None:
     if config.outer_learning_rate <= 0 or not 0 <= config.outer_momentum < 1:
         raise BadInput("outer_learning_rate must be above 0, and outer_momentum from 0 to below 1")
     if config.sync == "local" and config.optimizer != "adamw":
-        raise BadInput(f"sync: local cannot average the moments of {config.optimizer}", fix="use optimizer: adamw")
+        raise BadInput(f"sync: local does not go with optimizer: {config.optimizer}", fix="use optimizer: adamw")
 
 
 def _check_speeds(text: str) -> None:

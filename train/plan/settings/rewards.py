@@ -20,7 +20,9 @@ from pathlib import Path
 
 from train.errors import BadInput
 from train.nearest_word import meant
+from train.plan.settings import own_recipe
 from train.plan.settings.own_recipe import parsed, require_alone
+from train.plan.values import Settings
 
 PAGE = "docs/rewards.md has examples"
 FORM = "def NAME(prompts, completions, **columns):"
@@ -170,6 +172,16 @@ def with_file(text: str, file: str) -> str:
     kinds = {entry: kind_of(entry) for entry in entries(text)}
     moved = [entry.replace(kind, file, 1) if kind.endswith(".py") else entry for entry, kind in kinds.items()]
     return ",".join(moved)
+
+
+def with_rows(settings: Settings, folder: str) -> Settings:
+    """The settings of a node that has its rows there; a recipe and rewards of one's own come with them."""
+    moved: Settings = {"dataset": folder}
+    if own_recipe.is_file(settings.get("recipe", "")):
+        moved["recipe"] = f"{folder}/recipe.py"
+    if file_of(settings.get("rewards", "")):
+        moved["rewards"] = with_file(settings["rewards"], f"{folder}/rewards.py")
+    return {**settings, **moved}
 
 
 def kind_of(entry: str) -> str:

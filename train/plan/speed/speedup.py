@@ -35,6 +35,10 @@ loss."""
 LEAST_ROUNDS = 8
 """How many exchanges a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
+DELTA_BYTES = 0.5 + 2 / 64
+"""Of a weight's delta, which each sends to all others (train/parallel/deltas.py)."""
+ROOM = 1.25
+"""How many times as long as deltas travel a round of local steps computes: links and machines vary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,32 +188,34 @@ def most_local_steps(run_steps: int | None) -> int:
 
 
 def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> int:
-    """The fewest steps between two exchanges that keep these at a tenth of the time."""
+    """The fewest steps a round during which the deltas of the last one arrive."""
     most = most_local_steps(run_steps)
     if compute_s <= 0:
         return most
-    wanted = math.ceil(exchange_s * (1 - TOO_MUCH) / (TOO_MUCH * compute_s) - 1e-9)
-    return max(1, min(most, wanted))
+    return max(1, min(most, math.ceil(ROOM * exchange_s / compute_s - 1e-9)))
 
 
 def together_local(
     machines: Sequence[Machine], rows: int, traffic: Traffic, *, dealt: bool = False
 ) -> tuple[Estimate, int]:
-    """The estimate with local steps, and how many of them between two exchanges. A short run exchanges more often than
-    that: after its first round and after its last step as well."""
+    """The estimate with local steps, and how many of them between two exchanges. What does not arrive while a round
+    computes is waited for; so are the deltas of the first round, and those of the last."""
     whole = together(machines, rows, traffic.bytes, dealt=dealt)
-    steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
-    return replace(whole, sync_s=whole.sync_s * exchanges_per_step(steps, traffic.run_steps)), steps
+    exchange_s = delta_seconds(machines, traffic.weights)
+    steps = local_steps(whole.compute_s, exchange_s, traffic.run_steps)
+    waited_s = max(0.0, exchange_s / steps - whole.compute_s)
+    waited_s += 2 * exchange_s / traffic.run_steps if traffic.run_steps else 0.0
+    return replace(whole, sync_s=waited_s), steps
+
+
+def delta_seconds(machines: Sequence[Machine], weights: int) -> float:
+    """How long the deltas of a round travel: each sends its own to all others, around a ring."""
+    slowest = min(machine.link_mbit for machine in machines)
+    return link_seconds((len(machines) - 1) * DELTA_BYTES * weights, slowest)
 
 
 def first_round(run_steps: int | None) -> int:
     return min(FIRST_ROUND, most_local_steps(run_steps))
-
-
-def exchanges_per_step(steps: int, run_steps: int | None) -> float:
-    if run_steps is None:
-        return 1 / steps
-    return (1 + math.ceil(max(0, run_steps - first_round(run_steps)) / steps)) / run_steps
 
 
 # -- what to do about a slow link -------------------------------------------------------------------------------------
@@ -247,7 +253,7 @@ def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic, *, de
         small = view(rows, replace(traffic, weights=weights))
         remedies.append(Remedy({"lora_targets": targets}, small, "a smaller adapter"))
     local, steps = together_local(machines, rows, traffic, dealt=dealt)
-    costs = f"{steps} steps between exchanges: no longer the curve of one machine"
+    costs = f"deltas travel for {steps} step{'s' * (steps > 1)}: no longer the curve of one machine"
     remedies.append(Remedy({"sync": "local"}, local, costs))
     return [remedy for remedy in remedies if remedy.estimate.sync_part < now.sync_part]
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.chat import Chat, encode
 from train.data.formats import BadRecord
+from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
@@ -189,7 +190,7 @@ def fill(
     writers: dict[str, Writer], config: PreferenceConfig, reader: Reader, chat: Chat, questions: Questions
 ) -> None:
     tally, most = reader.tally, config.max_seq_length
-    for _, made in reader.made(partial(encoded, chat, config)):
+    for _, made in reader.made(partial(encoded, chat, config), threads_for(reader.size)):
         tally.longest = max(tally.longest, *(len(tokens) for tokens, _ in made.samples))
         tally.truncated += any(len(tokens) > most for tokens, _ in made.samples)
         samples = [(tokens[:most], own[:most]) for tokens, own in made.samples]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from train.cluster import slurm
 from train.cluster.home import furnish
 from train.errors import BadInput
-from train.plan.launch.cluster_config import read_cluster
+from train.plan.launch.cluster_config import Member, read_cluster
 from train.runlog.launch_files import Secret, secret_of
 
 ENV = {"SLURM_JOB_ID": "70412", "SLURM_NODEID": "1", "SLURMD_NODENAME": "b", "MOTLEY_RUN": "qa", "MOTLEY_TOKEN": "5f"}
@@ -31,7 +31,10 @@ def test_a_node_tells_its_place_and_the_cards_that_the_job_has_there() -> None:
 
 
 def test_what_the_nodes_told_is_a_cluster_in_the_jobs_order(tmp_path: Path) -> None:
-    cluster = slurm.cluster_of(ENV, TOLD, "eth0")
+    told = "a banner\n" + "".join(f"{json.dumps(node)}\n" for node in TOLD)
+    nodes = slurm.nodes_of(told)
+    assert list(nodes) == [0, 1, 2], "the place of each"
+    cluster = slurm.cluster_of(ENV, nodes.values(), "eth0")
     assert cluster.order == ("a", "b", "c")
     assert (cluster.node, cluster.interface, cluster.of("b").processes) == ("b", "eth0", 2)
 
@@ -102,8 +105,8 @@ def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
     job.mkdir(parents=True)
     (job / "launch.json").write_text("{}")
     for _ in range(2):
-        cluster, links = slurm.cluster_of(ENV, TOLD, "eth0"), slurm.links(tmp_path)
-        furnish(home, cluster, links=links, launch=job / "launch.json", messages="https://me")
+        cluster = slurm.cluster_of(ENV, [Member(name="b", address="10.0.0.2")], "eth0")
+        furnish(home, cluster, tmp_path, ["models/base", "data"], launch=job / "launch.json", messages="https://me")
     assert (home / "models/base").readlink() == tmp_path / "models/base"
     assert read_cluster(home / "config/cluster_config.yaml") == cluster
     assert not (home / "models/checkpoints").is_symlink()

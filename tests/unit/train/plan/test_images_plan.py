@@ -145,7 +145,7 @@ def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
         ({"optimizer": "lion"}, "is none of auto|sgd"),
         ({"image_size": 4}, "image_size: 4 is below 8"),
         ({"lora_r": 8}, "lora_r: this belongs to recipe=sft"),
-        ({"sync": "local"}, "sync: local cannot average the moments of sgd"),
+        ({"sync": "local"}, "sync: local does not go with optimizer: sgd"),
     ],
 )
 def test_what_does_not_fit_is_named(photos: Path, values: dict[str, Any], said: str) -> None:

@@ -1,0 +1,76 @@
+"""One exchange of many tensors: in pieces, some of them under way, each sum in its place."""
+
+import pytest
+import torch
+
+from train.parallel import sync
+
+
+class Played:
+    """Two ranks with the same numbers: an exchange doubles, when it is waited for."""
+
+    def __init__(self):
+        self.sizes, self.under_way, self.most = [], 0, 0
+
+    def all_reduce(self, flat, *, async_op):
+        assert async_op
+        self.sizes.append(len(flat))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        return Work(self, flat)
+
+
+class Work:
+    def __init__(self, played, flat):
+        self.played, self.flat = played, flat
+
+    def wait(self):
+        self.played.under_way -= 1
+        self.flat.mul_(2)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    found = Played()
+    monkeypatch.setattr(sync.dist, "all_reduce", found.all_reduce)
+    monkeypatch.setattr(sync, "PIECE", 10)
+    return found
+
+
+def tensors():
+    """Small and large ones, one number, none, one that is laid out in columns, and one of another type."""
+    numbers = torch.arange(64.0)
+    return [numbers[:3].clone(), numbers.clone(), torch.tensor(5.0), torch.empty(0),
+            numbers[:12].view(3, 4).clone().t(), numbers[:4].bfloat16()]  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
+def test_each_sum_is_in_its_place(played, wire):
+    mine = tensors()
+    sync.all_reduce(mine, wire)
+    for tensor, before in zip(mine, tensors(), strict=True):
+        assert torch.equal(tensor, before * 2)
+        assert tensor.dtype == before.dtype
+
+
+def test_it_travels_in_pieces_of_one_size_of_which_few_are_under_way(played):
+    """Cut where a piece is full, wherever a tensor ends: where it is cut decides the order of its sums."""
+    sync.all_reduce(tensors(), "fp32")
+    assert played.sizes == [10] * 8 + [4]
+    assert played.most == sync.AHEAD
+    assert played.under_way == 0
+
+
+def test_what_is_on_its_way_when_the_group_is_left_is_a_copy(played):
+    """Gloo's threads may still write to it."""
+    waited = []
+
+    def left(work):
+        waited.append(work.flat.fill_(-1))
+        raise RuntimeError("left")
+
+    mine = tensors()
+    with pytest.raises(RuntimeError, match="left"):
+        sync.all_reduce(mine, "fp32", left)
+    assert len(waited) == 1
+    assert all(map(torch.equal, mine, tensors()))
