@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from train.layout import ADAPTERS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.plan.settings.aside import rules
+from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import Settings
 from train.plan.settings.rewards import with_rows
 from train.runlog import paths
@@ -63,15 +63,15 @@ def files(
     more: Mapping[str, Any],
     *,
     time: str,
-    aside: Mapping[str, Any] | None = None,
+    **of_owner: Any,
 ) -> list[File]:
-    """The script holds what you set in motley_render_environment, so it is the user's alone, as the secret is."""
+    """`of_owner`: what else the cluster's file says of this node. The script may hold secrets too, of
+    motley_render_environment."""
     here = own(plan.nodes, node)
-    cluster = replace(cluster_of(plan, here, ports), aside=rules(aside or {}))
     return [
         launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True),
         settings_file(plan, here),
-        File(paths.CLUSTER, cluster.to_text(), 0o644),
+        File(paths.CLUSTER, cluster_of(plan, here, {**ports, **of_owner}).to_text(), 0o644),
         secret_file(secret),
         launched(plan, time),
     ]
@@ -81,11 +81,11 @@ def secret_file(secret: Secret) -> File:
     return File(paths.SECRET, secret.to_json(), 0o600)
 
 
-def cluster_of(plan: LaunchPlan | TorchrunPlan, here: NodePlan, ports: Mapping[str, Any]) -> ClusterConfig:
+def cluster_of(plan: LaunchPlan | TorchrunPlan, here: NodePlan, more: Mapping[str, Any]) -> ClusterConfig:
     nodes = tuple(Member(name=node.name, address=node.address, processes=node.processes) for node in plan.nodes)
     pipe = plan.pipe if isinstance(plan, LaunchPlan) else None
     nic = here.interface or ""
-    return ClusterConfig(run=plan.run, node=here.name, nodes=nodes, interface=nic, pipe=pipe, **ports)
+    return ClusterConfig(run=plan.run, node=here.name, nodes=nodes, interface=nic, pipe=pipe, **more)
 
 
 def settings_file(plan: LaunchPlan, here: TrainingNode, *without: str) -> File:
@@ -95,19 +95,18 @@ def settings_file(plan: LaunchPlan, here: TrainingNode, *without: str) -> File:
     return File(paths.SETTINGS, rendered("training_config.yaml.j2", values), 0o644)
 
 
-def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> dict[str, Any]:
+def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> AsideRules:
     """When this machine steps aside, as its owner has set it, when the run may begin, and what follows it."""
     of_launch = {"not_before": not_before, "then": then}
     own = {key: values.get(name) for key, name in ASIDE.items()}
-    return {key: value for key, value in {**of_launch, **own}.items() if value}
+    return rules({key: value for key, value in {**of_launch, **own}.items() if value})
 
 
 LIMITS = {"watts": "motley_power_limit_w", "celsius": "motley_max_celsius"}
 
 
-def card_limits(values: Mapping[str, Any]) -> str:
-    """What its graphics card may draw and how hot it may get in this run: for templates/motley-card.sh.j2."""
-    return "".join(f"{key}={int(values[name])}\n" for key, name in LIMITS.items() if values.get(name))
+def card_limits(values: Mapping[str, Any]) -> dict[str, int]:
+    return {key: int(values[name]) for key, name in LIMITS.items() if values.get(name)}
 
 
 def launch_script(

@@ -49,10 +49,13 @@ computes() { # in an environment of its own
   OMP_NUM_THREADS=1 "$envs/$1/bin/python" -m pytest -q "${slowest[@]}" -p no:cacheprovider "${@:2}"
 }
 
-# Half of the units' time: what looks at pages with a browser, and what starts the console again and again.
-slow_units=(console/dashboard/test_live_page.py console/rent console/serve console/test_launch_request.py
-  console/test_main.py console/test_run_commands.py console/test_run_playbook.py plugins/module_utils/motley/test_env_files.py
-  plugins/modules/test_python_env.py test_hang.py test_not_run.py train/rewards/test_judge.py train/test_safe_stdio.py)
+# Two thirds of the units' time: what looks at pages with a browser, and what starts the console, Ansible or pytest again
+# and again.
+slow_units=(console/dashboard/test_live_page.py console/infra/test_add_an_infra.py console/rent console/serve
+  console/test_launch_request.py console/test_main.py console/test_notice_address.py console/test_run_commands.py
+  console/test_run_playbook.py plugins/lookup/test_motley_template.py plugins/module_utils/motley/test_env_files.py
+  plugins/modules/test_python_env.py plugins/test_quick_modules.py test_hang.py test_leftovers.py test_not_run.py
+  train/rewards/test_judge.py train/test_safe_stdio.py)
 
 quick() { # three minutes: from three machines to an adapter, one loss curve against the truth, lint, and most units
   local told wrong=0
@@ -61,8 +64,9 @@ quick() { # three minutes: from three machines to an adapter, one loss curve aga
   lab_packages
   { lint && computes train tests/train/test_exactness.py -k "test_losses_are_those_of_one_machine and 16bit and three"; } \
     >"$told" 2>&1 &
+  # One waits for hosts; each more would read all tests again.
   tests tests/roles/test_at_the_head.py tests/unit "${slow_units[@]/#/--ignore=tests/unit/}" -m "not long" \
-    -n "$((2 * $(nproc)))" --dist loadfile --no-loadscope-reorder || wrong=1
+    -n "$(($(nproc) + 1))" --dist loadfile --no-loadscope-reorder || wrong=1
   wait $! || wrong=1
   cat "$told"
   rm -f "$told"

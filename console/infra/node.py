@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
-    *(f"{TRAIN}.{name}" for name in ("files", "layout", "pause", "runlog.paths", "runlog.tail")),
+    *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
     *(f"{TRAIN}.runlog.{name}" for name in ("launch_files", "run_queue", "queue_files")),
-    *(f"{MOTLEY}.{name}" for name in ("answers", "files", "nvidia_smi", "run_files", "run_processes", "run_unit")),
+    *(f"{MOTLEY}.{name}" for name in ("answers", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
 )
 ANSWER_S = 12.0

@@ -45,13 +45,15 @@ def static(plan: TorchrunPlan) -> list[str]:
     return [word for word in words if word.partition("=")[0] in ("nnodes", "master-addr", "master-port")]
 
 
-def files(plan: TorchrunPlan, node: str, secret: Secret, more: Mapping[str, Any]) -> list[File]:
+def files(
+    plan: TorchrunPlan, node: str, secret: Secret, limits: Mapping[str, int], more: Mapping[str, Any]
+) -> list[File]:
     """The files that a launch has too, with another last line of the script."""
     here = own(plan.nodes, node)
     words = ["--run", plan.run, "--folder", plan.folder or ".", "--", *here.words]
     command = ["env/bin/python", "-m", "train", "torchrun", *words]
     return [
         render.launch_script(plan.run, here, plan.nodes, more, command=command),
-        File(paths.CLUSTER, render.cluster_of(plan, here, {}).to_text(), 0o644),
+        File(paths.CLUSTER, render.cluster_of(plan, here, {"limits": limits}).to_text(), 0o644),
         render.secret_file(secret),
     ]

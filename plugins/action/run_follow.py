@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible.plugins.action import ActionBase
-
 from console import follow_view, playbook_answer
+from console.controller_action import Facts, OnController
 from console.infra import infra_of
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
@@ -14,17 +11,11 @@ from train.runlog.state import RunState
 from train.safe_stdio import plain
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         if self._task.check_mode:
-            return result | {"skipped": True}
-        known, args = task_vars or {}, self._task.args
-        names = list(known["ansible_play_hosts"])
-        hostvars = known["hostvars"]
+            return {"skipped": True}
+        names, hostvars = list(known["ansible_play_hosts"]), known["hostvars"]
         started = {name: hostvars[name]["motley_start_done"]["started"] for name in names}
         ups = [node["up"] - node["time"] for node in started.values()]
         if infra_of(hostvars[names[0]]).ours:  # elsewhere it begins when its turn comes
@@ -32,21 +23,16 @@ class ActionModule(ActionBase):
         since = {name: node["time"] for name, node in started.items()}
         if playbook_answer.wanted() == "launched":  # ./motley launch shows it itself, on its own terminal
             launched = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
-            return result | {"changed": False, "run": args["run"], "launched": launched}
+            return {"run": args["run"], "launched": launched}
         view = RunView(RunState(run=str(args["run"])), names, since)
-        nodes = from_hostvars(names, hostvars)
-
-        def say(line: str) -> None:
-            self._display.display(plain(line))
-
         ended = follow_view.watch(
-            nodes,
+            from_hostvars(names, hostvars),
             view,
-            say,
+            lambda line: self._display.display(plain(line)),
             terminal=False,  # Ansible's workers have none
             every_s=float(args["every_s"]),
             until_proven=not args["follow"],
         )
         if ended and not ended.ok:
-            return result | {"failed": True, "msg": "\n".join(ended.lines)}
-        return result | {"changed": False, "run": view.state.run, "step": view.state.step}
+            return {"failed": True, "msg": "\n".join(ended.lines)}
+        return {"run": view.state.run, "step": view.state.step}

@@ -14,6 +14,7 @@ from train.runlog.launch_files import Secret
 class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> OnNode:
         node, plan = known["inventory_hostname"], TorchrunPlan.from_json(args["plan"])
-        secret = Secret(messages=notice_address.unlocked(known["hostvars"][node]))
-        files = torchrun_plan.files(plan, node, secret, dict(args.get("environment") or {}))
+        values = known["hostvars"][node]
+        secret, limits = Secret(messages=notice_address.unlocked(values)), render.card_limits(values)
+        files = torchrun_plan.files(plan, node, secret, limits, dict(args.get("environment") or {}))
         return OnNode("node_files", {"home": own(plan.nodes, node).home, "files": render.as_json(files)})

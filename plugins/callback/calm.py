@@ -71,7 +71,7 @@ class CallbackModule(Default):
         if self.before_looking:
             signal.signal(signal.SIGINT, self.before_looking)
             self.before_looking = None
-        if self.calm and task.action == "launch_info":
+        if self.calm and task.action == "launch_look":
             self.before_looking = signal.signal(signal.SIGINT, self._give_up)
         if self.calm and task.action == "run_follow":
             signal.signal(signal.SIGINT, self._detach)

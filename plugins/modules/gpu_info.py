@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TypedDict
 
-from ansible.module_utils.motley import compiler, encrypted, graphics, nvidia_smi
+from ansible.module_utils.motley import compiler, encrypted, graphics
 from ansible.module_utils.motley import driver_packages as rules
 from ansible.module_utils.motley.apt import Apt
 from ansible.module_utils.motley.documented import module_of
@@ -26,6 +26,7 @@ from ansible.module_utils.motley.driver_facts import (
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.nvidia_module import run
+from ansible.module_utils.train import nvidia_smi
 from ansible.module_utils.train.nvidia_driver import library as newest_library
 from ansible.module_utils.train.nvidia_driver import library_version, loaded, on_disk
 

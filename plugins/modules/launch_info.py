@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.motley import nvidia_smi, preloading, run_files
+from ansible.module_utils.motley import preloading, run_files
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read, read_json
@@ -24,6 +24,7 @@ from ansible.module_utils.motley.run_files import end_of, newest_checkpoint
 from ansible.module_utils.motley.run_processes import run_on
 from ansible.module_utils.motley.versions import collect
 from ansible.module_utils.motley.who_reaches_whom import meet
+from ansible.module_utils.train import nvidia_smi
 from ansible.module_utils.train.runlog.paths import (
     DECIDED,
     EVENTS,

@@ -23,7 +23,6 @@ options: {
   "home": {"type": "path", "required": true, "description": "The folder that all paths are below"},
   "files": {"type": "str", "required": true, "no_log": true,
     "description": "JSON: a list of path, content, mode (a number). It may hold a token"},
-  "absent": {"type": "list", "elements": "str", "default": [], "description": "Files below home that are deleted"},
   "aside": {"type": "list", "elements": "str", "default": [],
     "description": "Folders below home that are moved aside first, under a name that says when"}
 }
@@ -36,7 +35,7 @@ EXAMPLES = r"""
       - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
 """
 RETURN = """
-changed: {type: bool, returned: always, description: "Whether something was written, moved aside or deleted"}
+changed: {type: bool, returned: always, description: "Whether something was written or moved aside"}
 """
 
 
@@ -45,7 +44,6 @@ def main() -> None:
     params = module.params
     # The files come as one text: its mask hides it whole, and no word of the diff, which has a mask of its own.
     home, files = Path(params["home"]), json.loads(params["files"])
-    gone = [home / name for name in params["absent"] if (home / name).exists()]
     moved = [home / name for name in params["aside"] if (home / name).is_dir()]
     odd = [file for file in files if differs(home / file["path"], file)]
     if not module.check_mode:
@@ -56,9 +54,7 @@ def main() -> None:
     if not module.check_mode:
         for file in odd:
             write_atomic(home / file["path"], file["content"].encode(), mode=int(file["mode"]))
-        for path in gone:
-            path.unlink()
-    module.exit_json(changed=bool(odd or moved or gone), diff=diff)
+    module.exit_json(changed=bool(odd or moved), diff=diff)
 
 
 class WantedFile(TypedDict):

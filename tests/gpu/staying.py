@@ -13,6 +13,7 @@ from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, wi
 STEP = 4
 """Not the second: there ddp exchanges how its gradients lie in buckets, and cannot be left."""
 LAYERS_OF_1_GB = 10
+AT_FULL_SPEED = "-m train"
 KNOWN_S, JOINED_S = 1.0, 1.5
 """Between knowing of a change and the next step; an H100 took 0.35 s with tiny and 0.55 s with 1 GB (November 2026)."""
 
@@ -32,7 +33,7 @@ def measure(place: Place, model: str, devices: list[str]) -> Figures:
     limit_s = runs.deadline_s(place.device)
     stay, lost = [agents.names[0], agents.names[2]], agents.names[1]
     try:
-        agents.start()
+        agents.start(program=AT_FULL_SPEED)
         agents.together(*agents.names, within_s=limit_s, step=STEP)
         workers = [agents.workers(name) for name in stay]
         killed = time.time()
@@ -40,7 +41,7 @@ def measure(place: Place, model: str, devices: list[str]) -> Figures:
         lost_s = agents.together(*stay, within_s=limit_s)
         known_s = begun_again_s(agents, stay[0], killed)
         returned = time.time()
-        agents.start(lost)
+        agents.start(lost, program=AT_FULL_SPEED)
         agents.together(*agents.names, within_s=limit_s)
         joined_s = begun_again_s(agents, stay[0], returned)
         kept = [agents.workers(name) for name in stay] == workers

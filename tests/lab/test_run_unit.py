@@ -294,8 +294,8 @@ def limited(host: Host) -> Iterator[Host]:
     host.run("apt-get", "-qq", "update")
     host.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *packages)
     host.run("modprobe", "nvidia")
-    limits = host.disk.root / HOME.lstrip("/") / "config/card-limits"
-    limits.write_text("watts=250\ncelsius=70\n")
+    limits = host.disk.root / HOME.lstrip("/") / "config/cluster_config.yaml"
+    limits.write_text('run: "r"\nlimits: {"watts": 250, "celsius": 70}\n')
     yield host
     limits.unlink()
 
@@ -332,7 +332,8 @@ def test_the_card_has_its_limits_for_the_run_alone(pair: Cluster, limited: Host)
 
 
 def limits_that_no_card_takes(host: Host) -> None:
-    (host.disk.root / HOME.lstrip("/") / "config/card-limits").write_text("watts=30\ncelsius=$(reboot)\n")
+    file = host.disk.root / HOME.lstrip("/") / "config/cluster_config.yaml"
+    file.write_text('limits: {"watts": 30, "celsius": "$(reboot)"}\n')
 
 
 def test_whoever_sits_there_pauses_by_the_desktop(host: Host) -> None:

@@ -20,6 +20,10 @@ from train.runlog.state import history
 from train.runlog.tail import read
 
 STEP_EVENTS = 1 << 14
+FOR_EVER = 100_000
+"""As max_steps: the run goes on until its test stops it, and sleeps between steps. At full speed it would take the
+processor from what is waited for, and from other tests; and the truth would have to train as many steps."""
+SLEEPS = "tests/train/broken.py sleeps_between_steps=80"
 
 
 class Agents:
@@ -61,9 +65,8 @@ class Agents:
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
 
-    def start(
-        self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "", altered: str = ""
-    ) -> None:
+    def start(self, *names: str, program: str = "", wait_s: float = 20, out_to: str = "", altered: str = "") -> None:
+        program = program or (SLEEPS if self.options.get("max_steps") == FOR_EVER else "-m train")
         for name in names or self.names:
             words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
             agent = ["tests/train/broken.py", altered] if altered else ["-m", "train"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
-from train.cluster.gpu_log import GpuReadings
+from train.cluster.gpu_log import GpuReadings, read_gpus
 
 SAYS = """#!/bin/sh
 echo "0, NVIDIA GeForce RTX 4070 Laptop GPU, 71, 98, [N/A], 7011, 8188, 0x0000000000000004"
@@ -30,6 +30,22 @@ def test_cards_are_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     }  # fmt: skip
     assert [card["index"] for card in cards.now] == ["0", "1"]
     assert cards.now[0]["power.draw"] == "[N/A]"
+
+
+def test_a_program_that_fails_leaves_no_reading_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\necho "No devices were found"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert read_gpus() == []
+    program.write_text("#!/bin/sh\nexit 9\n")
+    cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.05)
+    cards.now = [{"index": "0"}]
+    pace.until(lambda: not cards.now, 30, "an old reading stays", every_s=0.02)
+    program.write_text(SAYS)
+    pace.until(lambda: len(cards.now) == 2, 30, "it is not asked again", every_s=0.02)
 
 
 def test_without_cards_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

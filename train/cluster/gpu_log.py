@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Protocol
 
-FIELDS = "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memory.total,clocks_throttle_reasons.active"
+from train.nvidia_smi import NotInstalled, Silent, table
+
+FIELDS = (
+    "index name temperature.gpu utilization.gpu power.draw memory.used memory.total clocks_throttle_reasons.active"
+).split()
 
 
 class Gpus(Protocol):
@@ -31,9 +34,9 @@ class GpuReadings:
             try:
                 self.now = read_gpus()
                 self._keep()
-            except FileNotFoundError:
+            except NotInstalled:
                 return
-            except (OSError, subprocess.SubprocessError):
+            except Silent:
                 self.now = []
             time.sleep(every_s)
 
@@ -46,11 +49,7 @@ class GpuReadings:
 
 
 def read_gpus() -> list[dict[str, str]]:
-    command = ["nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    rows = [[word.strip() for word in line.split(",")] for line in output.splitlines()]
-    names = FIELDS.split(",")
-    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+    return [gpu for gpu in table("gpu", FIELDS, timeout_s=10) if len(gpu) == len(FIELDS)]
 
 
 def summary(gpus: list[dict[str, str]]) -> dict[str, float | None]:

@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from train.cache import home_dir
 from train.files import write_atomic
 from train.models.wrapper import text_of
+from train.nvidia_smi import Silent
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
 from train.plan.settings.every_run import COMMON_COUNTS
 
@@ -105,7 +105,7 @@ def gpus() -> list[str]:
 
     try:
         return [gpu["name"] for gpu in read_gpus()]
-    except (OSError, subprocess.SubprocessError):
+    except Silent:
         return []
 
 

@@ -30,6 +30,8 @@ class LastLaunch:
     interface: str = ""
     nodes: tuple[tuple[str, str], ...] = ()
     """The name and the address of each."""
+    limits: bool = False
+    """Whether its graphics cards get some."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +78,8 @@ def last_launch(home: Path) -> LastLaunch:
     with suppress(OSError):
         facts = in_lines((home / CLUSTER).read_text(errors="replace"))
     nodes = tuple((str(node.get("name")), str(node.get("address"))) for node in facts.get("nodes") or ())
-    return LastLaunch(run=str(facts.get("run", "")), interface=str(facts.get("interface", "")), nodes=nodes)
+    words = {name: str(facts.get(name, "")) for name in ("run", "interface")}
+    return LastLaunch(**words, nodes=nodes, limits=bool(facts.get("limits")))
 
 
 def secret_of(file: Path) -> Secret:

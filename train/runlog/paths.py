@@ -25,7 +25,6 @@ THEN = "config/then"  # suspend or poweroff, now that the run is over: motley-as
 QUEUE = "config/queue"  # the runs that are to follow one another (run_queue.py): a folder for each, and
 QUEUE_LIST, QUEUE_ASKED = f"{QUEUE}/list.json", f"{QUEUE}/asked.json"  # what its agent knows; what people changed
 PAUSE = "pause"  # while it is there, this node steps aside (train/pause.py)
-LIMITS = "config/card-limits"  # watts=N and celsius=N: motley-run.service sets them for the run
 SECRET = "config/secret.json"  # noqa: S105  0600: the token of the launch, and where messages go
 NODES = "nodes"  # results/RUN/nodes/NODE: the logs of each node
 

@@ -19,19 +19,16 @@ def files(known: Facts, args: Facts) -> OnNode:
     values = known["hostvars"][node]
     plan, now = LaunchPlan.from_json(args["plan"]), time.strftime("%Y-%m-%dT%H:%M:%S%z")
     aside = render.aside_of(values, float(args.get("not_before") or 0), args.get("then") or "")
-    more = dict(args.get("environment") or {})
+    more, limits = dict(args.get("environment") or {}), render.card_limits(values)
     secret = Secret(token=args["token"], messages=notice_address.unlocked(values))
-    made = render.files(plan, node, secret, dict(args["ports"]), more, time=now, aside=aside)
+    made = render.files(plan, node, secret, dict(args["ports"]), more, time=now, aside=aside, limits=limits)
     launch_records.keep(made, Path(args["state_folder"]))
     waits = bool(args.get("queue")) and bool(args.get("start", True))
-    if limits := render.card_limits(values):
-        made.append(render.File(paths.LIMITS, limits, 0o644))
     made = [in_queue(file, plan.run) for file in made] if waits else made
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
         "home": own(plan.nodes, node).home,
         "files": render.as_json(made),
-        "absent": [] if waits or limits else [paths.LIMITS],
         "aside": folders if plan.from_start else [],
     }
     return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})

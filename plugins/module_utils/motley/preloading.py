@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..train.runlog.paths import LIMITS, PRELOAD
+from ..train.runlog.launch_files import last_launch
+from ..train.runlog.paths import PRELOAD
 from .files import read
 from .pausing import paused
 from .run_unit import unit_of
@@ -29,7 +30,7 @@ def can(home: Path) -> bool:
         " -m train agent " in read(home / "scripts/launch_cluster.sh")  # another would begin its run of then
         and f"PathExists={home / PRELOAD}\n" in read(PATH_UNIT)
         and unit_of(home) == "ours"
-        and not (home / LIMITS).exists()  # the unit sets a card's limits when it starts
+        and not last_launch(home).limits  # the unit sets a card's limits when it starts
         and not paused(home)
         and available_bytes() >= FREE_BYTES
     )

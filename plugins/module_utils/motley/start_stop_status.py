@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..train.files import file_hash
+from ..train.nvidia_smi import Silent, table
 from ..train.runlog.launch_files import forget_messages
 from ..train.runlog.paths import (
     AGENT,
@@ -40,7 +41,6 @@ from ..train.runlog.paths import (
 from ..train.runlog.paths import logs as logs_of
 from .answers import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .files import read, read_json
-from .nvidia_smi import Silent, table
 from .pausing import pause, paused, unpause
 from .queueing import enqueue, leave, queue, waiting
 from .run_files import (

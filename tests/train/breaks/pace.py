@@ -53,6 +53,17 @@ def rests(step: int) -> None:
     loop.update = resting
 
 
+def sleeps_between_steps(milliseconds: int) -> None:
+    """Nothing broken: whoever it is that the test waits for has the processor."""
+    update = loop.update
+
+    def then_sleeps(run, norm):
+        update(run, norm)
+        time.sleep(milliseconds / 1000)
+
+    loop.update = then_sleeps
+
+
 def last_node_rests(step: int) -> None:
     """Nothing broken: the third machine waits after this step, to be lost there."""
     if os.environ["MOTLEY_NODE"] == "node-2":

@@ -14,19 +14,16 @@ from train.plan.settings import aside
 def test_what_is_set_of_the_launch_and_by_the_owner() -> None:
     values = {"motley_hours": "22:00-07:00", "motley_on_battery": "train", "motley_step_aside": ""}
     found = render.aside_of(values, 5.0, "suspend")
-    assert found == {"not_before": 5.0, "then": "suspend", "hours": "22:00-07:00", "on_battery": "train"}
-    assert aside.rules(found) == aside.AsideRules(
-        not_before=5.0, then="suspend", hours="22:00-07:00", on_battery="train"
-    )
-    assert render.aside_of({}, 0.0) == {}
+    assert found == aside.AsideRules(not_before=5.0, then="suspend", hours="22:00-07:00", on_battery="train")
+    assert render.aside_of({}, 0.0) == aside.AsideRules()
     with pytest.raises(BadInput, match="then: 'halt' is none of"):
         aside.rules({"then": "halt"})
 
 
 def test_limits_of_a_card_as_the_script_reads_them() -> None:
-    assert render.card_limits({"motley_power_limit_w": 250, "motley_max_celsius": 75}) == "watts=250\ncelsius=75\n"
-    assert render.card_limits({"motley_max_celsius": 75}) == "celsius=75\n"
-    assert render.card_limits({}) == ""
+    assert render.card_limits({"motley_power_limit_w": 250, "motley_max_celsius": 75}) == {"watts": 250, "celsius": 75}
+    assert render.card_limits({"motley_max_celsius": 75}) == {"celsius": 75}
+    assert render.card_limits({}) == {}
 
 
 def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> None:

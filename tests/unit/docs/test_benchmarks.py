@@ -20,6 +20,7 @@ from tests.bench import (
     pipes,
     predict,
     scaling,
+    storm,
     sync,
     tables,
 )
@@ -177,6 +178,20 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "ROWS WERE LOST OR TRAINED TWICE" in lines[-2] and "735 steps, 1 nodes falsely" in lines[-1]
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
+
+
+def test_a_storm_s_rows_are_counted_against_the_undisturbed_ones() -> None:
+    spent = {storm.CURVE: 80.0, storm.OFF: 5.0, storm.NOTICING: 8.0, storm.AGREEING: 4.0, storm.TWICE: 2.0}
+    run = {"faults": {"sleep": 40, "power cut": 25}, "steps": 1440, "repeated": 0, "groups": 126}
+    run |= {"spent": spent | {storm.OUTSIDE: 1.0}, "undisturbed": 200, "undisturbed_s": 200.0}
+    said = storm.table({"1": [run], "2": [run | {"steps": 1620}]})
+    assert "| faults in 30 minutes | 65 | 65 |" in said
+    assert "| of undisturbed, aim > 97.7% | **80.0%** | **90.0%** |" in said
+    assert "| rows on the curve | 54720 | 61560 |" in said
+    assert "| of what the machines that were there could do | 84.2% | 84.2% |" in said
+    assert "| lost: noticing | 8.0% | 8.0% |" in said
+    assert said[-1] == "| … seconds of all, each time | 2.0 | 2.0 |"
+    assert storm.summary({"1": [run], "2": [run | {"steps": 1620}]})[1] == "85.0% (80.0%–90.0%, 2 storms)"
 
 
 def test_what_pages_say_of_speed_is_made_of_the_measured_figures() -> None:

@@ -27,8 +27,8 @@ ABOUT = {
     "aside": "When it steps aside by itself. Whoever sits there: an empty file `pause` beside config/ does it at once.",
     "interface": "The route to the others, as the kernel sees it (ip route get).",
     "pipe": "Layers of the model, their size, and how many each process can hold; with too few left it waits.",
-    "presence_port": "Agents talk here, and each new group of processes takes a port of its own; "
-    "both are open to the nodes alone.",
+    "limits": "What its graphics card may draw, and how hot it may get, in this run; motley-run.service sets both.",
+    "presence_port": "Agents talk here, each group of processes takes a port of its own; the nodes alone reach both.",
 }
 """What a person who opens the file reads above a line."""
 NODE_KEYS = ("name", "address", "processes")
@@ -56,6 +56,8 @@ class ClusterConfig:
     aside: AsideRules = field(default_factory=AsideRules)
     pipe: Room | None = None
     """How many layers each process of a node can hold, for a model that is cut over the nodes."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The watts and the degrees Celsius of its graphics cards in this run: templates/motley-card.sh.j2 sets them."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ def read_cluster(file: Path) -> ClusterConfig:
         raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
 
 
-def checked(values: Mapping[str, object]) -> ClusterConfig:
+def checked(values: Mapping[str, Any]) -> ClusterConfig:
     for key in ("run", "node"):
         if not isinstance(values.get(key), (str, int)) or not str(values[key]):
             raise BadInput(f"{key}: a word is missing")
@@ -121,6 +123,7 @@ def checked(values: Mapping[str, object]) -> ClusterConfig:
         group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
         aside=rules(values.get("aside") or {}),
         pipe=_room(values.get("pipe"), names),
+        limits=values.get("limits") or {},
     )
 
 

@@ -70,7 +70,7 @@ def test_every_field_that_motley_asks_for_can_be_queried() -> None:
         "name driver_version memory.total memory.used memory.free temperature.gpu power.draw power.limit"
         " utilization.gpu compute_cap pci.bus_id uuid clocks_throttle_reasons.active persistence_mode pstate"
     ).split()
-    fields += [*doctor_machine.ASKED, doctor_machine.REASONS, *start_stop_status.GPU_FIELDS, *gpu_log.FIELDS.split(",")]
+    fields += [*doctor_machine.ASKED, doctor_machine.REASONS, *start_stop_status.GPU_FIELDS, *gpu_log.FIELDS]
     values = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader").split(", ")
     assert len(values) == len(fields) and "" not in values
 

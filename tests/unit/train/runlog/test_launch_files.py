@@ -20,6 +20,7 @@ CLUSTER = ClusterConfig(
     interface="enp3s0",
     group_ports=(30001, 30029),
     aside=AsideRules(hours="22:00-07:00", programs=("Wächter", "a: b #c")),
+    limits={"watts": 250},
     pipe=Room(40, 160_000_000, {"a": 26, "b": 14}),
 )
 
@@ -41,7 +42,7 @@ def test_each_node_knows_its_launch_without_yaml(tmp_path: Path, file: Path) -> 
     assert last_launch(tmp_path) == LastLaunch()
     file.write_text(CLUSTER.to_text())
     nodes = (("a", "10.0.0.1"), ("b", "b.lan"))
-    assert last_launch(tmp_path) == LastLaunch(run="1e5", interface="enp3s0", nodes=nodes)
+    assert last_launch(tmp_path) == LastLaunch(run="1e5", interface="enp3s0", nodes=nodes, limits=True)
 
 
 def test_of_a_file_that_a_person_wrote_it_knows_the_words(tmp_path: Path, file: Path) -> None:

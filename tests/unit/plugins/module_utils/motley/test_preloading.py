@@ -12,7 +12,7 @@ import pytest
 
 from plugins.module_utils.motley import preloading, run_processes, start_stop_status
 from tests.support import pace
-from train.runlog.paths import LIMITS, PAUSE, PRELOAD, WANTED
+from train.runlog.paths import CLUSTER, PAUSE, PRELOAD, WANTED
 
 AGENT = "import time; print('on', flush=True); time.sleep(60)"
 
@@ -54,7 +54,7 @@ UNFIT: dict[str, Callable[[Path], object]] = {
         "exec env/bin/python -m train torchrun x.py\n"
     ),
     "a unit of an older version": lambda home: preloading.PATH_UNIT.write_text(f"[Path]\nPathExists={home / WANTED}\n"),
-    "limits of a card": lambda home: (home / LIMITS).write_text("watts=200\n"),
+    "limits of a card": lambda home: (home / CLUSTER).write_text('limits: {"watts": 200}\n'),
     "paused": lambda home: (home / PAUSE).write_text(""),
 }
 

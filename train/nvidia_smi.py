@@ -1,4 +1,4 @@
-"""nvidia-smi's tables."""
+"""nvidia-smi's tables. Standard library alone: nodes get it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ class Silent(Exception):
     """Why it showed no table."""
 
 
+class NotInstalled(Silent):
+    pass
+
+
 def table(what: str, fields: list[str], timeout_s: float = 15) -> list[dict[str, str]]:
     """A row for each GPU (`what`: gpu) or for each program on one (compute-apps)."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise Silent("nvidia-smi is not installed")
+        raise NotInstalled("nvidia-smi is not installed")
     ask = [program, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=timeout_s)
