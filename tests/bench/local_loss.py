@@ -169,7 +169,7 @@ def main() -> int:
     parts = [f"{case}-{variant}" for case in CASES for variant in VARIANTS]
     parser.add_argument("parts", nargs="*", default=parts, metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--base", type=Path, required=True, help="where the base is made, once")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=60)
     args = parser.parse_args()
     tiny = str(model_folder("tiny"))
     if not args.base.exists():
