@@ -15,7 +15,7 @@ from pathlib import Path
 
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.node_status import Generation, NodeStatus
-from train.cluster.world import World
+from train.cluster.outside import Outside
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     names = tuple(node.name for node in nodes)
     for name in names:
         config = ClusterConfig(run="growth", node=name, token="0" * 32, nodes=nodes)
-        Heartbeat(config, lambda name=name: status(name, names), World()).start()  # type: ignore[misc]
+        Heartbeat(config, lambda name=name: status(name, names), Outside()).start()  # type: ignore[misc]
     time.sleep(3)
     bytes_before, busy_before, since = sent(), sum(os.times()[:2]), time.monotonic()
     time.sleep(args.seconds)

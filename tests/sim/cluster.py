@@ -30,10 +30,10 @@ from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
+from train.cluster.outside import Outside
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import load_config
@@ -164,14 +164,14 @@ class Cluster(ABC):
 
     def keeper(self, life: Life, token: str) -> QueueKeeper:
         name = life.machine.name
-        world = World(
+        outside = Outside(
             clock=PlayedClock(life),
             network=PlayedNetwork(life),
             disk=PlayedDisk(life.machine),
             signals=PlayedSignals(life),
             say=self.play.note,
         )
-        return QueueKeeper(SETTINGS.home_folder / name, name, launch_of(token), world)
+        return QueueKeeper(SETTINGS.home_folder / name, name, launch_of(token), outside)
 
     def agent(self, life: Life, keeper: QueueKeeper, training: Training, run: str, token: str) -> Agent:
         name, truth, node = life.machine.name, training.truth, training.nodes[life.machine.name]
@@ -183,17 +183,17 @@ class Cluster(ABC):
             pipe=truth.room,
         )
         settings = dataclasses.replace(SETTINGS, home=str(SETTINGS.home_folder / name), run=run)
-        world = dataclasses.replace(keeper.world, processes=PlayedProcesses(training, node, life))
-        workers = LocalWorkers(cluster, settings, [], world, PlayedStage(node))  # type: ignore[arg-type]
+        outside = dataclasses.replace(keeper.outside, processes=PlayedProcesses(training, node, life))
+        workers = LocalWorkers(cluster, settings, [], outside, PlayedStage(node))  # type: ignore[arg-type]
         send = self._sends(life)
-        agent = Watched(cluster, settings, workers, world, keeper, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
+        agent = Watched(cluster, settings, workers, outside, keeper, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
         agent.truth, life.agent = truth, agent
         agent.stepping.sources = [lambda *_: Aside("paused", "paused") if life.machine.paused else None]
         return agent
 
     def _sends(self, life: Life) -> Callable[[str, Any], str]:
         def send(_: str, notice: Any) -> str:
-            life.agent.world.clock.sleep(0.3)
+            life.agent.outside.clock.sleep(0.3)
             self.notices.append(notice.key)
             return ""
 

@@ -121,7 +121,7 @@ class PieceLog(EventLog):
 
 
 class PoolWorker:
-    """A process. Its agent asks of it what train/cluster/processes.py has; the run in it, what Words has of its agent
+    """A process. Its agent asks of it what train/cluster/processes.py has; the run in it, what Orders has of its agent
     (train/parallel/worker_orders.py)."""
 
     def __init__(self, training: Pool, node: Trained, env: Mapping[str, str]) -> None:

@@ -227,7 +227,7 @@ class PlayedQueue(Cluster):
         name = life.machine.name
         run = self.placed(name)
         keeper = self.keeper(life, run)
-        keeper.world.signals = TurnSignals(life, keeper)
+        keeper.outside.signals = TurnSignals(life, keeper)
         training = self.trainings[run]
 
         def become(entry: Entry) -> None:

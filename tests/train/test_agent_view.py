@@ -7,13 +7,13 @@ from types import SimpleNamespace as Some
 from train.cluster.agent import Agent
 from train.cluster.agent_files import StatusFile
 from train.cluster.node_status import NodeStatus
-from train.cluster.world import World
+from train.cluster.outside import Outside
 
 
 def test_a_change_is_shown_at_once_and_the_same_again_only_after_a_second(tmp_path: Path) -> None:
     agent, file = Agent.__new__(Agent), tmp_path / "agent.json"
-    world = World()
-    agent.file, agent.shown, agent.now, agent.world = StatusFile(file, world), (), world.clock.now, world
+    outside = Outside()
+    agent.file, agent.shown, agent.now, agent.outside = StatusFile(file, outside), (), outside.clock.now, outside
     agent.cluster, agent.memory = Some(run="r", node="a"), Some(verdict=None, number=1)
     agent.status, agent.generation, agent.reason = NodeStatus(name="a", number=1), None, "waiting for b"
     agent.workers = Some(progress=Some(step=0, stepped=False), of=lambda _: None, saves_s=3.5)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train import cluster
+from train.engine import kept_decisions
 from train.errors import BadInput
-from train.plan.launch import kept_decisions
 from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model

@@ -10,7 +10,7 @@ import pytest
 from console import tensorboard_points
 from tests.train import cluster
 from train.cluster import agent_files
-from train.cluster.world import World
+from train.cluster.outside import Outside
 from train.runlog import events
 from train.runlog.event_types import FIELDS, EveryNodeStep, Rollout
 from train.runlog.state import history
@@ -153,7 +153,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
     file = tmp_path / "events.jsonl"
     log = events.EventLog(file)
     log.write("stopped", step=1, reason="a")
-    progress = agent_files.TrainerProgress(file, 0, World())
+    progress = agent_files.TrainerProgress(file, 0, Outside())
     progress.begin()
     log.file = io.FileIO(file)  # cannot be written, as on a full disk
     time.sleep(0.05)
@@ -168,7 +168,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
 def test_a_large_checkpoint_on_a_slow_disk_is_no_stall(tmp_path):
     file = tmp_path / "events.jsonl"
     file.touch()
-    progress = agent_files.TrainerProgress(file, 0, World())
+    progress = agent_files.TrainerProgress(file, 0, Outside())
     progress.begin()
     with file.open("a") as log:
         log.write('{"event": "start", "step": 0, "weights": 1000000000}\n{"event": "step", "step": 1, "step_s": 1}\n')

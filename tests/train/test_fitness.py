@@ -17,11 +17,11 @@ from train.cluster.health import whose
 from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
 from train.cluster.membership import End, Idle, Propose, decide
-from train.cluster.node_status import Generation, Verdict
+from train.cluster.node_status import Generation, RunEnd
+from train.cluster.outside import CLOCK, Outside
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
 from train.cluster.what_agent_sees import Observed
-from train.cluster.world import CLOCK, World
 
 
 def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
@@ -62,7 +62,7 @@ def test_the_others_train_without_a_resting_node():
     action = decide(seen_by("b", [status("a"), status("c")], me={"condition": "resting", "cause": "out of memory"}))
     assert action == Idle("skipped for now: out of memory")
     action = decide(seen_by("a", [tired, status("c", condition="unfit", cause="no driver")]))
-    assert action == End(Verdict(done=False, reason="b: out of memory; c: no driver")), "nobody would train any more"
+    assert action == End(RunEnd(done=False, reason="b: out of memory; c: no driver")), "nobody would train any more"
 
 
 class Unkillable:
@@ -84,8 +84,8 @@ class Unkillable:
 
 
 def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(tmp_path):
-    idle = World(processes=SimpleNamespace(pace=lambda: 1.0))
-    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, World()), idle)
+    idle = Outside(processes=SimpleNamespace(pace=lambda: 1.0))
+    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, Outside()), idle)
     group.stop()
     assert group.unkillable == [] and not group.poll()
     group.kill_at = CLOCK.now() - 3.1
@@ -97,7 +97,7 @@ def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(tmp_path):
 def test_a_worker_that_takes_long_to_end_on_a_busy_machine_is_not_called_one(tmp_path):
     """It frees its memory, or its turn does not come; and what waits for a disk waits longer beside others."""
     processes = SimpleNamespace(pace=lambda: 5.0)
-    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "e", 0, World()), World(processes=processes))
+    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "e", 0, Outside()), Outside(processes=processes))
     group.stop()
     group.kill_at = CLOCK.now() - 14
     assert group.unkillable == []
@@ -144,7 +144,7 @@ def test_who_waits_in_the_kernel_is_seen_on_the_process_itself():
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World(), setup_s=5.0)
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside(), setup_s=5.0)
     progress.begin()
     began = progress.started
     assert progress.limit_s == 60
@@ -162,11 +162,13 @@ def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path)
 )
 def test_who_computes_or_reads_is_told_from_who_waits(cpu_s, read_bytes, wanted):
     used, at = iter([(7.0, 100), (7.0 + cpu_s, 100 + read_bytes)]), iter([100.0, 101.0, 102.0])
-    world = World(clock=SimpleNamespace(now=lambda: next(at)), processes=SimpleNamespace(used_by=lambda _: next(used)))
+    outside = Outside(
+        clock=SimpleNamespace(now=lambda: next(at)), processes=SimpleNamespace(used_by=lambda _: next(used))
+    )
     work = Work()
-    assert work.seen([], world), "nothing is known yet"
-    assert work.seen([], world), "too early to look again"
-    assert work.seen([], world) == wanted
+    assert work.seen([], outside), "nothing is known yet"
+    assert work.seen([], outside), "too early to look again"
+    assert work.seen([], outside) == wanted
 
 
 def test_what_a_worker_has_started_counts_as_its_own():
@@ -223,7 +225,7 @@ def test_who_was_there_before_this_node_is_no_newcomer():
 def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wanted):
     ours = Generation(number=1, host="a", members=("a", "b"))
     process = SimpleNamespace(poll=lambda: -signal.SIGABRT, reported=lambda: b"")
-    failure = Group(ours, [process], SimpleNamespace(done=False), World()).new_failure()
+    failure = Group(ours, [process], SimpleNamespace(done=False), Outside()).new_failure()
     seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, no_agent_s={}, workers=WorkersSeen())
     assert failure and whose(failure, "a", ours, seen) == wanted
 
@@ -232,9 +234,9 @@ def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):
     """Lost and back within one step: nothing has been measured in between."""
     clock = SimpleNamespace(now=lambda: clock.at, at=0.0)
     process = SimpleNamespace(poll=lambda: None, tell=lambda *_: None, has_obeyed=lambda _: False)
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside())
     progress.step_s = 20.0
-    group = Group(None, [process], progress, World(clock=clock))
+    group = Group(None, [process], progress, Outside(clock=clock))
     for word, at in enumerate((0.0, 10.0)):
         clock.at = at
         group.tell(Generation(number=word, host="a", members=("a",)), lambda _: {})
@@ -248,8 +250,8 @@ def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):
 @pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
 def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_path):
     (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside())
     progress.read()
-    group = Group(None, [Unkillable()], progress, World(), lambda _: True)
+    group = Group(None, [Unkillable()], progress, Outside(), lambda _: True)
     group.stop()
     assert group.kill_at is not None and least_s - 0.1 < group.kill_at - CLOCK.now() < least_s + 1

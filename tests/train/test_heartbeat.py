@@ -11,8 +11,8 @@ from tests.support import pace
 from train.cluster import heartbeat
 from train.cluster.heartbeat import MUTE, NO_AGENT, NOTHING, Heartbeat, Peer, from_json
 from train.cluster.ledger import Ledger, Loss
-from train.cluster.node_status import Generation, NodeStatus, Verdict
-from train.cluster.world import CLOCK, World
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.outside import CLOCK, Outside
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 
@@ -23,7 +23,7 @@ def network(size: int = 2) -> list[ClusterConfig]:
 
 
 def beating(config: ClusterConfig, **words) -> Heartbeat:
-    return Heartbeat(config, lambda: NodeStatus(name=config.node, **words), World())
+    return Heartbeat(config, lambda: NodeStatus(name=config.node, **words), Outside())
 
 
 def started(config: ClusterConfig, **words) -> Heartbeat:
@@ -179,7 +179,7 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
 def test_a_status_is_the_same_behind_the_wire():
     ours = Generation(number=2, host="a", members=("a", "b"), port=5)
     ledger = Ledger(number=2, members=("a",), lost=(Loss(name="plan", number=2, time=1.5, reason="s"),), sent=("done",))
-    status = NodeStatus(name="a", number=2, generation=ours, reachable=("b",), verdict=Verdict(done=False, reason="x"))
+    status = NodeStatus(name="a", number=2, generation=ours, reachable=("b",), verdict=RunEnd(done=False, reason="x"))
     status = replace(status, ledger=ledger, can_send=True, sending="lost-2-plan")
     for it in (status, replace(status, generation=None, verdict=None)):
         assert from_json(json.loads(json.dumps(asdict(it)))) == it

@@ -24,7 +24,7 @@ from train.models.backends import LossModule
 from train.models.weights import Trained
 from train.parallel import sync
 from train.parallel.process_group import World
-from train.parallel.worker_orders import TOLD, LeftGroupError, Words
+from train.parallel.worker_orders import TOLD, LeftGroupError, Orders
 
 PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
 
@@ -33,7 +33,7 @@ PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
 def words(tmp_path):
     for name in ("word", "answer"):
         (tmp_path / name).write_text("")
-    found = Words(tmp_path / "word", tmp_path / "answer")
+    found = Orders(tmp_path / "word", tmp_path / "answer")
     found.tell_agent(stays=True)
     return found
 

@@ -23,7 +23,7 @@ from train.cluster.membership import (
     host_facts,
     majority,
 )
-from train.cluster.node_status import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.plan.placement.pipeline_split import Room
 
 PAIR, TRIO, FOUR = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")
@@ -170,7 +170,7 @@ def test_a_node_that_cannot_run_is_skipped_until_too_many_cannot():
     assert isinstance(action, Propose) and action.members == ("a", "c") and "b (unfit: no GPU)" in action.reason
     second = status("c", condition="unfit", cause="no driver")
     action = decide(seen_by("a", [broken, second]))
-    assert action == End(Verdict(done=False, reason="b: no GPU; c: no driver"))
+    assert action == End(RunEnd(done=False, reason="b: no GPU; c: no driver"))
 
 
 def test_a_stall_is_a_new_generation():
@@ -227,7 +227,7 @@ def test_one_that_comes_and_goes_has_to_wait():
 
 
 def test_one_verdict_is_everyones():
-    over = Verdict(done=True, reason="all 9 steps are trained")
+    over = RunEnd(done=True, reason="all 9 steps are trained")
     assert decide(seen_by("c", [status("b", verdict=over)])) == End(over)
 
 
@@ -262,7 +262,7 @@ CASES = {
     "restarted": (hosts(B, replace(C, generation=None)), Propose(3, TRIO, "c restarted", "joined", ("c",))),
     "failed too often": (
         hosts(B, BROKEN, failures=MOST_FAILURES - 1),
-        End(Verdict(done=False, reason="8 failures in a row without a step (c: boom)")),
+        End(RunEnd(done=False, reason="8 failures in a row without a step (c: boom)")),
     ),
     "failed just now": (hosts(B, BROKEN, failed_s=0.05), Keep()),
     "failed": (hosts(B, BROKEN, failed_s=1.0), Propose(3, TRIO, "c: boom", "failed", ("c",))),
@@ -272,7 +272,7 @@ CASES = {
     ),
     "stalled too often": (
         hosts(B, C, idle_s=21, limit_s=20, failures=MOST_FAILURES - 1),
-        End(Verdict(done=False, reason="8 failures in a row without a step (no step for 21 s (limit 20 s))")),
+        End(RunEnd(done=False, reason="8 failures in a row without a step (no step for 21 s (limit 20 s))")),
     ),
     "stalled": (
         hosts(B, C, idle_s=21, limit_s=20),

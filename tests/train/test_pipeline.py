@@ -11,7 +11,7 @@ import torch
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
 from train.__main__ import main
-from train.engine import loop, pipe_members
+from train.engine import kept_decisions, loop, pipe_members
 from train.engine.step_event import Fed
 from train.errors import BadInput
 from train.models import hf
@@ -19,8 +19,7 @@ from train.models.model_files import model_folder
 from train.models.part import Part
 from train.models.weights import trained_weights
 from train.parallel.process_group import World
-from train.parallel.row_takers import Workers
-from train.plan.launch import kept_decisions
+from train.parallel.row_takers import RowTakers
 from train.plan.settings.config import load_config
 from train.proof import cut
 
@@ -239,7 +238,7 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
         raise torch.OutOfMemoryError
 
     config = load_config({"model": "tiny", "pipes": "a+b", "home": str(tmp_path)})
-    workers = Workers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
+    workers = RowTakers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
     run = SimpleNamespace(config=config, workers=workers, micro_batch=4, trained=SimpleNamespace(scale=1.0))
     run.module = SimpleNamespace(model=None, take_seen=list)
     monkeypatch.setattr(loop, "take", lambda *_: ([], Fed(micro_batch=4)))

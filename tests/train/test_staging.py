@@ -11,7 +11,7 @@ from tests.support.pids import is_alive
 from tests.train import cluster
 from tests.train.agents import Agents
 from train.engine import checkpoint, staging
-from train.engine.staging import Stage
+from train.engine.staging import Staging
 
 OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000, "sync": "flat"}
 
@@ -23,21 +23,21 @@ def checkpoint_in(folder: Path, step: int, text: str = "weights") -> Path:
     return made
 
 
-def until_kept(stage: Stage) -> None:
+def until_kept(stage: Staging) -> None:
     pace.until(stage.is_kept, 20, every_s=0.01)
 
 
 @pytest.fixture
-def stage(tmp_path) -> Stage:
+def stage(tmp_path) -> Staging:
     root = tmp_path / "checkpoints"
     root.mkdir()
-    return Stage(root, "node-0", memory=tmp_path)
+    return Staging(root, "node-0", memory=tmp_path)
 
 
 def test_what_was_left_there_is_kept_also_from_an_agent_that_was_killed(stage, tmp_path):
     checkpoint_in(Path(stage.open()), 7)
-    again = Stage(stage.root, "node-0", memory=tmp_path)
-    assert again.folder == stage.folder != Stage(stage.root, "node-1", memory=tmp_path).folder
+    again = Staging(stage.root, "node-0", memory=tmp_path)
+    assert again.folder == stage.folder != Staging(stage.root, "node-1", memory=tmp_path).folder
     until_kept(again)
     assert (stage.root / "step-7/state.json").read_text() == "weights"
     assert checkpoint.damage(stage.root / "step-7") == "", "its agent has hashed it"
@@ -88,7 +88,7 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
     monkeypatch.setenv(staging.VARIABLE, str(tmp_path))
     assert staging.room_for(1) == tmp_path
     assert staging.room_for(1 << 60) is None
-    own = Stage(tmp_path / "root", "node-0", memory=tmp_path)
+    own = Staging(tmp_path / "root", "node-0", memory=tmp_path)
     assert own.has_room(1) and not own.has_room(1 << 60), "its agent goes by the same rule"
 
 
@@ -121,4 +121,4 @@ def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     last = [event for event in agents.events("node-0") if event["event"] in ("checkpoint", "stopped")]
     assert [event["event"] for event in last] == ["checkpoint", "stopped"] and last[0]["staged"]
     assert checkpoint.damage(root / f"step-{steps[-1]}") == ""
-    assert not Stage(root, "node-0").folder.exists(), "it is still in main memory"
+    assert not Staging(root, "node-0").folder.exists(), "it is still in main memory"

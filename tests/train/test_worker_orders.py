@@ -9,7 +9,7 @@ import torch
 from train.cluster.processes import Memory, Process
 from train.failures import report_to_agent
 from train.parallel import worker_orders as module
-from train.parallel.worker_orders import LeftGroupError, Words
+from train.parallel.worker_orders import LeftGroupError, Orders
 
 
 class Work:
@@ -27,13 +27,13 @@ class Work:
 
 
 @pytest.fixture
-def words(tmp_path) -> Words:
+def words(tmp_path) -> Orders:
     for name in ("word", "answer"):
         (tmp_path / name).write_text("")
-    return Words(tmp_path / "word", tmp_path / "answer")
+    return Orders(tmp_path / "word", tmp_path / "answer")
 
 
-def tell(words: Words, number: int, **env: str) -> None:
+def tell(words: Orders, number: int, **env: str) -> None:
     words.word.write_text(json.dumps({"word": number, "env": env}))
     words.hear()
 

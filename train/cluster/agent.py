@@ -29,16 +29,16 @@ from train.cluster.health import Health
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.ledger import Lost
 from train.cluster.local_workers import LocalWorkers, WorkersSeen
-from train.cluster.node_status import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notifier import NodeNotifier
+from train.cluster.outside import Outside
 from train.cluster.processes import Processes
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
 from train.cluster.turns import TurnSignals, agent_in_turn
 from train.cluster.what_agent_sees import Observed
-from train.cluster.world import World
-from train.engine.staging import Stage
+from train.engine.staging import Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, read_cluster
 from train.plan.settings.config import RunConfig, load_config, read_yaml
@@ -67,11 +67,11 @@ def agent(args: argparse.Namespace, keeper: QueueKeeper, forkserver: ForkServer 
     if args.config is None:
         raise BadInput("the settings of the run are missing", fix="add: --config config/training_config.yaml")
     settings = load_config(read_yaml(args.config, "config file") | {"run": cluster.run})
-    world = World(processes=Processes(forkserver), signals=TurnSignals(keeper))
+    outside = Outside(processes=Processes(forkserver), signals=TurnSignals(keeper))
     program = [*args.program.split(), "run", "--config", str(args.config)]
-    workers = LocalWorkers(cluster, settings, program, world, Stage(settings.checkpoint_folder(), cluster.node))
+    workers = LocalWorkers(cluster, settings, program, outside, Staging(settings.checkpoint_folder(), cluster.node))
     gpus = GpuReadings(settings.log_folder / paths.GPU, cluster.node)
-    return Agent(cluster, settings, workers, world, keeper, gpus=gpus, wait_s=args.wait_s)
+    return Agent(cluster, settings, workers, outside, keeper, gpus=gpus, wait_s=args.wait_s)
 
 
 class Agent:
@@ -80,30 +80,31 @@ class Agent:
         cluster: ClusterConfig,
         settings: RunConfig,
         workers: LocalWorkers,
-        world: World,
+        outside: Outside,
         keeper: QueueKeeper,
         *,
         gpus: Gpus,
         wait_s: float,
         send: Callable[[str, Notice], str] = send,
     ) -> None:
-        self.cluster, self.settings, self.workers, self.world, self.keeper = cluster, settings, workers, world, keeper
-        self.gpus, self.wait_s, self.now = gpus, wait_s, world.clock.now
+        self.cluster, self.settings, self.workers = cluster, settings, workers
+        self.outside, self.keeper = outside, keeper
+        self.gpus, self.wait_s, self.now = gpus, wait_s, outside.clock.now
         folder = settings.log_folder
-        world.disk.make_folder(folder)
-        self.memory = AgentMemory.load(folder / paths.MEMORY, cluster.token, world)
-        self.log = MemberLog(folder, cluster.node, world)
-        self.file = StatusFile(folder / paths.AGENT, world)
+        outside.disk.make_folder(folder)
+        self.memory = AgentMemory.load(folder / paths.MEMORY, cluster.token, outside)
+        self.log = MemberLog(folder, cluster.node, outside)
+        self.file = StatusFile(folder / paths.AGENT, outside)
         self.shown: tuple[object, ...] = ()
         self.newcomers = Newcomers()
-        self.health = Health(cluster.node, workers, world.clock, self._record, self._remember)
+        self.health = Health(cluster.node, workers, outside.clock, self._record, self._remember)
         self.stepping = StepAside(settings.home_folder, cluster.aside)
-        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.SECRET, self.memory, world, send)
+        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.SECRET, self.memory, outside, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
         self.reason, self.idle = "starting", membership.Idle("")
         self.status = NodeStatus(name=cluster.node, number=self.memory.number, begun=self.memory.begun)
-        self.heartbeat = Heartbeat(cluster, lambda: self.status, world)
+        self.heartbeat = Heartbeat(cluster, lambda: self.status, outside)
         self.stop_signal = 0
         self.up_since = self.now()
 
@@ -124,7 +125,7 @@ class Agent:
                 self._wake()
             seen = self._observe()
             self._note(seen)
-            if self.world.signals.time_is_over():
+            if self.outside.signals.time_is_over():
                 self.stop_signal = self.stop_signal or signal.SIGTERM
             if self.stop_signal:
                 return self._leave(f"stopped by {signal.Signals(self.stop_signal).name}")
@@ -138,15 +139,15 @@ class Agent:
                 return self._leave(action.reason)
             self._act(action)
             self.notifier.look(self.status, seen.statuses, self.idle.reason if self.idle.too_few else "")
-            self.workers.follow(self.generation)
+            self.workers.start_or_move(self.generation)
             self.keeper.has_group = self.generation is not None
             self._show()
             if self.heartbeat.news.wait(TIMING.tick_s):
-                self.world.clock.sleep(TIMING.burst_s)
+                self.outside.clock.sleep(TIMING.burst_s)
                 self.heartbeat.news.clear()
 
     def _listen(self) -> None:
-        self.world.signals.listen(self._on_signal)
+        self.outside.signals.listen(self._on_signal)
         try:
             self.heartbeat.start()
         except OSError as error:
@@ -157,11 +158,11 @@ class Agent:
 
     def _start(self) -> None:
         if not self.memory.verdict:
-            self.world.processes.warm()
+            self.outside.processes.warm()
         self._record("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", self.cluster.order)
         if self.settings.resume == "never" and not self.memory.begun:
             # Once for each launch and node: a later generation resumes what was trained since.
-            self.world.disk.set_aside(self.settings.checkpoint_folder())
+            self.outside.disk.set_aside(self.settings.checkpoint_folder())
             self.memory.save()
 
     # -- observing -----------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class Agent:
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
             no_agent_s=seen.no_agent_s,
             welcome=self.newcomers.welcome(seen.peers, seen.at),
-            wall=self.world.clock.wall(),
+            wall=self.outside.clock.wall(),
             up_s=seen.at - self.up_since,
             wait_all_s=self.wait_s,
             failures=failures.count,
@@ -212,7 +213,7 @@ class Agent:
 
     def _note(self, seen: Observed) -> None:
         workers, progress = seen.workers, self.workers.progress
-        if change := self.stepping.look(self.world.clock.wall(), seen.at):
+        if change := self.stepping.look(self.outside.clock.wall(), seen.at):
             rule = {"rule": self.stepping.now.rule} if self.stepping.now else {}
             self._record(*change, [self.cluster.node], **rule)
         self.reason = self.health.note(seen, self.status.condition, self.generation) or self.reason
@@ -225,7 +226,7 @@ class Agent:
     def _note_end(self, workers: WorkersSeen) -> None:
         if workers.state == "done" and self.memory.verdict is None:
             progress = self.workers.progress
-            self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
+            self._remember(RunEnd(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
 
     def _wake(self) -> None:
         self.heartbeat.woke.clear()
@@ -298,7 +299,7 @@ class Agent:
         if replace(old, step=status.step) != status:
             self.heartbeat.send_now()
 
-    def _remember(self, verdict: Verdict) -> None:
+    def _remember(self, verdict: RunEnd) -> None:
         self.memory.verdict = verdict
         self.memory.save()
         self.keeper.ended(verdict)
@@ -315,7 +316,7 @@ class Agent:
         self._record("leaving", why, [self.cluster.node])
         self.workers.finish(self._show)
         self.heartbeat.send_now()
-        self.world.clock.sleep(TIMING.leave_s)
+        self.outside.clock.sleep(TIMING.leave_s)
         self._show(force=True)
         return 128 + self.stop_signal
 
@@ -327,7 +328,7 @@ class Agent:
             self.workers.finish(self._show)
         return 128 + self.stop_signal if self.stop_signal else FAILED_ITSELF
 
-    def _end(self, verdict: Verdict) -> int:
+    def _end(self, verdict: RunEnd) -> int:
         """Ends the run here, for whatever reason: all peers learn of it before this agent is gone."""
         self._remember(verdict)
         self.reason = verdict.reason
@@ -337,7 +338,7 @@ class Agent:
             while group.state == "running" and self.now() < deadline:
                 progress.read()
                 self._show()
-                self.world.clock.sleep(0.1)
+                self.outside.clock.sleep(0.1)
         else:
             self._drop_generation()
         progress.read()
@@ -366,7 +367,7 @@ class Agent:
             elif self.now() > least and all(self._knows(peer) for peer in seen.statuses.values()):
                 break
             self._publish(self._status(seen))
-            self.world.clock.sleep(0.1)
+            self.outside.clock.sleep(0.1)
 
     # -- showing -------------------------------------------------------------------------------------------------
 

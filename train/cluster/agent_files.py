@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from train.cluster.ledger import EMPTY, Ledger
-from train.cluster.node_status import Verdict
+from train.cluster.node_status import RunEnd
+from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.runlog import paths
 from train.runlog.tail import Event
 
@@ -42,8 +42,8 @@ KINDS = (
 class MemberLog:
     """members.jsonl, and the same for a person in the journal."""
 
-    def __init__(self, folder: Path, node: str, world: World) -> None:
-        self.file, self.node, self.world = folder / paths.MEMBERS, node, world
+    def __init__(self, folder: Path, node: str, outside: Outside) -> None:
+        self.file, self.node, self.outside = folder / paths.MEMBERS, node, outside
         self.unwritten = ""
         """What a full disk has not taken yet."""
 
@@ -52,14 +52,14 @@ class MemberLog:
     ) -> None:
         if kind not in KINDS:
             raise ValueError(f"no event '{kind}'")
-        at = round(self.world.clock.wall(), 3)
+        at = round(self.outside.clock.wall(), 3)
         event = {"event": kind, "time": at, "node": self.node, "epoch": number, "step": step, "host": host}
         line = json.dumps({**event, "nodes": nodes, "reason": reason, **facts}) + "\n"
         title = {"plan": f"generation {number}", "ended": "done" if facts.get("done") else "ended"}.get(kind, kind)
-        self.world.say(f"{self.node}: {title}  {reason}")
+        self.outside.say(f"{self.node}: {title}  {reason}")
         self.unwritten += line
         with contextlib.suppress(OSError):  # a full disk: training continues
-            self.world.disk.append(self.file, self.unwritten)
+            self.outside.disk.append(self.file, self.unwritten)
             self.unwritten = ""
 
 
@@ -75,21 +75,21 @@ class AgentMemory:
     file: Path
     launch: str
     """The hash of the launch's token: this file is shown and copied more easily than the one that holds the token."""
-    world: World
+    outside: Outside
     number: int = 0
     begun: bool = False
-    verdict: Verdict | None = None
+    verdict: RunEnd | None = None
     ledger: Ledger = EMPTY
 
     @classmethod
-    def load(cls, file: Path, token: str, world: World) -> AgentMemory:
-        memory = cls(file, _hash(token), world)
+    def load(cls, file: Path, token: str, outside: Outside) -> AgentMemory:
+        memory = cls(file, _hash(token), outside)
         with contextlib.suppress(OSError, *ODD):
-            facts = json.loads(world.disk.read(file))
+            facts = json.loads(outside.disk.read(file))
             memory.number = int(facts["epoch"])
             if (facts.get("launch") or _hash(facts["token"])) == memory.launch:  # the token: until November 2026
                 memory.begun = bool(facts["begun"])
-                memory.verdict = Verdict(**facts["verdict"]) if facts["verdict"] else None
+                memory.verdict = RunEnd(**facts["verdict"]) if facts["verdict"] else None
                 memory.ledger = Ledger.of(facts["notices"])
         return memory
 
@@ -98,7 +98,7 @@ class AgentMemory:
         facts = {"launch": self.launch, "epoch": self.number, "begun": self.begun, "verdict": verdict}
         facts |= {"notices": asdict(self.ledger)}
         with contextlib.suppress(OSError):
-            self.world.disk.write(self.file, json.dumps(facts))
+            self.outside.disk.write(self.file, json.dumps(facts))
 
 
 @dataclass
@@ -106,19 +106,19 @@ class StatusFile:
     """agent.json: replaced whole when something has changed, and once a second; not worth an fsync."""
 
     file: Path
-    world: World
+    outside: Outside
     state: str = ""
     since: float = 0.0
     next_at: float = 0.0
 
     def write(self, state: str, facts: Mapping[str, object]) -> None:
-        at, wall = self.world.clock.now(), self.world.clock.wall()
+        at, wall = self.outside.clock.now(), self.outside.clock.wall()
         self.next_at = at + TIMING.show_s
         if state != self.state:
             self.state, self.since = state, at
         facts = {"time": round(wall, 3), "since": round(wall - (at - self.since), 3), **facts}
         with contextlib.suppress(OSError):
-            self.world.disk.show(self.file, json.dumps({"state": state, **facts}))
+            self.outside.disk.show(self.file, json.dumps({"state": state, **facts}))
 
 
 @dataclass
@@ -128,7 +128,7 @@ class TrainerProgress:
     file: Path
     eval_steps: float
     """How many training steps one evaluation takes at most, counted in rows."""
-    world: World
+    outside: Outside
     step: int = 0
     best_step: int = 0
     """The highest step that this agent has seen: only beyond it is progress."""
@@ -161,19 +161,19 @@ class TrainerProgress:
     def begin(self) -> None:
         self.read()
         self.old = False
-        self.started = self.since = self.world.clock.now()
+        self.started = self.since = self.outside.clock.now()
         self.stepped = self.done = False
         self.early = ""
         self.step_s = 0.0
 
     def __post_init__(self) -> None:
-        self.started = self.since = self.world.clock.now()
-        self.tail = self.world.disk.tail(self.file, 1 << 16)
+        self.started = self.since = self.outside.clock.now()
+        self.tail = self.outside.disk.tail(self.file, 1 << 16)
 
     def read(self) -> None:
-        at = self.world.clock.now()
+        at = self.outside.clock.now()
         with contextlib.suppress(OSError):
-            touched_ns = self.world.disk.changed_ns(self.file)
+            touched_ns = self.outside.disk.changed_ns(self.file)
             if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
                 self.touched_ns, self.since = touched_ns, at
         for event in self.tail.events():

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from train.clock import Clock
 from train.cluster.fitness import Failures, Fitness, stuck_words
 from train.cluster.local_workers import Failure, LocalWorkers
-from train.cluster.node_status import Generation, Verdict
+from train.cluster.node_status import Generation, RunEnd
 from train.cluster.what_agent_sees import Observed
 
 CARDS = Path("/proc/driver/nvidia/gpus")
@@ -22,7 +22,7 @@ class Record(Protocol):
 
 class Health:
     def __init__(
-        self, node: str, workers: LocalWorkers, clock: Clock, record: Record, remember: Callable[[Verdict], None]
+        self, node: str, workers: LocalWorkers, clock: Clock, record: Record, remember: Callable[[RunEnd], None]
     ) -> None:
         self.node, self.workers, self.now, self.record, self.remember = node, workers, clock.now, record, remember
         self.fitness, self.failures = Fitness(), Failures()
@@ -66,7 +66,7 @@ class Health:
             self.record("failed", cause, [self.node], whose=kind)
         started = progress.step > 0 or any(peer.step > 0 for peer in seen.statuses.values())
         if kind == "check" or (kind in ("input", "odd") and not started):
-            self.remember(Verdict(done=False, reason=" ".join([f"{self.node}: {first}", *rest])))
+            self.remember(RunEnd(done=False, reason=" ".join([f"{self.node}: {first}", *rest])))
         elif kind in ("own", "input", "odd"):
             condition = self.fitness.failed(cause, self.now(), own=kind == "own", run_has_trained=started)
             if condition != "fit":

@@ -23,9 +23,9 @@ from typing import Any
 
 from train.cluster.ledger import Ledger
 from train.cluster.network import Link
-from train.cluster.node_status import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 ROUNDS = 3
@@ -106,8 +106,8 @@ class Heartbeat:
     """Asks the peers and answers them with this node's status; `news` is set when a peer's status changes, and `woke`
     too when this machine was away."""
 
-    def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus], world: World) -> None:
-        self.config, self.status, self.network, self.clock = config, status, world.network, world.clock
+    def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus], outside: Outside) -> None:
+        self.config, self.status, self.network, self.clock = config, status, outside.network, outside.clock
         self.news, self.woke = self.clock.event(), self.clock.event()
         self.lock = threading.Lock()
         self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
@@ -236,7 +236,7 @@ def from_json(facts: dict[str, Any]) -> NodeStatus:
         **facts
         | {
             "generation": Generation(**generation | {"members": tuple(generation["members"])}) if generation else None,
-            "verdict": Verdict(**verdict) if verdict else None,
+            "verdict": RunEnd(**verdict) if verdict else None,
             "reachable": tuple(facts["reachable"]),
             "ledger": Ledger.of(facts["ledger"]),
         }

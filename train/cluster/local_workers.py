@@ -1,6 +1,6 @@
 """This node's worker processes: started (by the fork server, while there is one), watched, and ended.
 
-Nothing waits here but `finish`: `follow` is called several times a second and does the next thing.
+Nothing waits here but `finish`: `start_or_move` is called several times a second and does the next thing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from functools import partial
 
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.node_status import Generation
+from train.cluster.outside import Outside
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.engine.shutdown import WAITS
-from train.engine.staging import VARIABLE, Stage
+from train.engine.staging import VARIABLE, Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig
 from train.plan.settings.config import RunConfig
@@ -54,10 +54,10 @@ class Work:
     read_bytes: int = 0
     found: bool = True
 
-    def seen(self, processes: Sequence[Process], world: World) -> bool:
-        at = world.clock.now()
+    def seen(self, processes: Sequence[Process], outside: Outside) -> bool:
+        at = outside.clock.now()
         if at - self.at >= TIMING.work_s:
-            cpu_s, read_bytes = world.processes.used_by({process.pid for process in processes if process.pid})
+            cpu_s, read_bytes = outside.processes.used_by({process.pid for process in processes if process.pid})
             if self.at:
                 self.found = cpu_s - self.cpu_s > 0.5 * (at - self.at) or read_bytes - self.read_bytes > 1 << 20
             self.at, self.cpu_s, self.read_bytes = at, cpu_s, read_bytes
@@ -72,7 +72,7 @@ class Group:
     generation: Generation | None
     processes: list[Process]
     progress: TrainerProgress
-    world: World
+    outside: Outside
     has_room: Callable[[float], bool] = lambda _: False
     """Whether main memory takes so many bytes: they save there when they leave; the disk may take longer."""
     word: int = 0
@@ -86,7 +86,7 @@ class Group:
     work: Work = field(default_factory=Work)
 
     def __post_init__(self) -> None:
-        self.started = self.world.clock.now()
+        self.started = self.outside.clock.now()
 
     @property
     def living(self) -> list[Process]:
@@ -113,14 +113,14 @@ class Group:
     def tell(self, generation: Generation | None, env: Callable[[int], Mapping[str, str]]) -> None:
         self.generation, self.failure, self.word = generation, None, self.word + 1
         self.slowest_s = max(self.slowest_s, self.progress.step_s)
-        self.obeys_until = self.world.clock.now() + max(TIMING.obey_s, 2 * self.slowest_s)
-        self.held_since = None if generation else self.world.clock.now()
+        self.obeys_until = self.outside.clock.now() + max(TIMING.obey_s, 2 * self.slowest_s)
+        self.held_since = None if generation else self.outside.clock.now()
         for local, process in enumerate(self.processes):
             process.tell(self.word, env(local) if generation else {})
 
     def is_deaf(self) -> bool:
         """Whether it is still in a group though told of another, or long without one: its memory is somebody else's."""
-        now = self.world.clock.now()
+        now = self.outside.clock.now()
         if self.obeys_until is not None and all(process.has_obeyed(self.word) for process in self.processes):
             self.obeys_until = None
         late = self.obeys_until is not None and now > self.obeys_until
@@ -155,17 +155,17 @@ class Group:
     def unkillable(self) -> list[int]:
         """Processes that have outlived their SIGKILL in the kernel, as where a GPU is gone from its bus. On a busy
         machine that takes longer; and what does not wait there is ending."""
-        over_s = -1.0 if self.kill_at is None else self.world.clock.now() - self.kill_at
+        over_s = -1.0 if self.kill_at is None else self.outside.clock.now() - self.kill_at
         if over_s < TIMING.unkillable_s:
             return []
-        soon_s = min(TIMING.stuck_s, TIMING.unkillable_s * self.world.processes.pace())
+        soon_s = min(TIMING.stuck_s, TIMING.unkillable_s * self.outside.processes.pace())
         return [p.pid for p in self.living if p.pid and over_s > (soon_s if p.waits_in_kernel() else TIMING.stuck_s)]
 
     def stop(self) -> None:
         """Let them save what is finished; what has not left in time is killed by `poll`."""
         if self.kill_at is not None:
             return
-        self.kill_at = self.world.clock.now() + self.saves_s
+        self.kill_at = self.outside.clock.now() + self.saves_s
         for process in self.living:
             process.send(signal.SIGKILL if process.is_stopped() else signal.SIGTERM)
 
@@ -175,7 +175,7 @@ class Group:
 
     def poll(self) -> bool:
         """Whether all are gone; what has not left in time is killed."""
-        if self.kill_at is not None and self.world.clock.now() > self.kill_at:
+        if self.kill_at is not None and self.outside.clock.now() > self.kill_at:
             for process in self.living:
                 process.send(signal.SIGKILL)
         if self.living:
@@ -193,11 +193,11 @@ class LocalWorkers:
     """This node's workers: one group at a time, and what the last one has left in main memory."""
 
     def __init__(
-        self, cluster: ClusterConfig, settings: RunConfig, program: Sequence[str], world: World, stage: Stage
+        self, cluster: ClusterConfig, settings: RunConfig, program: Sequence[str], outside: Outside, stage: Staging
     ) -> None:
-        self.cluster, self.settings, self.world, self.stage = cluster, settings, world, stage
+        self.cluster, self.settings, self.outside, self.stage = cluster, settings, outside, stage
         eval_steps = settings.eval_rows / settings.rows_per_step
-        self.progress = TrainerProgress(settings.log_folder / paths.EVENTS, eval_steps, world)
+        self.progress = TrainerProgress(settings.log_folder / paths.EVENTS, eval_steps, outside)
         self.group: Group | None = None
         self.command = [*program, "--home", str(settings.home_folder)]
         # `never` has set the old checkpoints aside once: what is there now is this launch's own.
@@ -220,10 +220,10 @@ class LocalWorkers:
             state=state,
             failure=failure,
             stopped=running and any(process.is_stopped() for process in group.living),
-            loading=running and not self.progress.stepped and group.work.seen(group.living, self.world),
+            loading=running and not self.progress.stepped and group.work.seen(group.living, self.outside),
         )
 
-    def follow(self, generation: Generation | None) -> None:
+    def start_or_move(self, generation: Generation | None) -> None:
         """Run the workers of this generation: those of the last, where they can stay; else others, as soon as those are
         gone and their checkpoint is kept."""
         group = self.group
@@ -242,7 +242,7 @@ class LocalWorkers:
         if group and group.can_stay and group.generation:
             group.tell(None, lambda _: {})
         elif group and not group.generation and group.held_since is None:
-            group.held_since = self.world.clock.now()
+            group.held_since = self.outside.clock.now()
 
     def prepare(self) -> None:
         """Lets its workers load beside the generation of the others, and keep what they hold until it takes them in."""
@@ -260,7 +260,7 @@ class LocalWorkers:
         if restarts or settings.profile or self.cluster.pipe:  # none that trains now would stay either
             return False
         with contextlib.suppress(OSError):
-            return self.world.disk.changed_ns(settings.checkpoint_folder() / paths.DECIDED) > 0
+            return self.outside.disk.changed_ns(settings.checkpoint_folder() / paths.DECIDED) > 0
         return False
 
     @property
@@ -274,7 +274,7 @@ class LocalWorkers:
             return None
         if failure := group.new_failure():
             return failure
-        late = not group.can_stay and self.world.clock.now() - group.started > TIMING.first_step_s
+        late = not group.can_stay and self.outside.clock.now() - group.started > TIMING.first_step_s
         if late and group.failure is None:
             group.failure = Failure("own", f"its worker has not loaded within {TIMING.first_step_s:.0f} s")
             return group.failure
@@ -288,7 +288,7 @@ class LocalWorkers:
 
     def finish(self, show: Callable[[], None]) -> None:
         """Waits until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
-        clock = self.world.clock
+        clock = self.outside.clock
         deadline = clock.now() + self.saves_s + TIMING.gone_s
         while self.group and clock.now() < deadline:
             self.stop()
@@ -309,8 +309,8 @@ class LocalWorkers:
     def _start(self, generation: Generation | None) -> Group:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
         places = [self._environment(generation, local) if generation else self._alone(local) for local in range(count)]
-        processes = [self.world.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
-        return Group(generation, processes, self.progress, self.world, self.stage.has_room)
+        processes = [self.outside.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
+        return Group(generation, processes, self.progress, self.outside, self.stage.has_room)
 
     def _alone(self, local: int) -> dict[str, str]:
         return {"MOTLEY_NODE": self.cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}
@@ -343,7 +343,7 @@ class LocalWorkers:
         count = last - first + 1
         for i in range(count):
             port = first + (number + i) % count
-            if self.world.network.is_free(port):
+            if self.outside.network.is_free(port):
                 return port
-            self.world.say(f"port {port} is taken, trying the next")
+            self.outside.say(f"port {port} is taken, trying the next")
         raise BadInput(f"no port between {first} and {last} is free", fix="see: ss -ltn")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from train import pause
 from train.cluster.ledger import Lost
-from train.cluster.node_status import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.timing import TIMING
 from train.plan.placement.pipeline_split import Room, why_too_small
 
@@ -97,7 +97,7 @@ class Propose:
 
 @dataclass(frozen=True)
 class End:
-    verdict: Verdict
+    verdict: RunEnd
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
         return Idle("this node is stopping")
     unfit = {name: node.cause for name, node in everyone.items() if node.condition in ("unfit", "resting")}
     if not majority([name for name in view.order if name not in unfit], view.order):
-        return End(Verdict(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
+        return End(RunEnd(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
     if me.condition == "away":
         return Idle(_why_away(view, everyone) or f"{me.name} steps aside: {me.cause}")
     if me.name in unfit:
@@ -356,7 +356,7 @@ def _next(facts: HostFacts, kind: str, nodes: Iterable[str], reason: str) -> Pro
 
 
 def _give_up(reason: str) -> End:
-    return End(Verdict(done=False, reason=f"{MOST_FAILURES} failures in a row without a step ({reason})"))
+    return End(RunEnd(done=False, reason=f"{MOST_FAILURES} failures in a row without a step ({reason})"))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ class Generation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class RunEnd:
     """The run is over, for all nodes."""
 
     done: bool
@@ -50,7 +50,7 @@ class NodeStatus:
     step: int = 0
     begun: bool = False
     """Whether this launch has had a generation already."""
-    verdict: Verdict | None = None
+    verdict: RunEnd | None = None
     ledger: Ledger = EMPTY
     can_send: bool = False
     """Whether it can send notices of the run, by the address that it has."""

@@ -17,9 +17,9 @@ from typing import Any
 from train.cluster.agent_files import AgentMemory, TrainerProgress
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import how_lost
-from train.cluster.node_status import NodeStatus, Verdict
+from train.cluster.node_status import NodeStatus, RunEnd
+from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog.launch_files import Secret
 from train.send_notice import Notice, send
@@ -34,11 +34,11 @@ class NodeNotifier:
         cluster: ClusterConfig,
         file: Path,
         memory: AgentMemory,
-        world: World,
+        outside: Outside,
         send: Callable[[str, Notice], str] = send,
     ) -> None:
-        self.cluster, self.file, self.memory, self.world, self.send = cluster, file, memory, world, send
-        self.now = world.clock.now
+        self.cluster, self.file, self.memory, self.outside, self.send = cluster, file, memory, outside, send
+        self.now = outside.clock.now
         self.sending: Notice | None = None
         self.answers: queue.SimpleQueue[tuple[Notice, str]] = queue.SimpleQueue()
         self.retry_at = self.waiting_since = self.looked_at = 0.0
@@ -53,7 +53,7 @@ class NodeNotifier:
         can = self.now() >= self.retry_at and bool(self._address())
         return {"ledger": self.memory.ledger, "can_send": can, "sending": self.sending.key if self.sending else ""}
 
-    def end(self, verdict: Verdict, progress: TrainerProgress) -> None:
+    def end(self, verdict: RunEnd, progress: TrainerProgress) -> None:
         run = self.cluster.run
         text = f"run {run} failed: {verdict.reason}"
         if verdict.done:
@@ -80,7 +80,7 @@ class NodeNotifier:
             notice, why = self.answers.get_nowait()
             self.sending = None
             words = f"not sent: {why}; the next try in {self.pause_s:.0f} s" if why else "sent"
-            self.world.say(f"{self.cluster.node}: notify  {notice.key} {words}")
+            self.outside.say(f"{self.cluster.node}: notify  {notice.key} {words}")
             if why:
                 self.retry_at, self.pause_s = self.now() + self.pause_s, 2 * self.pause_s
             else:
@@ -102,7 +102,7 @@ class NodeNotifier:
             ledger = ledger.merged(peer.ledger)
         if ours and ours.host == me.name and ours.number > ledger.number:
             order, why = self.cluster.order, {name: how_lost(peers.get(name)) for name in self.cluster.order}
-            ledger = ledger.followed_by(ours.number, ours.members, order, why, self.world.clock.wall())
+            ledger = ledger.followed_by(ours.number, ours.members, order, why, self.outside.clock.wall())
         self._keep(ledger)
         self.lost_since = {loss: self.lost_since.get(loss, self.now()) for loss in ledger.lost}
         return ledger
@@ -126,7 +126,7 @@ class NodeNotifier:
 
     def _begin(self, notice: Notice) -> None:
         with contextlib.suppress(RuntimeError):  # no thread is to be had: later
-            self.world.clock.start(self._send, notice)
+            self.outside.clock.start(self._send, notice)
             self.sending = notice
 
     def _send(self, notice: Notice) -> None:
@@ -135,7 +135,7 @@ class NodeNotifier:
 
     def _address(self) -> str:
         with contextlib.suppress(OSError, ValueError):  # none is there, it is closed to us, or torn
-            return Secret.from_json(self.world.disk.read(self.file)).messages
+            return Secret.from_json(self.outside.disk.read(self.file)).messages
         return ""
 
 

@@ -102,7 +102,7 @@ class Processes:
         """Starts `python COMMAND…`."""
         cause, word, answer = Memory("failure"), Memory("word"), Memory("answer")
         own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": cause.path}
-        own |= {"MOTLEY_WORD": word.path, "MOTLEY_ANSWER": answer.path}
+        own |= {"MOTLEY_ORDER": word.path, "MOTLEY_OBEYED": answer.path}
         whole = with_source({**os.environ, **own, **env})
         forked = self.forkserver.start(command, whole) if self.forkserver else None
         return Process(forked or _start_cold(command, whole), cause, word, answer)

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from train.cluster.network import Link
-from train.cluster.node_status import Verdict
+from train.cluster.node_status import RunEnd
+from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.layout import QUEUE_PORT
 from train.runlog import paths
 from train.runlog.run_queue import End, Queue
@@ -25,12 +25,12 @@ LONGEST_REASON = 200
 
 
 class QueueKeeper:
-    def __init__(self, home: Path, node: str, launch: str, world: World) -> None:
+    def __init__(self, home: Path, node: str, launch: str, outside: Outside) -> None:
         """`launch`: of the run whose files the node runs by now."""
-        self.node, self.launch, self.world = node, launch, world
+        self.node, self.launch, self.outside = node, launch, outside
         self.list, self.asked = home / paths.QUEUE_LIST, home / paths.QUEUE_ASKED
         self.lock = threading.Lock()
-        self.news = world.clock.event()
+        self.news = outside.clock.event()
         self.talks_at = ""
         self.refusals: dict[str, int] = {}
         """How often in a row a machine answered, and nobody there kept a queue; since anybody did."""
@@ -47,13 +47,13 @@ class QueueKeeper:
     def look(self) -> None:
         """Takes in what people changed, and keeps on the disk what is new."""
         with contextlib.suppress(OSError):
-            if (changed := self.world.disk.changed_ns(self.asked)) != self.asked_ns:
+            if (changed := self.outside.disk.changed_ns(self.asked)) != self.asked_ns:
                 self.asked_ns = changed
                 self.take(self._read(self.asked))
         queue = self.queue
         if queue != self.saved:
             with contextlib.suppress(OSError):  # a full disk: it is tried again
-                self.world.disk.write(self.list, queue.to_json())
+                self.outside.disk.write(self.list, queue.to_json())
                 self.saved = queue
         if queue.key and not self.talks_at and self.node in queue.addresses():
             self._talk(queue.addresses()[self.node])
@@ -66,18 +66,18 @@ class QueueKeeper:
 
     def _read(self, file: Path) -> Queue:
         with contextlib.suppress(OSError, ValueError):
-            return Queue.of_json(self.world.disk.read(file))
+            return Queue.of_json(self.outside.disk.read(file))
         return Queue()
 
     # -- about the run whose files are here --------------------------------------------------------------------------
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> RunEnd | None:
         """How this run has ended elsewhere, without this node."""
         self.look()
         entry = self.queue.of(self.launch)
         if entry is None or entry.end is None or entry.end.how not in ("done", "failed"):
             return None
-        return Verdict(done=entry.end.how == "done", reason=entry.end.reason)
+        return RunEnd(done=entry.end.how == "done", reason=entry.end.reason)
 
     def is_to_leave(self) -> bool:
         """Whether somebody stopped or removed this run, or moved another one before it."""
@@ -98,10 +98,10 @@ class QueueKeeper:
         counts = [count for name, count in self.refusals.items() if name in others]
         return min(counts, default=0) * TIMING.queue_ask_s > TIMING.over_s
 
-    def ended(self, verdict: Verdict) -> None:
+    def ended(self, verdict: RunEnd) -> None:
         end = End(
             how="done" if verdict.done else "failed",
-            time=round(self.world.clock.wall(), 3),
+            time=round(self.outside.clock.wall(), 3),
             reason=verdict.reason[:LONGEST_REASON],
         )
         self.take(self.queue.ended(self.launch, end))
@@ -115,9 +115,9 @@ class QueueKeeper:
 
     def _talk(self, address: str) -> None:
         with contextlib.suppress(OSError):  # an older agent is still leaving: it is tried again
-            self.world.network.serve(address, QUEUE_PORT, self._answer)
+            self.outside.network.serve(address, QUEUE_PORT, self._answer)
             self.talks_at = address
-            self.world.clock.start(self._ask_for_ever)
+            self.outside.clock.start(self._ask_for_ever)
 
     def pack(self) -> bytes:
         text = replace(self.queue, key="").to_json().encode()  # whoever listens must not learn it
@@ -142,10 +142,10 @@ class QueueKeeper:
             self.news.wait(TIMING.queue_ask_s)
 
     def _ask(self, name: str, address: str) -> None:
-        deadline, refusals = self.world.clock.now() + TIMING.reply_s, self.refusals.pop(name, 0)
+        deadline, refusals = self.outside.clock.now() + TIMING.reply_s, self.refusals.pop(name, 0)
         with contextlib.suppress(OSError, ValueError):
             try:
-                with self.world.network.connect(address, QUEUE_PORT, TIMING.reply_s) as link:
+                with self.outside.network.connect(address, QUEUE_PORT, TIMING.reply_s) as link:
                     link.send(self.pack(), deadline)
                     self._hear(link.line(deadline))
             except ConnectionRefusedError:
@@ -156,7 +156,7 @@ class QueueKeeper:
         self.refusals = {}
 
     def _answer(self, link: Link) -> None:
-        deadline = self.world.clock.now() + TIMING.reply_s
+        deadline = self.outside.clock.now() + TIMING.reply_s
         with contextlib.suppress(OSError, ValueError):
             self._hear(link.line(deadline))
             link.send(self.pack(), deadline)

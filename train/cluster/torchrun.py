@@ -27,7 +27,7 @@ from typing import IO
 from train.cluster.agent_files import MemberLog, StatusFile
 from train.cluster.attach_to_agent import PR_SET_PDEATHSIG, prctl
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.world import World
+from train.cluster.outside import Outside
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
 from train.runlog.launch_files import secret_of
@@ -130,8 +130,8 @@ class NodeScript:
         self.home, self.run_name, self.words = home, run, words
         logs = paths.logs(home, run)
         logs.mkdir(parents=True, exist_ok=True)
-        world = World()
-        self.log, self.status = MemberLog(logs, node, world), StatusFile(logs / paths.AGENT, world)
+        outside = Outside()
+        self.log, self.status = MemberLog(logs, node, outside), StatusFile(logs / paths.AGENT, outside)
         self.output = Output(logs / paths.OUTPUT)
         self.gpu_file, self.stopping = logs / paths.GPU, False
 

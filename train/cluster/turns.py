@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from train.cluster.outside import Outside, Signals
 from train.cluster.preload import of_the_unit
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
-from train.cluster.world import Signals, World
 from train.errors import BadInput
 from train.plan.launch.cluster_config import read_cluster
 from train.runlog.queue_files import put_in_place
@@ -55,10 +55,10 @@ def take_turns(keeper: QueueKeeper, run: Callable[[], int], become: Callable[[En
         if (not is_ours and (has_run or keeper.queue.of(keeper.launch))) or keeper.is_alone():
             return status
         if turn and is_ours and keeper.node not in turn.names:
-            keeper.world.clock.sleep(TIMING.queue_look_s)
+            keeper.outside.clock.sleep(TIMING.queue_look_s)
         elif turn and is_ours and (turn.launch != keeper.launch or has_run):
             become(turn)
-            keeper.world.clock.sleep(TIMING.queue_look_s)
+            keeper.outside.clock.sleep(TIMING.queue_look_s)
         else:
             status, has_run = run(), True
             keeper.has_group = False
@@ -70,14 +70,14 @@ def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], i
     """The agent of the launch that is here, or of those in the queue whose turn it is."""
     cluster = read_cluster(cluster_file)
     if is_by_hand():  # whoever types this means the run that is here, and no turn
-        return run(QueueKeeper(home, cluster.node, "", World()))
-    keeper = QueueKeeper(home, cluster.node, launch_of(cluster.token), World())
+        return run(QueueKeeper(home, cluster.node, "", Outside()))
+    keeper = QueueKeeper(home, cluster.node, launch_of(cluster.token), Outside())
     said = set()
 
     def say(why: str) -> None:
         if why not in said:
             said.add(why)
-            keeper.world.say(f"{keeper.node}: {why}")
+            keeper.outside.say(f"{keeper.node}: {why}")
 
     def run_or_wait() -> int:
         try:
@@ -112,5 +112,5 @@ def wait_for_end(keeper: QueueKeeper) -> None:
     """The others may do without this node; the next run may do with it."""
     turn = keeper.queue.turn()
     while (now := keeper.queue.turn()) and turn and now.launch == turn.launch:
-        keeper.world.clock.sleep(TIMING.queue_look_s)
+        keeper.outside.clock.sleep(TIMING.queue_look_s)
         keeper.look()

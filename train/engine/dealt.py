@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from train.data.rows import Rows
     from train.engine.ahead import Made
     from train.engine.loop import Run
-    from train.parallel.row_takers import Workers
+    from train.parallel.row_takers import RowTakers
     from train.plan.settings.config import RunConfig
 
 
-def may_deal(config: RunConfig, rows: Rows, workers: Workers) -> bool:
+def may_deal(config: RunConfig, rows: Rows, workers: RowTakers) -> bool:
     """Whether a sample may be computed beside others than those of its row. Where random numbers are drawn they are of
     a place in a row; and the stages of a pipe pass whole rows on."""
     return isinstance(rows, PackedRows) and rows.packs and not config.draws and not workers.cut

@@ -19,6 +19,7 @@ from torch.profiler import record_function
 
 from train.data.parts import parts_of
 from train.data.rows import Rows
+from train.engine import kept_decisions
 from train.engine.ahead import Ahead, Made, arrays_of
 from train.engine.batches import rows_of_step
 from train.engine.dealt import Dealt, dealt, row_tokens
@@ -42,10 +43,9 @@ from train.models.backends import LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World
-from train.parallel.row_takers import Workers
+from train.parallel.row_takers import RowTakers
 from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming, Strategy
-from train.plan.launch import kept_decisions
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import Recipe, making
@@ -63,7 +63,7 @@ class Run:
     config: RunConfig
     recipe: Recipe
     world: World
-    workers: Workers
+    workers: RowTakers
     device: str
     math: dict[str, Any]
     """What decides the loss curve: settings, hashes of base and rows."""

@@ -18,7 +18,7 @@ from train.models.hf import DTYPES
 from train.models.load_streamed import quietly
 from train.models.wrapper import class_of, text_of
 from train.parallel.process_group import World
-from train.parallel.row_takers import Workers, alone
+from train.parallel.row_takers import RowTakers, alone
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import Setup, layer_bytes
@@ -49,7 +49,7 @@ class Cluster:
 
 def arrange(
     config: RunConfig, decisions: Decisions, world: World, base: Path | None, cluster: Cluster
-) -> tuple[Workers, list[str]]:
+) -> tuple[RowTakers, list[str]]:
     """The pipes of this generation with the layers of each rank, and why so."""
     asked = parse_pipes(config.holding.pipes)
     if not asked or base is None:
@@ -68,7 +68,7 @@ def arrange(
     for group in places:
         for rank, own in zip(group, _cut(group, room, speeds, cluster), strict=True):
             layers[rank] = own
-    return Workers(tuple(cluster.names), tuple(places), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
+    return RowTakers(tuple(cluster.names), tuple(places), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
 
 
 def _ranks_of(name: str, names: Sequence[str]) -> list[str]:
@@ -147,7 +147,7 @@ def _layer_bytes(cluster: Cluster) -> int:
 
 
 def micro_batch(
-    config: RunConfig, world: World, workers: Workers, row_length: int, known: Mapping[str, str]
+    config: RunConfig, world: World, workers: RowTakers, row_length: int, known: Mapping[str, str]
 ) -> tuple[int, str]:
     """Rows at a time, alike on all stages of a pipe: as set, else so small that all of them have something to do."""
     group = workers.group(world.rank)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import threading
 
     from train.parallel.process_group import World
-    from train.parallel.worker_orders import Words
+    from train.parallel.worker_orders import Orders
 
 LOOK_S, LIVES_S = 0.1, 5.0
 
@@ -41,9 +41,9 @@ class Outside:
     clock: Clock
     disk: Disk
     log: EventLog
-    words: Words | None
+    words: Orders | None
     """Its agent's, where it can stay while the group changes."""
-    join: Callable[[float, Words | None], World]
+    join: Callable[[float, Orders | None], World]
     report: Callable[[Exception, int], None]
     device: str
     precision: str
@@ -208,7 +208,7 @@ def writes(env: Mapping[str, str]) -> bool:
 
 def of_this_process(config: RunConfig, leaver: Leaver | None) -> Outside:
     from train.parallel.process_group import join
-    from train.parallel.worker_orders import Words
+    from train.parallel.worker_orders import Orders
 
     device, precision = computes_on(config, int(os.environ.get("LOCAL_RANK", "0")))
     return Outside(
@@ -216,7 +216,7 @@ def of_this_process(config: RunConfig, leaver: Leaver | None) -> Outside:
         clock=WorkClock(),
         disk=OwnDisk(),
         log=EventLog(config.log_folder / paths.EVENTS if writes(os.environ) else None),
-        words=Words.of_agent() if leaver else None,
+        words=Orders.of_agent() if leaver else None,
         join=join,
         report=report_to_agent,
         device=device,

@@ -27,7 +27,7 @@ from train.plan.settings.config import SETTINGS, RunConfig, add_settings, config
 if TYPE_CHECKING:
     from train.engine.loop import Run
     from train.parallel.process_group import World
-    from train.parallel.worker_orders import Words
+    from train.parallel.worker_orders import Orders
     from train.recipes import Recipe
 
 
@@ -65,9 +65,9 @@ def train_run(
 ) -> tuple[Run, Ended | None]:
     """Trains to the end of the run; None beside it from a process that writes no files. `recipe`: where it is no module
     and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
-    from train.parallel.worker_orders import Words
+    from train.parallel.worker_orders import Orders
 
-    words = Words.of_agent() if leaver else None
+    words = Orders.of_agent() if leaver else None
     if leaver:
         leaver.words = words
     kept = before_a_group(config, words, recipe) if words and WAITS in os.environ else None
@@ -81,7 +81,7 @@ def train_run(
         words.obey()
 
 
-def before_a_group(config: RunConfig, words: Words, recipe: Recipe | None) -> Run:
+def before_a_group(config: RunConfig, words: Orders, recipe: Recipe | None) -> Run:
     """Loads the run while the others train; its agent's word then gives it a place among them."""
     from train.engine.setup import set_up
     from train.parallel.process_group import join
@@ -103,7 +103,7 @@ class LeftError(Exception):
 
 
 def in_a_group(
-    config: RunConfig, leaver: Leaver | None, words: Words | None, kept: Run | None, *, as_json: bool, recipe: Any
+    config: RunConfig, leaver: Leaver | None, words: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
 ) -> tuple[Run, Ended | None]:
     from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
@@ -151,7 +151,7 @@ def in_a_group(
     return run, ended
 
 
-def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
+def stays(run: Run, words: Orders, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
     from train.engine import setup

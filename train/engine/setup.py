@@ -16,7 +16,7 @@ import torch
 from train import recipes
 from train.data import left_out, parts
 from train.data.rows import Rows
-from train.engine import consistency, early_stop, micro_batch_search, pipe_members, resume
+from train.engine import consistency, early_stop, kept_decisions, micro_batch_search, pipe_members, resume
 from train.engine.dealt import may_deal
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
@@ -31,10 +31,9 @@ from train.parallel import sync
 from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync, Stage
 from train.parallel.process_group import World, over_nccl
-from train.parallel.row_takers import Workers
+from train.parallel.row_takers import RowTakers
 from train.parallel.shares import Balance
 from train.parallel.strategy import Strategy
-from train.plan.launch import kept_decisions
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.decisions import Decisions
@@ -181,7 +180,7 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
     )
 
 
-def arrange(settled: Settled, world: World, base: Path, names: list[str], *rows: Rows) -> tuple[Workers, list[str]]:
+def arrange(settled: Settled, world: World, base: Path, names: list[str], *rows: Rows) -> tuple[RowTakers, list[str]]:
     """The workers, each of ranks that hold the model together, and why they are so; of a model that is proven."""
     config, decisions = settled.config, settled.decisions
     why = require_exact(config, decisions, base, rows)
@@ -215,8 +214,8 @@ def verified_rows(recipe: Recipe, config: RunConfig, world: World, out: TextIO |
 
 
 def build(  # noqa: PLR0917 - as recipe.build
-    recipe: Recipe, config: RunConfig, decisions: Decisions, base: Any, device: str, row_length: int, workers: Workers,
-    world: World,
+    recipe: Recipe, config: RunConfig, decisions: Decisions, base: Any, device: str, row_length: int,
+    workers: RowTakers, world: World,
 ) -> tuple[LossModule, Stage | None]:  # fmt: skip
     """The model, or this rank's layers of it; with it, what a recipe has beside the run."""
     if (own := workers.layers[world.rank]) is None:
@@ -287,7 +286,7 @@ def make_strategy(  # noqa: PLR0917 - the whole set-up
     module: LossModule,
     trained: Trained,
     stage: Stage | None,
-    workers: Workers,
+    workers: RowTakers,
     *,
     wire: str,
     total_steps: int,

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.parallel.worker_orders import Words
+    from train.parallel.worker_orders import Orders
 
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
-WORD, WORD_FILE = signal.SIGUSR1, "MOTLEY_WORD"
+WORD, WORD_FILE = signal.SIGUSR1, "MOTLEY_ORDER"
 WAITS = "MOTLEY_WAITS"
 """Set where a process loads beside a generation that others train in, and then waits for its agent's word."""
 
@@ -38,7 +38,7 @@ class Leaver:
         self.interrupts, self.saved, self.told = interrupts, False, False
         self.telling = threading.Lock()
         self.run: Run | None = None
-        self.words: Words | None = None
+        self.words: Orders | None = None
         self.before_end: Callable[[str], None] | None = None
         """What a process that trains nothing does before it ends."""
         self.wakes, self.woken = socket.socketpair()

@@ -30,7 +30,7 @@ def _fits(folder: Path, size_bytes: float) -> bool:
     return shutil.disk_usage(folder).free > SPARE * size_bytes
 
 
-class Stage:
+class Staging:
     """The agent's side: what it finds there, also of an agent that was killed, is kept under `root`."""
 
     def __init__(self, root: Path, node: str, memory: Path = MEMORY) -> None:

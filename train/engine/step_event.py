@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from train.errors import Disagreement
-from train.parallel.row_takers import Workers
+from train.parallel.row_takers import RowTakers
 from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming
 
@@ -74,7 +74,7 @@ class RankStep:
         return replace(self, timing=timing)
 
 
-def require_every_sample(ranks: Ranks, workers: Workers, checksum: int, step: int, kept: str) -> None:
+def require_every_sample(ranks: Ranks, workers: RowTakers, checksum: int, step: int, kept: str) -> None:
     """Requires that what was dealt out by samples was computed, none skipped and none twice."""
     if sum(ranks[group[0]].fed.samples for group in workers.groups) % CHECKSUMS != checksum:
         raise Disagreement(
@@ -82,7 +82,7 @@ def require_every_sample(ranks: Ranks, workers: Workers, checksum: int, step: in
         )
 
 
-def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: int, kept: str) -> None:
+def require_every_row(ranks: Ranks, workers: RowTakers, step: int, rows_per_step: int, kept: str) -> None:
     """Requires that the slices of all workers are the rows of this step, none skipped and none twice: shares are no
     rank's own. The stages of a pipe compute the same ones, as many at a time."""
     due = (step - 1) * rows_per_step
@@ -123,7 +123,7 @@ def seen_by(ranks: Ranks) -> list[float]:
 
 def step_event(
     ranks: Ranks,
-    workers: Workers,
+    workers: RowTakers,
     balance: Balance,
     *,
     step: int,

@@ -25,7 +25,7 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.weights import Trained
 from train.models.wrapper import text_of
-from train.parallel.row_takers import Workers
+from train.parallel.row_takers import RowTakers
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import all_reduce
 from train.runlog.trace import COMPUTE, EXCHANGE
@@ -148,7 +148,9 @@ class PipeSync(Strategy):
 
     kind = "pipe"
 
-    def __init__(self, stage: Stage | None, module: LossModule, trained: Trained, workers: Workers, wire: str) -> None:
+    def __init__(
+        self, stage: Stage | None, module: LossModule, trained: Trained, workers: RowTakers, wire: str
+    ) -> None:
         """`stage`: None on a rank that holds the whole model, beside a pipe."""
         super().__init__(trained)
         self.stage, self.module, self.workers, self.wire = stage, module, workers, wire

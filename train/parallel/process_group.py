@@ -31,7 +31,7 @@ from torch.profiler import record_function
 
 from train.errors import CheckFailed, PeerFailed
 from train.parallel.peers import Peers
-from train.parallel.worker_orders import Words
+from train.parallel.worker_orders import Orders
 from train.runlog.trace import FIGURES
 
 FIRST_EXCHANGE_S = 20.0
@@ -58,7 +58,7 @@ class World:
     timeout: timedelta = timedelta(seconds=300)
     """The limit for connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
-    words: Words | None = None
+    words: Orders | None = None
     """The words of its agent, where this process may stay while the group changes."""
     peers: Peers | None = field(default=None, repr=False)
     """Who of the others has ended, where no agent says so."""
@@ -325,7 +325,7 @@ def over_nccl(wanted: str, places: Sequence[tuple[str, bool]]) -> tuple[bool, st
     return False, "exchange gloo: the cards are in several machines, of which one may be lost"
 
 
-def join(timeout_s: float = 300.0, words: Words | None = None) -> World:
+def join(timeout_s: float = 300.0, words: Orders | None = None) -> World:
     """This process's place, from the variables that torchrun or another launcher sets; alone without them."""
     node = os.environ.get("MOTLEY_NODE") or socket.gethostname()
     timeout = timedelta(seconds=timeout_s)

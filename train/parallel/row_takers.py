@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Workers:
+class RowTakers:
     names: tuple[str, ...]
     """The names of all ranks."""
     groups: tuple[tuple[int, ...], ...]
@@ -44,5 +44,5 @@ class Workers:
         return found
 
 
-def alone(names: Sequence[str]) -> Workers:
-    return Workers(tuple(names), tuple((rank,) for rank in range(len(names))), (None,) * len(names))
+def alone(names: Sequence[str]) -> RowTakers:
+    return RowTakers(tuple(names), tuple((rank,) for rank in range(len(names))), (None,) * len(names))

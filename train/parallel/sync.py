@@ -30,7 +30,7 @@ from train.models.weights import Trained
 from train.parallel.muon import Muon
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
-from train.parallel.worker_orders import Words
+from train.parallel.worker_orders import Orders
 from train.plan.speed.speedup import wire_for
 from train.runlog.trace import COMPUTE, EXCHANGE
 
@@ -187,7 +187,7 @@ class DdpSync:
         # torch compares a hook's annotations with its own types; a lambda has none. And it holds what a hook is given,
         # which holds ddp: nobody would ever free them, and all buckets.
         self.ddp.register_comm_hook(weakref.proxy(self), lambda me, bucket: me._all_reduce(bucket))
-        self.wire, self.nccl, self.words = wire, world.nccl, world.words or Words.of_nobody()
+        self.wire, self.nccl, self.words = wire, world.nccl, world.words or Orders.of_nobody()
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
         self.computed: Any = None

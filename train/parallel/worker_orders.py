@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WORD, ANSWER = "MOTLEY_WORD", "MOTLEY_ANSWER"
+WORD, ANSWER = "MOTLEY_ORDER", "MOTLEY_OBEYED"
 MOST = 20
 """The most groups of one process: of each that is void something stays behind, its port too."""
 
@@ -35,7 +35,7 @@ def is_told_to_leave(error: Exception) -> bool:
     return isinstance(error, LeftGroupError) or TOLD in str(error)
 
 
-class Words:
+class Orders:
     def __init__(self, word: Path, answer: Path) -> None:
         self.word, self.answer = word, answer
         self.arrived, self.pulse = threading.Event(), threading.Event()
@@ -45,13 +45,13 @@ class Words:
         self.groups, self.taken, self.broken = 0, 0, 0
 
     @classmethod
-    def of_agent(cls) -> Words | None:
+    def of_agent(cls) -> Orders | None:
         files = [os.environ.get(name, "") for name in (WORD, ANSWER)]
         return cls(*map(Path, files)) if all(files) else None
 
     @classmethod
-    def of_nobody(cls) -> Words:
-        """Words where no agent watches: none ever arrives."""
+    def of_nobody(cls) -> Orders:
+        """Orders where no agent watches: none ever arrives."""
         return cls(Path(), Path())
 
     # -- between groups ------------------------------------------------------------------------------------------------

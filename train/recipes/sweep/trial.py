@@ -27,7 +27,7 @@ from train.runlog.tail import Tail
 
 LINKED = ("data", "models/base", "models/tokenizers", "models/adapters", "vllm")
 OF_A_GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-OF_AN_AGENT = ("MOTLEY_AGENT", "MOTLEY_FAILURE", "MOTLEY_WORD", "MOTLEY_ANSWER", "MOTLEY_STORE_KEY", "MOTLEY_WAITS")
+OF_AN_AGENT = ("MOTLEY_AGENT", "MOTLEY_FAILURE", "MOTLEY_ORDER", "MOTLEY_OBEYED", "MOTLEY_STORE_KEY", "MOTLEY_WAITS")
 SETTINGS, OUTPUT = "trial.yaml", "output.log"
 SAVES_S = 60.0
 """For saving where it is, when the machine is to leave."""

@@ -13,7 +13,7 @@ import pytest
 from train.cluster.agent_files import AgentMemory, MemberLog, TrainerProgress
 from train.cluster.disk import Disk
 from train.cluster.ledger import Ledger
-from train.cluster.world import World
+from train.cluster.outside import Outside
 
 STEP = {"event": "step", "step": 3, "step_s": 0.5, "loss": 2.0}
 KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["done"]}
@@ -33,7 +33,7 @@ KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["do
 )
 def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd: dict[str, Any]) -> None:
     file = tmp_path / "events.jsonl"
-    progress = TrainerProgress(file, 1.0, World())
+    progress = TrainerProgress(file, 1.0, Outside())
     progress.begin()
     file.write_text(f"{json.dumps(odd)}\n{json.dumps(STEP)}\n")
     progress.read()
@@ -54,33 +54,33 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd
 def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str, Any]) -> None:
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
-    memory = AgentMemory.load(file, "t", World())
+    memory = AgentMemory.load(file, "t", Outside())
     assert memory.number == (0 if "epoch" in odd else 3)
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
 
 
 def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path: Path) -> None:
     file, token = tmp_path / "epoch.json", "5f" * 16
-    memory = AgentMemory.load(file, token, World())
+    memory = AgentMemory.load(file, token, Outside())
     memory.number, memory.begun = 3, True
     memory.save()
     assert token not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert AgentMemory.load(file, token, World()).begun
-    assert not AgentMemory.load(file, "another", World()).begun
+    assert AgentMemory.load(file, token, Outside()).begun
+    assert not AgentMemory.load(file, "another", Outside()).begun
 
 
 def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path: Path) -> None:
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN}))
-    assert AgentMemory.load(file, "t", World()).begun
-    assert not AgentMemory.load(file, "another", World()).begun
+    assert AgentMemory.load(file, "t", Outside()).begun
+    assert not AgentMemory.load(file, "another", Outside()).begun
 
 
 def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = MemberLog(tmp_path, "a", World(say=lambda _: None))
+    log = MemberLog(tmp_path, "a", Outside(say=lambda _: None))
 
     def write(reason: str) -> None:
         log.write("waiting", number=1, step=0, host="", nodes=[], reason=reason)

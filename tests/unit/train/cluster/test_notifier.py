@@ -11,16 +11,16 @@ import pytest
 
 from train.clock import Clock
 from train.cluster.agent_files import AgentMemory, TrainerProgress
-from train.cluster.node_status import Generation, NodeStatus, Verdict
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
+from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog.launch_files import Secret
 from train.send_notice import Notice, send
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"
-DONE = Verdict(done=True, reason="all 7 steps are trained")
+DONE = RunEnd(done=True, reason="all 7 steps are trained")
 
 
 @dataclass
@@ -67,9 +67,9 @@ class Cluster:
         file.parent.mkdir(exist_ok=True)
         if with_address:
             file.write_text(Secret(token="t", messages=f"address of {name}").to_json())
-        world = World(clock=Played(self, name))
-        memory = AgentMemory.load(self.folder / name / "epoch.json", "t", world)
-        one = NodeNotifier(config, file, memory, world, self.sender(name))
+        outside = Outside(clock=Played(self, name))
+        memory = AgentMemory.load(self.folder / name / "epoch.json", "t", outside)
+        one = NodeNotifier(config, file, memory, outside, self.sender(name))
         self.nodes[name] = Node(one, NodeStatus(name=name))
 
     def sender(self, name: str) -> Callable[[str, Notice], str]:
@@ -206,7 +206,7 @@ def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> 
     if how == "has no address":
         three.nodes["a"].notifier.file.unlink()
     for name in left:
-        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7, loss=3.0))
+        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7, loss=3.0))
     three.look(*left, rounds=6)
     assert three.got == ["b done: done · 7 steps · loss 3.0000"]
     assert not any(three.nodes[name].waits for name in left)
@@ -224,7 +224,7 @@ def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three:
     assert len(three.got) == 1
     for node in three.nodes.values():
         node.notifier.file.unlink()
-        node.notifier.end(Verdict(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0, World()))
+        node.notifier.end(RunEnd(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0, Outside()))
     three.look("a", "b", "c")
     assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
 
@@ -240,7 +240,7 @@ def test_what_was_sent_is_known_to_an_agent_that_starts_again(three: Cluster) ->
 
 def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
     a, b = three.nodes["a"], three.nodes["b"]
-    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     b.notifier.look(b.status, {"a": replace(a.status, can_send=False, sending="done")})
     assert three.got == []
     b.notifier.look(replace(b.status, can_send=True), {})
@@ -250,7 +250,7 @@ def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
 def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeNotifier, "_send", lambda *_: None)
     a = three.nodes["a"]
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     three.look("a")
     assert a.waits
     three.later(TIMING.notice_end_s, "a")
@@ -261,7 +261,7 @@ def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> N
     """As in the agent, whose status is from before it heard of its failure."""
     a = three.nodes["a"]
     three.refuses = {"a"}
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     able = {"b": replace(three.nodes["b"].status, can_send=True)}
     for _ in range(3):
         a.notifier.look(replace(a.status, **a.notifier.status), able)
@@ -278,7 +278,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) ->
     three.later(LOST_S + 24 * 3600, "a", "b")
     assert 5 <= len(three.tries) <= 12
     three.refuses = set()
-    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     three.look("a", "b")
     assert three.got == ["a done: done · 7 steps"]
 
@@ -289,7 +289,7 @@ def test_an_address_that_is_none_leaves_the_sending_to_another(three: Cluster, c
     a.file.write_bytes(content)
     a.send = send
     for one in (a, b):
-        one.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+        one.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     three.look("a", "b", rounds=6)
     assert three.got == ["b done: done · 7 steps"] and a.sending is None
 
@@ -308,7 +308,7 @@ def test_a_file_that_must_not_be_looked_at_is_none(three: Cluster, monkeypatch: 
 def test_what_is_not_sent_is_named_without_the_address(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     three.refuses = {"a", "b", "c"}
     for node in three.nodes.values():
-        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     three.look("a", "b", "c", rounds=6)
     said = capsys.readouterr().err
     assert "a: notify  done not sent: Network is unreachable; the next try in 60 s" in said and "address" not in said
@@ -318,6 +318,6 @@ def test_a_folder_that_cannot_be_read_is_no_trouble(three: Cluster) -> None:
     a: Any = three.nodes["a"].notifier
     a.file.unlink()
     a.file.mkdir()
-    a.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
+    a.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
     three.look("a")
     assert three.got == [] and not a.status["can_send"]

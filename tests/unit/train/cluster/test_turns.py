@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from train.cluster import turns
-from train.cluster.node_status import Verdict
+from train.cluster.node_status import RunEnd
+from train.cluster.outside import Outside
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
-from train.cluster.world import World
 from train.errors import BadInput
 from train.runlog import paths
 from train.runlog.run_queue import End, Entry, Queue
@@ -61,20 +61,20 @@ class Clock(SimpleNamespace):
 
 
 @pytest.fixture
-def world() -> World:
-    return World(clock=Clock(), network=Wire(), say=lambda _: None)  # type: ignore[arg-type]
+def world() -> Outside:
+    return Outside(clock=Clock(), network=Wire(), say=lambda _: None)  # type: ignore[arg-type]
 
 
-def keeper_of(home: Path, world: World, launch: str = "l1", queue: Queue = QUEUE, node: str = "a") -> QueueKeeper:
+def keeper_of(home: Path, outside: Outside, launch: str = "l1", queue: Queue = QUEUE, node: str = "a") -> QueueKeeper:
     (home / "config/queue").mkdir(parents=True, exist_ok=True)
     if queue.entries:
         (home / paths.QUEUE_ASKED).write_text(queue.to_json())
-    return QueueKeeper(home, node, launch, world)
+    return QueueKeeper(home, node, launch, outside)
 
 
 def ends(keeper: QueueKeeper, done: bool = True) -> Callable[[], int]:
     def run() -> int:
-        keeper.ended(Verdict(done=done, reason="so"))
+        keeper.ended(RunEnd(done=done, reason="so"))
         return 0 if done else 1
 
     return run
@@ -93,29 +93,29 @@ def becomes(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, world: World, done: bool) -> None:
-    keeper = keeper_of(tmp_path, world)
+def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, outside: Outside, done: bool) -> None:
+    keeper = keeper_of(tmp_path, outside)
     with pytest.raises(Becomes, match="r2"):
         turns.take_turns(keeper, ends(keeper, done), becomes)
     kept = Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text())
     assert kept.of("l1").end == End(how="done" if done else "failed", time=100.0, reason="so"), "before it is left"
 
 
-def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world, "l2", QUEUE.ended("l1", End(how="done")))
+def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside, "l2", QUEUE.ended("l1", End(how="done")))
     assert keeper.is_last()
     assert turns.take_turns(keeper, ends(keeper, False), never) == 1
 
 
-def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world, queue=Queue())
+def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside, queue=Queue())
     assert turns.take_turns(keeper, lambda: 70, never) == 70 and turns.take_turns(keeper, lambda: 0, never) == 0
-    assert not world.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
+    assert not outside.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
     assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
 
 
-def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world, queue=Queue())
+def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside, queue=Queue())
 
     def run() -> int:
         (tmp_path / paths.QUEUE_ASKED).write_text(QUEUE.to_json())
@@ -124,19 +124,19 @@ def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, world: World) -> Non
 
     with pytest.raises(Becomes, match="r2"):
         turns.take_turns(keeper, run, becomes)
-    assert world.network.served == [("10.0.0.1", 29405)]  # type: ignore[attr-defined]
+    assert outside.network.served == [("10.0.0.1", 29405)]  # type: ignore[attr-defined]
 
 
-def test_what_has_ended_while_the_power_was_off_does_not_begin_again(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world, "l1", QUEUE.ended("l1", End(how="done")))
+def test_what_has_ended_while_the_power_was_off_does_not_begin_again(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside, "l1", QUEUE.ended("l1", End(how="done")))
     with pytest.raises(Becomes, match="r2"):
         turns.take_turns(keeper, never, becomes)
 
 
-def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Path, world: World) -> None:
+def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Path, outside: Outside) -> None:
     others = Queue(key="k").added(THIRD, FIRST)
-    keeper = keeper_of(tmp_path, world, "l1", others)
-    world.clock.then = [  # type: ignore[attr-defined]
+    keeper = keeper_of(tmp_path, outside, "l1", others)
+    outside.clock.then = [  # type: ignore[attr-defined]
         lambda: None,
         lambda: keeper.take(others.ended("l3", End(how="failed"))),
     ]
@@ -146,14 +146,14 @@ def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Pat
 
 @pytest.mark.parametrize("status", [143, 70])
 def test_a_run_that_is_stopped_on_this_node_alone_ends_here_as_without_a_queue(
-    tmp_path: Path, world: World, status: int
+    tmp_path: Path, outside: Outside, status: int
 ) -> None:
-    assert turns.take_turns(keeper_of(tmp_path, world), lambda: status, never) == status
+    assert turns.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
 
 
-def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, world: World) -> None:
+def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, outside: Outside) -> None:
     """The machine goes down: what comes next begins when it is back."""
-    keeper = keeper_of(tmp_path, world)
+    keeper = keeper_of(tmp_path, outside)
 
     def run() -> int:
         keeper.is_asked_to_end = True
@@ -163,17 +163,17 @@ def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, world: World) ->
 
 
 @pytest.mark.parametrize("how", ["stopped", "removed"])
-def test_a_run_that_a_person_ends_is_left_for_the_next(tmp_path: Path, world: World, how: str) -> None:
-    keeper = keeper_of(tmp_path, world)
+def test_a_run_that_a_person_ends_is_left_for_the_next(tmp_path: Path, outside: Outside, how: str) -> None:
+    keeper = keeper_of(tmp_path, outside)
     assert not keeper.is_to_leave()
     keeper.take(QUEUE.ended("l1", End(how=how)))
     assert keeper.is_to_leave() and keeper.verdict() is None
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper_of(tmp_path, world), never, becomes)
+        turns.take_turns(keeper_of(tmp_path, outside), never, becomes)
 
 
-def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world)
+def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside)
 
     def run() -> int:
         keeper.take(QUEUE.moved("r2", 1))
@@ -186,17 +186,17 @@ def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", ["done", "failed"])
-def test_how_a_run_ended_elsewhere_is_this_nodes_verdict(tmp_path: Path, world: World, how: str) -> None:
-    keeper = keeper_of(tmp_path, world)
+def test_how_a_run_ended_elsewhere_is_this_nodes_verdict(tmp_path: Path, outside: Outside, how: str) -> None:
+    keeper = keeper_of(tmp_path, outside)
     assert keeper.verdict() is None
     keeper.take(QUEUE.ended("l1", End(how=how, reason="said so")))
-    assert keeper.verdict() == Verdict(done=how == "done", reason="said so")
+    assert keeper.verdict() == RunEnd(done=how == "done", reason="said so")
 
 
-def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, world: World) -> None:
+def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, outside: Outside) -> None:
     """Ten minutes of answers that nobody is there; a machine that is off, or one answer, says nothing of that."""
-    keeper = keeper_of(tmp_path, world)
-    answers = world.network.answers  # type: ignore[attr-defined]
+    keeper = keeper_of(tmp_path, outside)
+    answers = outside.network.answers  # type: ignore[attr-defined]
 
     def refuses() -> Any:
         raise ConnectionRefusedError
@@ -224,17 +224,17 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, wo
     assert not keeper.is_alone()
 
 
-def test_a_machine_that_no_run_waits_for_may_have_no_agent_all_night(tmp_path: Path, world: World) -> None:
+def test_a_machine_that_no_run_waits_for_may_have_no_agent_all_night(tmp_path: Path, outside: Outside) -> None:
     alone = Entry(launch="l9", run="r9", nodes=NODES[:1], added=9.0)
     queue = QUEUE.ended("l1", End(how="done")).ended("l2", End(how="done")).added(alone)
-    keeper = keeper_of(tmp_path, world, launch="l9", queue=queue)
+    keeper = keeper_of(tmp_path, outside, launch="l9", queue=queue)
     keeper.refusals = {"b": 10**6}
     assert not keeper.is_alone()
 
 
-def test_only_who_has_the_queues_secret_is_listened_to(tmp_path: Path, world: World) -> None:
-    keeper = keeper_of(tmp_path, world)
-    other = keeper_of(tmp_path / "b", world, queue=QUEUE.ended("l1", End(how="done")), node="b")
+def test_only_who_has_the_queues_secret_is_listened_to(tmp_path: Path, outside: Outside) -> None:
+    keeper = keeper_of(tmp_path, outside)
+    other = keeper_of(tmp_path / "b", outside, queue=QUEUE.ended("l1", End(how="done")), node="b")
     assert keeper.unpack(other.pack()).of("l1").end.how == "done"
     text = other.queue.to_json().encode()
     forged = hmac.digest(b"guessed", text, "sha256").hex().encode() + b" " + text + b"\n"
@@ -246,15 +246,15 @@ def test_only_who_has_the_queues_secret_is_listened_to(tmp_path: Path, world: Wo
     assert keeper.queue.key == "secret"
 
 
-def test_a_full_disk_is_tried_again(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeper = keeper_of(tmp_path, world)
+def test_a_full_disk_is_tried_again(tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = keeper_of(tmp_path, outside)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.disk, "write", full)
-        keeper.ended(Verdict(done=True, reason="so"))
+        patched.setattr(outside.disk, "write", full)
+        keeper.ended(RunEnd(done=True, reason="so"))
     assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is None
     keeper.look()
     assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is not None
@@ -264,7 +264,7 @@ CLUSTER = "run: r1\nnode: a\nnodes:\n  - {name: a, address: 10.0.0.1, processes:
 
 
 def test_a_node_that_cannot_take_part_waits_for_the_next_run(
-    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own files of this run are bad: the others train, and it stays in the queue."""
     monkeypatch.setenv("MOTLEY_STARTED", "launch")
@@ -276,7 +276,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     queue = Queue(key="k").added(first, SECOND)
     (tmp_path / "config/queue").mkdir()
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(turns, "World", lambda: world)
+    monkeypatch.setattr(turns, "Outside", lambda: outside)
     monkeypatch.setattr(turns, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
     kept: list[QueueKeeper] = []
 
@@ -285,13 +285,13 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
         raise BadInput("the settings are torn")
 
     ended = queue.ended(first.launch, End(how="done"))
-    world.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
+    outside.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
     with pytest.raises(Becomes, match="r2"):
         turns.agent_in_turn(tmp_path, file, run)
 
 
 def test_who_starts_it_by_hand_means_the_run_that_is_here(
-    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the queue says of it: it was stopped, and another one has its turn."""
     file = tmp_path / paths.CLUSTER
@@ -300,7 +300,7 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
     queue = Queue(key="k").added(replace(FIRST, launch=turns.launch_of("t")), SECOND)
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(turns.launch_of("t"), End(how="stopped")).to_json())
-    monkeypatch.setattr(turns, "World", lambda: world)
+    monkeypatch.setattr(turns, "Outside", lambda: outside)
     monkeypatch.setattr(turns, "put_in_place", never)
     begun: list[bool] = []
 
@@ -314,13 +314,13 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
         turns.agent_in_turn(tmp_path, file, run)
 
 
-def test_without_a_queue_bad_input_ends_it(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTLEY_STARTED", "launch")
     file = tmp_path / paths.CLUSTER
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    monkeypatch.setattr(turns, "World", lambda: world)
+    monkeypatch.setattr(turns, "Outside", lambda: outside)
 
     def run(_: QueueKeeper) -> int:
         raise BadInput("the settings are torn")

@@ -34,7 +34,7 @@ CLOCK = Clock()
 
 
 @dataclass(kw_only=True)
-class World:
+class Outside:
     clock: Clock = CLOCK
     network: Network = field(default_factory=lambda: Network(CLOCK))
     disk: Disk = field(default_factory=Disk)
