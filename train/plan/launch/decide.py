@@ -2,7 +2,7 @@
 
 It decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds nothing
 open, and checks. Where `train run` is started by hand, its first generation chooses, by the same rule
-(placement/search.py), and keeps it (train/engine/kept_decisions.py). From then on it is obeyed, whoever leaves or comes.
+(placement/search.py), and keeps it (engine/kept_decisions.py). From then on it is obeyed, whoever leaves or comes.
 """
 
 from __future__ import annotations
