@@ -61,7 +61,7 @@ def checksum(samples: Iterable[int]) -> int:
 def dealt(run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> Dealt | None:
     """The step with these rows; None where all compute their whole rows."""
     speeds, data = run.balance.dealt_by, run.rows
-    if speeds is None or run.made or not isinstance(data, PackedRows):
+    if speeds is None or run.step_rows or not isinstance(data, PackedRows):
         return None
     speeds = [speed if end > first else 0.0 for speed, (first, end) in zip(speeds, slices, strict=True)]
     whole = [rows[first : max(first, end - 1)] for first, end in slices]

@@ -92,7 +92,7 @@ class Run:
     """This rank's rows of the next step, made meanwhile; changed by `compute` and `look_ahead`."""
     dealt: Dealt | None = None
     """Who computes which samples of this step's last rows; changed by `train`."""
-    made: StepRows | None = None
+    step_rows: StepRows | None = None
     """What this step trains on, where the recipe makes it with the model; changed by `rows_due`."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
@@ -104,7 +104,7 @@ class Run:
     @property
     def due(self) -> Rows | StepRows:
         """What the rows of this step are taken from."""
-        return self.made or self.rows
+        return self.step_rows or self.rows
 
 
 def train(run: Run) -> None:
@@ -129,7 +129,7 @@ def train(run: Run) -> None:
         # ranks' gradients is the gradient of the step's mean loss, however its rows and padding were shared.
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
         norm = run.trained.gradient_norm()
-        timing = with_making(timing, run.made)
+        timing = with_making(timing, run.step_rows)
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
         seen = tuple(run.module.take_seen())
@@ -137,7 +137,7 @@ def train(run: Run) -> None:
         facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
         facts["row_tokens"] = row_tokens(run)
         event = step_event(ranks, run.workers, run.balance, **facts)
-        event |= run.made.told_of(seen_by(ranks)) if run.made else {}
+        event |= run.step_rows.told_of(seen_by(ranks)) if run.step_rows else {}
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -151,7 +151,7 @@ def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
     """The rows of the next step: of the data, or what is made of it now, and then is `run.due`."""
     if not (recipe := making(run.recipe)):
         return drawn_rows(run, run.step)
-    run.made = recipe.prepare_step(run, drawn_rows(run, run.step), slices)
+    run.step_rows = recipe.prepare_step(run, drawn_rows(run, run.step), slices)
     return list(range(run.config.rows_per_step))
 
 

@@ -66,14 +66,14 @@ def make_up(run: Run) -> None:
     """Makes up for what was broken off behind a step, where the run resumes there: an evaluation, which `patience`
     counts, or what is saved after it. Before the first step, evaluates what a recipe begins with that makes its rows:
     what it wrote then is part of the story, and what is no better is not the best."""
-    made = run.milestones
+    milestones = run.milestones
     if not run.step:
-        if making(run.recipe) and made.base is None:
+        if making(run.recipe) and milestones.base is None:
             evaluate(run)
         return
-    if run.step != made.evaluated and due_at(run, run.step)[evaluate]:
+    if run.step != milestones.evaluated and due_at(run, run.step)[evaluate]:
         evaluate(run)
-    elif made.best and made.best["step"] == run.step:
+    elif milestones.best and milestones.best["step"] == run.step:
         save(run)
     if early_stop.is_over(run):
         save(run)
@@ -82,15 +82,15 @@ def make_up(run: Run) -> None:
 
 def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
     """What is due after this step, the first since the last settled one at which all ranks hold the same."""
-    config, made, last = run.config, run.milestones, step == run.total_steps
-    settled, eval_every = made.settled, early_stop.eval_every(config, run.total_steps)
+    config, milestones, last = run.config, run.milestones, step == run.total_steps
+    settled, eval_every = milestones.settled, early_stop.eval_every(config, run.total_steps)
 
     def passed(every: int, since: int = settled) -> bool:
         return step // every > since // every
 
     return {
         prove: settled == 0 or passed(config.proof_every),
-        evaluate: last or bool(eval_every and passed(eval_every, made.evaluated)),
+        evaluate: last or bool(eval_every and passed(eval_every, milestones.evaluated)),
         save: last or passed(config.save_every),
         evaluate_base: last,
     }
@@ -118,18 +118,18 @@ def prove(run: Run) -> None:
 
 def evaluate(run: Run) -> None:
     """Evaluates on the held-out rows, each rank looking at its part; a new best is saved at once."""
-    made = run.milestones
+    milestones = run.milestones
     if not (found := held_out_loss(run)):
-        made.evaluated = run.step
+        milestones.evaluated = run.step
         return
     loss, targets, metrics = found
     with run.trained.lock:  # a process that is leaving saves all of this or none
-        better = made.best is None or loss < made.best["loss"]
-        made.evaluated, made.newest, made.metrics = run.step, loss, metrics
-        made.gains.learn(loss)
-        made.base = loss if not run.step else made.base
+        better = milestones.best is None or loss < milestones.best["loss"]
+        milestones.evaluated, milestones.newest, milestones.metrics = run.step, loss, metrics
+        milestones.gains.learn(loss)
+        milestones.base = loss if not run.step else milestones.base
         if better:
-            made.best = {"step": run.step, "loss": loss, "metrics": metrics}
+            milestones.best = {"step": run.step, "loss": loss, "metrics": metrics}
         run.reporter.held_out(run.step, loss, targets, metrics, best=better)
     show_samples(run)
     if better:
@@ -188,10 +188,10 @@ def save(run: Run) -> None:
 def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
     """Writes a checkpoint: on leaving into main memory where there is room, as the GPU must be free within seconds and
     the disk may be slow."""
-    root, made = run.config.checkpoint_folder(), run.milestones
+    root, milestones = run.config.checkpoint_folder(), run.milestones
     with run.trained.lock:
         run.step = run.strategy.rollback()  # where not all ranks hold the same, the run ends: what all shared is kept
-        if made.saved == run.step:
+        if milestones.saved == run.step:
             return
         started = time.perf_counter()
         stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
@@ -206,8 +206,8 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
             message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
             run.reporter.warn(run.step, message)
             return
-        made.saved = run.step
-        checkpoint.prune(root, run.step, run.config.keep, made.best["step"] if made.best else None)
+        milestones.saved = run.step
+        checkpoint.prune(root, run.step, run.config.keep, milestones.best["step"] if milestones.best else None)
         named, took_s = str(root / f"step-{run.step}"), round(time.perf_counter() - started, 3)
         run.reporter.write("checkpoint", step=run.step, folder=named, seconds=took_s, staged=stage is not None)
 
@@ -228,7 +228,7 @@ def state_of(run: Run) -> checkpoint.State:
         warm_up=run.warm_up,
         scaler=scaler.state_dict() if scaler else None,
     )
-    if run.made and (made := run.made.state(run.step // run.config.steps_per_draw)):
+    if run.step_rows and (made := run.step_rows.state(run.step // run.config.steps_per_draw)):
         state["made"] = made
     if local := run.strategy.state():
         state["local_steps"] = local["local_steps"]
@@ -238,12 +238,12 @@ def state_of(run: Run) -> checkpoint.State:
 def write_result(run: Run) -> Path:
     """results/RUN/adapter or model (last; with patience the best) and results/RUN/best, as PEFT or transformers loads
     them."""
-    target, made = run.config.result_folder / run.config.RESULT, run.milestones
+    target, milestones = run.config.result_folder / run.config.RESULT, run.milestones
     with whole_folder(target) as draft:
         write_weights(draft, run.module.model, run.trained.named)
         run.recipe.export(run, draft)
         add_card(run, draft)
-    folder = run.config.checkpoint_folder() / f"step-{made.best['step'] if made.best else 0}"
+    folder = run.config.checkpoint_folder() / f"step-{milestones.best['step'] if milestones.best else 0}"
     if folder.is_dir():  # a node that was away then does not have it
         with whole_folder(run.config.result_folder / "best") as draft:
             checkpoint.copy_weights(folder, draft)

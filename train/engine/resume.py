@@ -30,7 +30,7 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     run.strategy.resume(run.step, state or {})
     recipe = making(run.recipe)
     if recipe and state and "made" in state:
-        run.made = recipe.resumed(run, drawn_rows(run, run.step), state["made"])
+        run.step_rows = recipe.resumed(run, drawn_rows(run, run.step), state["made"])
     return why
 
 

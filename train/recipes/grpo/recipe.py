@@ -188,8 +188,8 @@ class GrpoRecipe:
         """The answers that the next step trains on; `prompts`: its rows of the data, each for a group. Who makes them
         follows from no share."""
         number = run.step // self.config.steps_per_rollout
-        if isinstance(run.made, Rollout) and run.made.number == number:
-            return run.made.again(run.workers.names)
+        if isinstance(run.step_rows, Rollout) and run.step_rows.number == number:
+            return run.step_rows.again(run.workers.names)
         config, started = self.config, time.perf_counter()
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
         each = [index for index in prompts for _ in range(config.group)]
