@@ -21,7 +21,7 @@ from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import Settings
 from train.plan.settings.rewards import with_rows
 from train.runlog import paths
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)

@@ -32,7 +32,7 @@ MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
-    *(f"{TRAIN}.runlog.{name}" for name in ("launch_files", "run_queue", "queue_files")),
+    *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "run_queue", "queue_files")),
     *(f"{MOTLEY}.{name}" for name in ("answers", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
 )

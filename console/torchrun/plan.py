@@ -11,7 +11,7 @@ from console.text_layout import counted, drawn
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import NOT_GIVEN, TorchrunPlan
 from train.runlog import paths
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 
 def lines(plan: TorchrunPlan) -> list[str]:

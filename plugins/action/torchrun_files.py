@@ -8,7 +8,7 @@ from console.infra import OnNode
 from console.torchrun import plan as torchrun_plan
 from train.plan.launch.launch_plan import own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 
 class ActionModule(OnController):

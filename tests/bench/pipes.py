@@ -32,7 +32,7 @@ from train.plan.estimate import pipeline_prediction
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.placement.fit import Fit, cut_by_speed
-from train.plan.placement.search import choose
+from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import RunConfig, load_config
 from train.plan.speed.speedup import Machine, Traffic, together
 

@@ -16,7 +16,7 @@ from lab.profile import USER
 from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.secrets import traces
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 HOME = f"/home/{USER}/ai-cluster"
 REPOSITORY = "meta-llama/Llama-2-7b-hf"

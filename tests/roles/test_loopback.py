@@ -14,7 +14,7 @@ import pytest
 from tests.support import pace, small_set
 from tests.support.folders import only_loopback
 from tests.support.webhook import webhook
-from train.runlog.launch_files import secret_of
+from train.runlog.secret import secret_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WATCHED = ["/etc/hosts", "/etc/hostname", "/etc/machine-id"]

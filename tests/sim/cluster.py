@@ -38,8 +38,8 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import load_config
 from train.runlog import paths
-from train.runlog.launch_files import Secret
 from train.runlog.run_queue import launch_of
+from train.runlog.secret import Secret
 
 SETTINGS = load_config({"run": "r", "home": "/played"})
 

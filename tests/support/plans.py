@@ -10,7 +10,7 @@ from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNo
 from train.plan.launch.plan import Plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.model.sources import BaseModel, DataSource
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 USUAL: dict[str, Any] = {
     **{"run": "qa", "step": 0, "from_start": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},

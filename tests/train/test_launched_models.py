@@ -26,7 +26,7 @@ from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 from train.proof import admit
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 STEPS, CUT_AT = 14, 4
 TOLERANCE = 5e-6

@@ -10,7 +10,7 @@ from tests.support.webhook import Webhook, webhook
 from tests.train import cluster
 from tests.train.agents import Agents
 from train.runlog import paths
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 TINY = {"model": "tiny", "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 SOON = "told_soon=3"

@@ -17,7 +17,7 @@ from train.errors import BadInput
 from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
 from train.plan.placement import forms
-from train.plan.placement.search import choose_on_devices
+from train.plan.placement.held_streamed_or_cut import choose_on_devices
 from train.plan.settings.config import SftConfig
 
 IDS = torch.arange(3, 40)[None]

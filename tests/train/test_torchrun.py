@@ -12,7 +12,7 @@ from tests.support import pace
 from tests.train.cluster import ROOT, environment, free_port
 from train.cluster.torchrun import Output, script_of
 from train.runlog import paths
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 SCRIPT = """
 import os, sys, time

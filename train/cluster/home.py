@@ -9,7 +9,7 @@ from pathlib import Path
 from train.files import write_atomic
 from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog import paths
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 CACHES = {
     "HF_HOME": "huggingface",

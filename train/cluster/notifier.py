@@ -21,7 +21,7 @@ from train.cluster.node_status import NodeStatus, RunEnd
 from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 from train.send_notice import Notice, send
 
 LOST_S, MAJORITY_S = 600.0, 60.0

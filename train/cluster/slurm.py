@@ -34,7 +34,7 @@ from train.files import write_atomic
 from train.layout import BASE_MODELS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths
-from train.runlog.launch_files import secret_of
+from train.runlog.secret import secret_of
 
 PORTS = (30000, 32700)
 """The ports for all jobs, below the kernel's own range (ip_local_port_range): its connections take none of these."""

@@ -30,7 +30,7 @@ from train.cluster.gpu_log import GpuReadings
 from train.cluster.outside import Outside
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
-from train.runlog.launch_files import secret_of
+from train.runlog.secret import secret_of
 from train.send_notice import Notice, send
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")

@@ -38,8 +38,8 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.fit import placed, setup_for
+from train.plan.placement.held_streamed_or_cut import choose_on_devices
 from train.plan.placement.micro_batch import on_cpu
-from train.plan.placement.search import choose_on_devices
 from train.plan.settings.config import RunConfig, SftConfig
 from train.plan.speed.row_split import parse_speeds
 from train.proof.admit import require_exact

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..files import write_atomic
-from .launch_files import secret_of
 from .paths import QUEUE, QUEUE_ASKED, QUEUE_LIST, SECRET, THEN, WANTED
 from .run_queue import Entry, Queue, launch_of
+from .secret import secret_of
 
 LOCK = f"{QUEUE}/.lock"
 

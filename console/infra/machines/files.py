@@ -10,8 +10,8 @@ from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
-from train.runlog.launch_files import Secret
 from train.runlog.run_queue import launch_of
+from train.runlog.secret import Secret
 
 
 def files(known: Facts, args: Facts) -> OnNode:

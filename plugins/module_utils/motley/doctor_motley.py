@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ..train.runlog.launch_files import last_launch
+from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import UNIT, WANTED
 from . import blocking_rules, run_files, run_processes
 from .answers import AsideView

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..train.runlog.launch_files import last_launch
+from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import PRELOAD
 from .files import read
 from .pausing import paused

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..train.runlog.launch_files import last_launch
+from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import QUEUE_LIST
 from ..train.runlog.queue_files import ask, known, launch_in, put_in_place
 from ..train.runlog.queue_files import read as read_queue

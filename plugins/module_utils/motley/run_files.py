@@ -10,7 +10,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from ..train.runlog.launch_files import last_launch
+from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import AGENT, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .answers import AgentView, Event

@@ -24,7 +24,6 @@ from typing import Any, cast
 
 from ..train.files import file_hash
 from ..train.nvidia_smi import Silent, table
-from ..train.runlog.launch_files import forget_messages
 from ..train.runlog.paths import (
     AGENT,
     EVENTS,
@@ -39,6 +38,7 @@ from ..train.runlog.paths import (
     made,
 )
 from ..train.runlog.paths import logs as logs_of
+from ..train.runlog.secret import forget_messages
 from .answers import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .files import read, read_json
 from .pausing import pause, paused, unpause

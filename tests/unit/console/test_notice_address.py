@@ -21,7 +21,7 @@ from tests.support.plans import launch_plan, node
 from tests.support.webhook import Webhook, webhook
 from train.errors import BadInput
 from train.runlog import paths
-from train.runlog.launch_files import Secret, secret_of
+from train.runlog.secret import Secret, secret_of
 from train.send_notice import Notice
 
 DONE = Notice("done", "r", "done · 7 steps", "4")

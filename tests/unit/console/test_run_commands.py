@@ -24,7 +24,7 @@ from console.strict_yaml import Vaulted
 from console.text_layout import detached
 from tests.support.folders import inventory_of
 from train.runlog import paths
-from train.runlog.launch_files import Secret, secret_of
+from train.runlog.secret import Secret, secret_of
 from train.runlog.state import RunState
 from train.runlog.trace import FIGURES, STEP, read_trace, write_trace
 

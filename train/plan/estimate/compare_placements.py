@@ -19,7 +19,7 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, Setup, layer_bytes, linear_parameters
 from train.plan.placement import pipeline_split
 from train.plan.placement.fit import Case, Fit, Way, cut_by_speed, fit
-from train.plan.placement.search import cut_way, pipe_of_all
+from train.plan.placement.held_streamed_or_cut import cut_way, pipe_of_all
 from train.plan.placement.streaming import HELD, Place, place
 from train.plan.speed import speedup
 from train.plan.speed.speedup import Machine

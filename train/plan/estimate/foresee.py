@@ -11,7 +11,7 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import lora_parameters
 from train.plan.placement.fit import Fit, cut_by_speed, fit
-from train.plan.placement.search import case_of, may_be_cut, pipe_of_all
+from train.plan.placement.held_streamed_or_cut import case_of, may_be_cut, pipe_of_all
 from train.plan.settings.config import RunConfig
 from train.plan.speed import prediction, speedup
 from train.plan.speed.prediction import MachinesPrediction, Prediction

@@ -9,7 +9,7 @@ from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, linear_parameters
 from train.plan.placement.fit import Fit
-from train.plan.placement.search import choose
+from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import RunConfig
 from train.plan.speed import speedup
 from train.plan.speed.prediction import Prediction

@@ -1,5 +1,5 @@
 """cluster_config.yaml: who trains together, at which addresses. `to_text` alone writes it, for every infra; a person
-can write it by hand. On a node it is also read without YAML: runlog/launch_files.py.
+can write it by hand. On a node it is also read without YAML: runlog/last_launch.py.
 
 The token that the agents share is in secret.json beside it: {"token": "5f…"}.
 """
@@ -19,7 +19,9 @@ from train.plan.placement.pipeline_split import Room
 from train.plan.run_name import RULE, is_name
 from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import nearest, read_yaml
-from train.runlog import launch_files, paths
+from train.runlog import paths
+from train.runlog.last_launch import as_lines
+from train.runlog.secret import secret_of
 
 ABOUT = {
     "run": "Who trains together; written by Motley, and read by the agent of this node (python -m train agent).",
@@ -78,7 +80,7 @@ class ClusterConfig:
         usual = asdict(AsideRules())
         facts = asdict(replace(self, token=""))
         facts["aside"] = {name: value for name, value in facts["aside"].items() if value != usual[name]}
-        return launch_files.as_lines({name: value for name, value in facts.items() if value}, ABOUT)
+        return as_lines({name: value for name, value in facts.items() if value}, ABOUT)
 
 
 def read_cluster(file: Path) -> ClusterConfig:
@@ -88,7 +90,7 @@ def read_cluster(file: Path) -> ClusterConfig:
         if key not in known or key == "token":
             raise BadInput(f"unknown key '{key}'{nearest(str(key), known)}", f"file: {file}")
     secret = file.with_name(Path(paths.SECRET).name)
-    if not (token := launch_files.secret_of(secret).token):
+    if not (token := secret_of(secret).token):
         raise BadInput("token: a word is missing", f"file: {secret}", "./motley launch writes it again")
     try:
         return replace(checked(values), token=token)

@@ -2,7 +2,7 @@
 
 It decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds nothing
 open, and checks. Where `train run` is started by hand, its first generation chooses, by the same rule
-(placement/search.py), and keeps it (engine/kept_decisions.py). From then on it is obeyed, whoever leaves or comes.
+(placement/held_streamed_or_cut.py), and keeps it (engine/kept_decisions.py). From then on it is obeyed, whoever leaves or comes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from train.plan.machines.nodes import Device, LaunchFacts, link, nodes_of, speed
 from train.plan.model import catalogue
 from train.plan.model.verdict import Verdict
 from train.plan.placement.fit import Fit
+from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.placement.pipeline_placement import bubbles, staged
-from train.plan.placement.search import choose
 from train.plan.settings.config import RunConfig
 from train.plan.settings.request import Request
 from train.plan.speed.prediction import slows_the_run

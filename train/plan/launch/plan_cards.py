@@ -22,8 +22,8 @@ from train.plan.model.memory import GIB, USABLE, parameters
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
+from train.plan.placement.held_streamed_or_cut import case_of
 from train.plan.placement.pipeline_placement import bubbles
-from train.plan.placement.search import case_of
 from train.plan.placement.streaming import lacks
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import RunConfig

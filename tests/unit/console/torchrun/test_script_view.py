@@ -12,7 +12,7 @@ from console.torchrun import script_view
 from console.torchrun.script_view import ScriptView
 from tests.support.folders import inventory_of
 from train.plan.launch.torchrun import TorchrunPlan
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 NODES = ["a", "b", "c"]
 

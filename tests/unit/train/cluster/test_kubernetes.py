@@ -15,7 +15,7 @@ from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import read_yaml
-from train.runlog.launch_files import Secret, secret_of
+from train.runlog.secret import Secret, secret_of
 
 NODES = tuple(Member(name=f"qa-{n}", address=f"qa-{n}.qa") for n in range(3))
 CLUSTER = ClusterConfig(run="qa", node="qa-0", nodes=NODES, pipe=Room(4, 10, {"qa-0": 2, "qa-1": 2}))

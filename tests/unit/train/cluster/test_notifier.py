@@ -16,7 +16,7 @@ from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
 from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 from train.send_notice import Notice, send
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"

@@ -14,7 +14,7 @@ from train.cluster import slurm
 from train.cluster.home import furnish
 from train.errors import BadInput
 from train.plan.launch.cluster_config import Member, read_cluster
-from train.runlog.launch_files import Secret, secret_of
+from train.runlog.secret import Secret, secret_of
 
 ENV = {"SLURM_JOB_ID": "70412", "SLURM_NODEID": "1", "SLURMD_NODENAME": "b", "MOTLEY_RUN": "qa", "MOTLEY_TOKEN": "5f"}
 TOLD = [

@@ -23,7 +23,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory
 from train.plan.model.sources import BaseModel
 from train.plan.placement.fit import Fit
-from train.plan.placement.search import choose
+from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings import request
 from train.plan.settings.config import load_config
 from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run

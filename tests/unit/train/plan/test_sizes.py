@@ -7,7 +7,7 @@ from train.plan.estimate.foresee import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit
-from train.plan.placement.search import choose
+from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
 from train.plan.speed import speedup
 

@@ -12,7 +12,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
 from train.plan.placement.fit import placed
-from train.plan.placement.search import choose, choose_on_devices
+from train.plan.placement.held_streamed_or_cut import choose, choose_on_devices
 from train.plan.placement.streaming import Place, lacks, place
 from train.plan.settings.config import load_config
 

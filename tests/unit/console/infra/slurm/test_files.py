@@ -16,7 +16,7 @@ from console.infra.slurm.sbatch_options import options_of
 from tests.support.plans import launch_plan, node
 from train.errors import BadInput
 from train.plan.model.sources import DataSource
-from train.runlog.launch_files import Secret
+from train.runlog.secret import Secret
 
 SHARED = "/shared/me/ai-cluster"
 SETTINGS = {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"}

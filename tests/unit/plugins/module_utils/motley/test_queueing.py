@@ -8,8 +8,8 @@ import pytest
 from plugins.module_utils.motley import queueing
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths, queue_files
-from train.runlog.launch_files import Secret
 from train.runlog.run_queue import End, Entry, Queue, launch_of
+from train.runlog.secret import Secret
 
 TOKEN, NEXT = "0123456789abcdef", "fedcba9876543210"
 NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))

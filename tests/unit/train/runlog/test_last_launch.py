@@ -11,7 +11,8 @@ from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.aside import AsideRules
 from train.runlog import paths
-from train.runlog.launch_files import LastLaunch, Secret, forget_messages, last_launch, secret_of
+from train.runlog.last_launch import LastLaunch, last_launch
+from train.runlog.secret import Secret, forget_messages, secret_of
 
 CLUSTER = ClusterConfig(
     run="1e5",

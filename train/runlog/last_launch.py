@@ -1,8 +1,7 @@
-"""The files that a launch leaves in a node's home for Motley itself. Standard library alone: it is sent along.
+"""What every verb may want to know of the launch whose files a node has. Standard library alone: it is sent along.
 
-config/cluster_config.yaml    who trains together: a line of JSON for each fact, so it is YAML too
-                              (train/plan/launch/cluster_config.py writes it, and checks what an agent reads)
-config/secret.json (0600)     what nobody else may know: Secret
+config/cluster_config.yaml is read here without YAML: a line of JSON for each fact, so it is YAML too
+(train/plan/launch/cluster_config.py writes it so, and checks what an agent reads).
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import write_atomic
-from .paths import CLUSTER, QUEUE, SECRET
+from .paths import CLUSTER
 
 FACT = re.compile(r"(?m)^(\w+):((?:.|\n +)*)")
 """A name, and its value with the lines that are set in below it."""
@@ -24,7 +22,7 @@ FACT = re.compile(r"(?m)^(\w+):((?:.|\n +)*)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LastLaunch:
-    """What every verb may want to know of the launch whose files a node has; empty where it has none."""
+    """Empty where a node has the files of none."""
 
     run: str = ""
     interface: str = ""
@@ -32,22 +30,6 @@ class LastLaunch:
     """The name and the address of each."""
     limits: bool = False
     """Whether its graphics cards get some."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Secret:
-    token: str = ""
-    """Agents that do not know it are of another launch, or strangers."""
-    messages: str = ""
-    """The address of motley_notify, where the nodes send; empty where they send nothing."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Secret:
-        facts = json.loads(text)
-        return cls(token=str(facts.get("token", "")), messages=str(facts.get("messages", "")))
 
 
 def as_lines(facts: Mapping[str, Any], about: Mapping[str, str]) -> str:
@@ -80,20 +62,3 @@ def last_launch(home: Path) -> LastLaunch:
     nodes = tuple((str(node.get("name")), str(node.get("address"))) for node in facts.get("nodes") or ())
     words = {name: str(facts.get(name, "")) for name in ("run", "interface")}
     return LastLaunch(**words, nodes=nodes, limits=bool(facts.get("limits")))
-
-
-def secret_of(file: Path) -> Secret:
-    """An empty one where there is none, or it is torn."""
-    try:
-        return Secret.from_json(file.read_text())
-    except (OSError, ValueError, AttributeError):
-        return Secret()
-
-
-def forget_messages(home: Path) -> bool:
-    """The nodes are not to send any more, of the run that is here and of those that wait. Whether they were to."""
-    files = [home / SECRET, *home.glob(f"{QUEUE}/*/{SECRET}")]
-    known = {file: secret for file in files if (secret := secret_of(file)).messages}
-    for file, secret in known.items():
-        write_atomic(file, replace(secret, messages="").to_json().encode(), mode=0o600)
-    return bool(known)
