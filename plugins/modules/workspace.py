@@ -64,7 +64,8 @@ def main() -> None:
             module.fail_json(msg=f"not all below {home} could be removed: {error}\nfix: {fix}")
     if findings := obstacles(home, params):
         module.fail_json(msg="\n".join(findings))
-    module.exit_json(**make(home, params, pretend=module.check_mode))
+    # without what it was called with: the package in it is so long that ansible-runner would leave the whole result out
+    module.exit_json(**make(home, params, pretend=module.check_mode), invocation={})
 
 
 class Package(TypedDict):

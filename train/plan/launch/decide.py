@@ -1,8 +1,9 @@
 """What a launch decides, step by step: `decide` is the page to read. Pure, and without torch.
 
 It decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds nothing
-open, and checks. Where `train run` is started by hand, its first generation chooses, by the same rule
-(placement/held_streamed_or_cut.py), and keeps it (engine/kept_decisions.py). From then on it is obeyed, whoever leaves or comes.
+open, and checks. Where `train run` is started by hand, its first generation chooses by the same rule
+(placement/held_streamed_or_cut.py), and keeps what it chose (train/engine/kept_decisions.py). From then on that is
+obeyed, whoever leaves or comes.
 """
 
 from __future__ import annotations

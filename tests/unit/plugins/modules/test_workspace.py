@@ -5,17 +5,21 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import ansible_runner
 import pytest
+import yaml
 
 from plugins.filter.workspace import motley_package
 from plugins.module_utils.motley import versions
 from plugins.modules import workspace
 from train.runlog import paths
 
+ROOT = Path(__file__).parents[4]
 FOLDERS = ["models/base", "logs/runs"]
 
 
@@ -79,3 +83,26 @@ def test_undo_takes_the_address_that_a_launch_has_brought(tmp_path: Path) -> Non
     (tmp_path / paths.SECRET).write_text("https://ntfy.example/secret\n")
     workspace.remove(tmp_path, pretend=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_that_it_changed_something_reaches_whoever_shows_it(tmp_path: Path) -> None:
+    """ansible-runner replaces a result of 700 000 bytes by a note, and the package was part of it."""
+    task = {"home": str(tmp_path / "home"), "folders": FOLDERS, "disk_gb": 0.0}
+    task |= {"package": {"hash": "a", "archive": package()["archive"] + "\n" * 700_000}}
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"here": host}}}))
+    play = {"hosts": "here", "gather_facts": False, "tasks": [{"workspace": task}]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    program = Path(sys.executable).with_name("ansible-playbook")
+    told: list[Any] = []
+    done = ansible_runner.run(
+        private_data_dir=str(tmp_path),
+        playbook=str(tmp_path / "play.yml"),
+        inventory=str(tmp_path / "hosts.yml"),
+        envvars={"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{program.parent}:{os.environ['PATH']}"},
+        event_handler=lambda event: told.append(event["event_data"].get("res")) or False,
+        quiet=True,
+        cancel_callback=lambda: False,
+    )
+    assert done.status == "successful"
+    assert [result["changed"] for result in told if result] == [True]
