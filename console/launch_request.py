@@ -9,7 +9,7 @@ import itertools
 import json
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any
@@ -83,19 +83,11 @@ def read(
     findings += unknown_inner(variables)
     nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster, cluster if limit is None else limit)
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
-    findings += wrong_nodes
-    findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
-    findings += [
-        f"{name}: '{own[name]}' is neither true nor false" for name, is_on in switches.items() if is_on is None
-    ]
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
-    findings += [*wrong_on(on, own), *wrong_sweep]
     not_before, wrong_time = begin(own.get("at"))
-    then = str(own.get("then") or "")
-    findings += wrong_time
-    report_to = str(own.get("report_to") or "")
-    findings += wrong_tracker(report_to)
-    findings += [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
+    then, report_to = (str(own.get(name) or "") for name in ("then", "report_to"))
+    findings += wrong_nodes + wrong_homes(homes) + wrong_switches(switches, own) + wrong_on(on, own) + wrong_sweep
+    findings += wrong_time + wrong_tracker(report_to) + wrong_then(then)
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
     wanted = None
     try:
@@ -120,6 +112,18 @@ def read(
         report_to=report_to,
         data=data,
     )
+
+
+def wrong_homes(homes: Iterable[str]) -> list[str]:
+    return [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
+
+
+def wrong_switches(switches: Mapping[str, bool | None], own: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: '{own[name]}' is neither true nor false" for name, is_on in switches.items() if is_on is None]
+
+
+def wrong_then(then: str) -> list[str]:
+    return [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
 
 
 def wrong_on(on: str, own: dict[str, Any]) -> list[str]:

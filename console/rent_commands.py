@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,18 @@ def rent(
     if not yes and not agreed("rent it? [y/N] "):
         say("nothing was rented")
         return 1
-
-    def watch(lease: Lease) -> None:
-        watcher.start(lease, secret, book.place)
-        if helper.timer:
-            timers.arm(book, lease, secret)
-
     if helper.timer:
         timers.prove(book, secret)
     with book.alone():
+        watch = partial(watched, book, secret, by_timer=helper.timer)
         shop_here = Shop(market=market, book=book, watch=watch, say=say)
         return rent_it(shop_here, good, hours, inventory, stays_on)
+
+
+def watched(book: Book, secret: str, lease: Lease, *, by_timer: bool) -> None:
+    watcher.start(lease, secret, book.place)
+    if by_timer:
+        timers.arm(book, lease, secret)
 
 
 def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asleep.Helper, Node | None]:

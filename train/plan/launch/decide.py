@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from train.errors import BadInput
 from train.plan.estimate import sizes
-from train.plan.estimate.foresee import foresee
+from train.plan.estimate.foresee import Foreseen, foresee
 from train.plan.launch import answer_server, obstacles
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.launch.plan import Plan
-from train.plan.machines.nodes import Device, LaunchFacts, link, nodes_of, speeds
+from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, link, nodes_of, speeds
 from train.plan.model import catalogue
 from train.plan.model.verdict import Verdict
 from train.plan.placement.fit import Fit
@@ -59,7 +59,6 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
     measured = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=stages)
     foreseen = foresee(request.config, nodes, fitted, measured, mbit)
     settings |= {"pipes": foreseen.fit.pipes} if settings.get("pipes") == "auto" else {}
-    wireless = [node.name for node in nodes if node.facts.route.wireless]
     return Plan(
         request=request,
         nodes=nodes,
@@ -74,15 +73,23 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
         prediction=foreseen.prediction,
         verdict=facts.verdict,
         sizes=sizes.sizes(request.config, foreseen.fit, foreseen.machines, foreseen.prediction),
-        warnings=[
-            *(f"{why}; it is skipped" for why in facts.off.values()),
-            *(f"{name} was not measured: {why}" for name, why in facts.unmeasured.items()),
-            *obstacles.larger_card_idle(nodes),
-            *slows_the_run(foreseen.prediction),
-            *(bubbles(foreseen.fit.pipes, request.config.rows_per_step) if foreseen.fit.cut else []),
-            *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
-        ],
+        warnings=warnings(request.config, facts, nodes, foreseen),
     )
+
+
+def warnings(config: RunConfig, facts: LaunchFacts, nodes: list[PlanNode], foreseen: Foreseen) -> list[str]:
+    return [
+        *(f"{why}; it is skipped" for why in facts.off.values()),
+        *(f"{name} was not measured: {why}" for name, why in facts.unmeasured.items()),
+        *obstacles.larger_card_idle(nodes),
+        *slows_the_run(foreseen.prediction),
+        *(bubbles(foreseen.fit.pipes, config.rows_per_step) if foreseen.fit.cut else []),
+        *(
+            f"{node.name} is on Wi-Fi: a cable would make every step quicker"
+            for node in nodes
+            if node.facts.route.wireless
+        ),
+    ]
 
 
 def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: float) -> Fit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,15 +66,8 @@ def read(
     without `default_data` a data set that is not named is none."""
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
-    findings = [
-        f"{name}: {DECLINED[name]}"
-        if name in DECLINED
-        else f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
-        for name in values
-        if name not in known
-    ]
-    if findings:
-        raise BadInput("\n".join(findings))
+    refuse_unknown(values, known, what)
+    findings: list[str] = []
     own = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(own)
     begins_with = found_adapter(own, chosen, home, findings)
@@ -107,6 +100,18 @@ def read(
     if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=own, config=config, model=model, dataset=dataset, home=home)
+
+
+def refuse_unknown(values: Settings, known: Collection[str], what: str) -> None:
+    findings = [
+        f"{name}: {DECLINED[name]}"
+        if name in DECLINED
+        else f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
+        for name in values
+        if name not in known
+    ]
+    if findings:
+        raise BadInput("\n".join(findings))
 
 
 def found_adapter(
