@@ -89,10 +89,12 @@ def answered() -> dict[str, Any]:
 def test_what_the_controller_has_heard_stands_beside_the_nodes_result(monkeypatch: pytest.MonkeyPatch) -> None:
     class Look(InfraStep):
         step = "look"
+        _task = SimpleNamespace(args={})
 
         def _execute_module(self, **_: Any) -> dict[str, Any]:
-            return {"look": "of the node"}
+            return {"changed": True, "look": "of the node"}
 
+    monkeypatch.setattr("console.controller_action.ActionBase.run", lambda *_: {})
     monkeypatch.setattr("console.controller_action.part", lambda *_: lambda *_: OnNode("m", {}, beside={"hub": {}}))
     known = {"hostvars": {"a": {}}, "inventory_hostname": "a"}
-    assert Look.answer(object.__new__(Look), known, {}) == {"look": "of the node", "hub": {}}
+    assert Look.run(object.__new__(Look), None, known) == {"changed": True, "look": "of the node", "hub": {}}

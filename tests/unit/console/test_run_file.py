@@ -163,7 +163,7 @@ def kept(values: dict[str, Any], state: Path, monkeypatch: pytest.MonkeyPatch) -
     named = asked["values"] | {"run": asked["values"].get("run", "qa")}
     known = {"addresses": {"n0": "10.0.0.1"}, "nodes": node_facts(["n0"], [look()]), "versions": {"n0": VERSIONS}}
     found = decide(request.read(named), LaunchFacts(**known, code="1", files=lambda _: ({}, 0)))
-    monkeypatch.setattr(launch_plan.InfraStep, "answer", lambda *_: {"plan": handed_on(found).to_json()})
+    monkeypatch.setattr(launch_plan, "part", lambda *_: lambda *_: {"plan": handed_on(found).to_json()})
     step = launch_plan.ActionModule.__new__(launch_plan.ActionModule)
     plan = step.answer({"inventory_hostname": "n0", "hostvars": {"n0": {}}}, {"asked": asked})["plan"]
     launch_records.keep([render.launched(LaunchPlan.from_json(plan), "2026-11-29T05:00:00+0000")], state)

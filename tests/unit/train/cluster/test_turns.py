@@ -61,7 +61,7 @@ class Clock(SimpleNamespace):
 
 
 @pytest.fixture
-def world() -> Outside:
+def outside() -> Outside:
     return Outside(clock=Clock(), network=Wire(), say=lambda _: None)  # type: ignore[arg-type]
 
 
