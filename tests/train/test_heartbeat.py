@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from tests.support import pace
 from train.cluster import heartbeat
-from train.cluster.heartbeat import MUTE, NO_AGENT, NOTHING, Heartbeat, Peer, from_json
+from train.cluster.heartbeat import MUTE, NOTHING, Heartbeat, Peer, from_json
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.outside import CLOCK, Outside
@@ -150,21 +150,6 @@ def test_who_is_heard_but_cannot_be_reached_is_lost():
         busy.missed(0.0, MUTE)
         busy.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert not busy.lost(106.0), "its agent lives, and its machine takes connections"
-
-
-def test_a_machine_that_says_that_no_agent_runs_there_is_not_waited_for():
-    """It is no silence; one refusal alone is none of three rounds."""
-    gone, silent = Peer(), Peer()
-    for peer, why in ((gone, NO_AGENT), (silent, NOTHING)):
-        peer.answered(NodeStatus(name="n1"), at=10.0, beat=(1, 1))
-        peer.missed(10.1, why)
-        assert peer.reachable(10.2)
-        peer.missed(10.6, why)
-        peer.missed(11.1, why)
-    assert not gone.reachable(11.2) and silent.reachable(11.2)
-    assert not silent.reachable(13.1)
-    gone.answered(NodeStatus(name="n1"), at=12.0, beat=(2, 1))
-    assert gone.reachable(12.0)
 
 
 def test_rounds_that_this_node_was_late_for_prove_nothing():

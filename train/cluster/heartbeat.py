@@ -6,7 +6,6 @@ answer repeats the asker's random number: nobody without the token can take part
 When a peer counts as lost
     absent   not even its kernel takes the connection (power, cable, sleep): 3 rounds in a row and 3 s
     mute     its kernel does, its agent does not answer (hung, or starved by load): 3 rounds in a row and 5 s
-    refused  its kernel says that no agent runs there: 3 rounds in a row, which is no silence to be waited out
 A round that this node itself was late for proves nothing and is not counted.
 """
 
@@ -87,8 +86,7 @@ class Peer:
         self.no_agent_since = (self.no_agent_since or at) if why is NO_AGENT else None
 
     def lost(self, at: float) -> bool:
-        refused = self.no_agent_since is not None
-        absent = self.absent_rounds >= ROUNDS and (refused or at - self.answered_at > TIMING.absent_s)
+        absent = self.absent_rounds >= ROUNDS and at - self.answered_at > TIMING.absent_s
         return absent or (self.mute_rounds >= ROUNDS and at - self.at > TIMING.mute_s)
 
     def reachable(self, at: float) -> bool:
