@@ -83,7 +83,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
             spread([run["of the sum"] for run in runs], "{:.0%}"),
             spread([run["step_s"] for run in runs], "{:.2f}"),
             spread([run["sync"] for run in runs], "{:.0%}"),
-            " ".join(inner_steps(run["rounds"]) for run in runs) if sync == "local" else "",
+            "; ".join(dict.fromkeys(inner_steps(run["rounds"]) for run in runs)) if sync == "local" else "",
         ]
         lines.append(f"| {mbit} Mbit/s, {'exact' if sync == 'flat' else sync} | {' | '.join(figures)} |")
     return [*lines, *losses(found)]
