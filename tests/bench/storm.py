@@ -89,7 +89,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     for what in LOSSES:
         row(f"lost: {what}", [f"{part(run, what):.1%}" for run in runs.values()])
     row("steps made again after a loss", [str(run["repeated"]) for run in runs.values()])
-    row("how often all begin anew in another group", [str(run["groups"]) for run in runs.values()])
+    row("how often all start again in another group", [str(run["groups"]) for run in runs.values()])
     row("… seconds of all, each time", [f"{seconds_each(run):.1f}" for run in runs.values()])
     return lines
 
