@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from console.infra.node import MARK, program
-from console.infra.slurm.files import script as batch_script
+from console.infra.slurm.files import SCRIPT, rendered
 from console.infra.slurm.node import SlurmNode
 from tests.support import pace
 from tests.support.cluster import REPOSITORY
+from tests.support.plans import slurm_plan
 from tests.support.slurm_site import HOME, Account, opened
 from train.runlog import paths
 
@@ -85,9 +86,10 @@ def test_stop_ends_a_job_for_good(account: Account) -> None:
 
 def furnish(account: Account) -> None:
     """As a launch leaves the shared folder, but for the trainer."""
-    made = batch_script(RUN, HOME, [], ["--nodes=3", "--gpus=4"], {"STEPS": STEPS})
+    plan = slurm_plan({"run": RUN}, home=HOME)
+    made = rendered(plan, ["--nodes=3", "--gpus=4"], {"STEPS": STEPS}, "now")
     files = {
-        made.path: made.content,
+        **{file.path: file.content for file in made if file.path == SCRIPT},
         f"jobs/{RUN}/logs/runs/{RUN}/launch.json": "{}",
         f"jobs/{RUN}/{paths.SETTINGS}": "{}",
         f"jobs/{RUN}/output/.kept": "",

@@ -1,10 +1,11 @@
 """A plan as a launch hands it on, for tests of what is made of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from console import render
 from console.electricity import Values, of_plan
+from console.infra.slurm.files import SlurmPlan, SweptRun
 from train.plan.launch import plan
 from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
 from train.plan.launch.plan import Plan
@@ -40,6 +41,13 @@ def launch_plan(settings: dict[str, Any], **changes: Any) -> LaunchPlan:
     words = dict.fromkeys([*settings, "home"], "what it means")
     usual = {"settings": settings, "help": words, "nodes": [node("a")]}
     return LaunchPlan(**USUAL | usual | changes)
+
+
+def slurm_plan(settings: dict[str, Any], *, home: str, sweep: Sequence[SweptRun] = (), **changes: Any) -> SlurmPlan:
+    common = launch_plan(settings, run=settings["run"], **changes)
+    own: dict[str, Any] = {"lack_environment": False, "environment_sets": []}
+    runs = [one.run for one in sweep] or [common.run]
+    return SlurmPlan.of(common, head="me", home=home, sweep=sweep, runs=runs, **own)
 
 
 def handed_on(found: Plan, rows: str = "rows", prices: Values | None = None) -> LaunchPlan:

@@ -13,7 +13,7 @@ import pytest
 
 from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, files, rendered
 from console.infra.slurm.sbatch_options import options_of
-from tests.support.plans import launch_plan, node
+from tests.support.plans import node, slurm_plan
 from train.errors import BadInput
 from train.plan.model.sources import DataSource
 from train.runlog.secret import Secret
@@ -22,15 +22,15 @@ SHARED = "/shared/me/ai-cluster"
 SETTINGS = {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"}
 
 
-def slurm_plan(home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> SlurmPlan:
+def qa(home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> SlurmPlan:
     rows, nodes = DataSource(name="x", folder_name="rows"), [node("a", home=SHARED)]
-    common = launch_plan(SETTINGS | {"lora_r": 8}, dataset=rows, given={"model": "tiny"}, nodes=nodes)
-    own: dict[str, Any] = {"head": "me", "home": home, "sweep": sweep, "runs": [one.run for one in sweep] or ["qa"]}
-    return SlurmPlan.of(common, **own, lack_environment=False, environment_sets=[])
+    return slurm_plan(
+        SETTINGS | {"lora_r": 8}, home=home, sweep=sweep, dataset=rows, given={"model": "tiny"}, nodes=nodes
+    )
 
 
 def written(options: list[str] | None = None, *, home: str = SHARED, sweep: Sequence[SweptRun] = ()) -> dict[str, str]:
-    plan = SlurmPlan.from_json(slurm_plan(home, sweep).to_json())
+    plan = SlurmPlan.from_json(qa(home, sweep).to_json())
     return {file.path: file.content for file in rendered(plan, options or [], {"NCCL_ALGO": "Ring"}, "now")}
 
 
@@ -131,7 +131,7 @@ def test_a_job_gets_the_address_of_messages_for_its_user_alone(tmp_path: Path) -
     def brought(**values: str) -> dict[str, Any]:
         known: dict[str, Any] = {"inventory_hostname": "login", "hostvars": {"login": values}}
         known["motley_request_checked"] = {"asked": {"of_infra": {}}}
-        return files(known, {"plan": slurm_plan().to_json(), "state_folder": str(tmp_path)}).params
+        return files(known, {"plan": qa().to_json(), "state_folder": str(tmp_path)}).params
 
     told, address = brought(motley_notify="https://me"), "jobs/qa/config/secret.json"
     found = [file for file in json.loads(told["files"]) if file["path"] == address]
