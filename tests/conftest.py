@@ -8,7 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,7 +34,7 @@ if importlib.util.find_spec("ansible"):  # the trainer's environment has none
     ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "plugins/module_utils"))
 
 OWN_BASE = base.default_suite()
-BASES = [
+BASES: list[Any] = [
     OWN_BASE,
     *(pytest.param(other, marks=pytest.mark.long) for other in ("bookworm", "trixie") if other != OWN_BASE),
 ]

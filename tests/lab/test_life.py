@@ -13,7 +13,7 @@ from lab import cgroups, disk, network
 from lab import lab as labs
 from lab.host import Host
 from lab.place import Place
-from lab.shell import LabError
+from lab.shell import LabError, run
 from tests.support.cluster import REPOSITORY, Cluster
 
 
@@ -23,7 +23,7 @@ def left_of(place: Place) -> dict[str, list[str]]:
         "processes": labs.processes_of(place),
         "namespaces": [name for name in network.namespaces() if place.owns_namespace(name)],
         "mounts": [str(path) for path in disk.mounts_below(place.root)],
-        "loops": [line for line in labs.run("losetup", "--all").splitlines() if f"{place.root}/" in line],
+        "loops": [line for line in run("losetup", "--all").splitlines() if f"{place.root}/" in line],
         "cgroups": [str(tree / place.cgroup) for tree in cgroups.trees() if (tree / place.cgroup).exists()],
         "files": [str(path) for path in (place.root, Path("/etc/netns") / place.controller) if path.exists()],
     }

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from lab import faults, shaping
+from lab import cgroups, faults, shaping
 from lab import lab as labs
+from lab.shell import run
 from tests.support import pace
 from tests.support.cluster import Cluster
 
@@ -48,7 +49,7 @@ def limited(trio: Cluster) -> Cluster:
 def test_a_gigabit_link_carries_a_gigabit(trio: Cluster) -> None:
     labs.limit(trio.lab, [], on=True)
     for host in trio.hosts:
-        labs.cgroups.quota(host.cgroup, None)
+        cgroups.quota(host.cgroup, None)
     assert 900 <= transfer_mbit(trio, "gpu-worker-1", "gpu-worker-2", 200) <= 1000
 
 
@@ -84,8 +85,8 @@ def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
 def test_limits_are_lifted_again(limited: Cluster) -> None:
     labs.limit(limited.lab, [], on=False)
     for host in limited.hosts:
-        assert labs.cgroups.quota_percent(host.cgroup) is None
-        assert not re.search("tbf", labs.network.run("tc", "-n", host.namespace, "qdisc", "show"))
+        assert cgroups.quota_percent(host.cgroup) is None
+        assert not re.search("tbf", run("tc", "-n", host.namespace, "qdisc", "show"))
 
 
 def test_many_hosts_may_watch_files_at_once(trio: Cluster) -> None:

@@ -82,7 +82,7 @@ def test_a_launch_that_is_refused_leaves_nothing(person: Person) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("how", [{"motley_start_now": "false"}, {"motley_plan_calibrate": "true"}])
 def test_a_launch_that_starts_nothing_or_measures_loads_nothing(person: Person, how: dict[str, str]) -> None:
-    said = person.launches("-v", resume="fist", **{"starts": True, **how})  # type: ignore[arg-type]
+    said = person.launches("-v", resume="fist", **{"starts": True, **how})
     assert said.rc != 0 and said.out.count("loads: false") == 3 and nothing_is_left(person), said.out
 
 

@@ -60,7 +60,7 @@ class Owner:
         playbook = self.folder / f"{role}-{tasks}.yml"
         playbook.write_text(PLAY.format(role=role, tasks=tasks))
         settings = {"cmdline": "--check --diff"} if check else {}
-        looked = {"motley_preflight_look": {}}  # the machines are where the lab's inventory has them
+        looked: dict[str, object] = {"motley_preflight_look": {}}  # the machines are where the lab's inventory has them
         return self.cluster.play(
             playbook,
             extravars={"motley_state_folder": str(self.folder), "motley_gpu_driver_compiler": False, **looked, **extra},

@@ -176,8 +176,8 @@ def test_a_desktop_that_asks_its_router_gets_a_fixed_address(person: Person) -> 
     assert host.run("getent", "ahostsv4", "pypi.org").startswith("198.51.100.7")
     assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
 
-    said = person.types("undo", limit=DESKTOP, phase="static_ip")
-    assert said.rc == 0, said.out
+    undone = person.types("undo", limit=DESKTOP, phase="static_ip")
+    assert undone.rc == 0, undone.out
     assert router.address_by_lease(host) == leased
     assert host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0]) == profile
 

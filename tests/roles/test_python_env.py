@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ class Setup:
 
 
 @pytest.fixture(scope="module")
-def setup(trio_on_each_base: Cluster, tmp_path_factory: pytest.TempPathFactory):
+def setup(trio_on_each_base: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     made = Setup(trio_on_each_base, tmp_path_factory.mktemp("setup"))
     yield made
     made.playbook.unlink()
