@@ -17,9 +17,9 @@ from tests.train.cluster import ROOT, environment
 from train.engine import milestones, resume
 from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
+from train.engine.loaded import NotKeptError
 from train.engine.milestones import Milestones
 from train.engine.run import stays
-from train.engine.setup import NotKeptError
 from train.models.backends import LossModule
 from train.models.weights import Trained
 from train.parallel import sync

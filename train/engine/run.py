@@ -154,11 +154,11 @@ def in_a_group(
 def stays(run: Run, words: Orders, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
-    from train.engine import setup
+    from train.engine.loaded import NotKeptError
     from train.failures import classify_failure, report_to_agent
     from train.parallel.worker_orders import is_told_to_leave
 
-    lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | setup.NotKeptError)
+    lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | NotKeptError)
     words.broken = 0 if begun else words.broken + lost
     able = words.may_stay and not run.trained.half_changed and words.broken <= 1
     if not able or not (lost or is_told_to_leave(error)):
