@@ -101,6 +101,6 @@ def make_scaler(precision: str, device: str) -> Any:
 def freeze(world: World) -> None:
     """A process that may stay keeps libraries and model: where it leaves a group, only what that has made is looked
     through for what hangs on the weights."""
-    if world.words:
+    if world.orders:
         gc.collect()
         gc.freeze()

@@ -67,30 +67,30 @@ def train_run(
     and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
     from train.parallel.worker_orders import Orders
 
-    words = Orders.of_agent() if leaver else None
+    orders = Orders.of_agent() if leaver else None
     if leaver:
-        leaver.words = words
-    kept = before_a_group(config, words, recipe) if words and WAITS in os.environ else None
+        leaver.orders = orders
+    kept = before_a_group(config, orders, recipe) if orders and WAITS in os.environ else None
     while True:
         try:
-            return in_a_group(config, leaver, words, kept, as_json=as_json, recipe=recipe)
+            return in_a_group(config, leaver, orders, kept, as_json=as_json, recipe=recipe)
         except LeftError as left:
             kept = left.run
         gc.collect()  # of the exchange that broke off, what hangs on the weights
-        assert words
-        words.obey()
+        assert orders
+        orders.obey()
 
 
-def before_a_group(config: RunConfig, words: Orders, recipe: Recipe | None) -> Run:
+def before_a_group(config: RunConfig, orders: Orders, recipe: Recipe | None) -> Run:
     """Loads the run while the others train; its agent's word then gives it a place among them."""
     from train.engine.setup import set_up
     from train.parallel.process_group import join
 
-    world = join(config.timeout_s, words)
+    world = join(config.timeout_s, orders)
     run = set_up(config, world, None, recipe, waits=True)
     leave_group(run, world)
-    words.tell_agent(stays=True)
-    words.obey()
+    orders.tell_agent(stays=True)
+    orders.obey()
     return run
 
 
@@ -103,7 +103,7 @@ class LeftError(Exception):
 
 
 def in_a_group(
-    config: RunConfig, leaver: Leaver | None, words: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
+    config: RunConfig, leaver: Leaver | None, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
 ) -> tuple[Run, Ended | None]:
     from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
@@ -114,34 +114,34 @@ def in_a_group(
 
     started, world = time.perf_counter(), None
     try:
-        world = join(config.timeout_s, words)
+        world = join(config.timeout_s, orders)
         run = set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
     except Exception as error:
         if world and not isinstance(error, LeftGroupError):
             world.report_failure(error)
-        if kept and words and stays(kept, words, error, begun=False):
+        if kept and orders and stays(kept, orders, error, begun=False):
             raise leave_group(kept, world) from None
         if kept and kept.step and kept.world.writes:
             milestones.write_checkpoint(kept)
         raise
     if leaver:
         leaver.run = run
-    if words:
-        words.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
+    if orders:
+        orders.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
     ended: Ended | None = None
     stay = False
     world.watch_peers()
     try:
         loop.train(run)
         early_stop.conclude(run)
-        if words:
-            words.tell_agent(stays=False)
+        if orders:
+            orders.tell_agent(stays=False)
         if world.writes:
             made = milestones.write_result(run)
             ended = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
         world.say_last_word()
     except Exception as error:
-        stay = bool(words and stays(run, words, error))
+        stay = bool(orders and stays(run, orders, error))
         raise (leave_group(run, world) if stay else fail(run, error)) from (None if stay else error)
     finally:
         if leaver and not stay:
@@ -151,7 +151,7 @@ def in_a_group(
     return run, ended
 
 
-def stays(run: Run, words: Orders, error: Exception, *, begun: bool = True) -> bool:
+def stays(run: Run, orders: Orders, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
     from train.engine.loaded import NotKeptError
@@ -159,13 +159,13 @@ def stays(run: Run, words: Orders, error: Exception, *, begun: bool = True) -> b
     from train.parallel.worker_orders import is_told_to_leave
 
     lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | NotKeptError)
-    words.broken = 0 if begun else words.broken + lost
-    able = words.may_stay and not run.trained.half_changed and words.broken <= 1
+    orders.broken = 0 if begun else orders.broken + lost
+    able = orders.may_stay and not run.trained.half_changed and orders.broken <= 1
     if not able or not (lost or is_told_to_leave(error)):
-        words.tell_agent(stays=False)
+        orders.tell_agent(stays=False)
         return False
-    if not words.arrived.is_set():
-        report_to_agent(error, words.taken)
+    if not orders.arrived.is_set():
+        report_to_agent(error, orders.taken)
     return True
 
 
