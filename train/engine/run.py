@@ -106,24 +106,11 @@ def in_a_group(
     config: RunConfig, leaver: Leaver | None, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
 ) -> tuple[Run, Ended | None]:
     from train.engine import early_stop, loop, milestones
-    from train.engine.setup import set_up
-    from train.parallel.process_group import join
-    from train.parallel.worker_orders import LeftGroupError
     from train.recipes import making
-    from train.runlog.events import person
 
-    started, world = time.perf_counter(), None
-    try:
-        world = join(config.timeout_s, orders)
-        run = set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
-    except Exception as error:
-        if world and not isinstance(error, LeftGroupError):
-            world.report_failure(error)
-        if kept and orders and stays(kept, orders, error, begun=False):
-            raise leave_group(kept, world) from None
-        if kept and kept.step and kept.world.writes:
-            milestones.write_checkpoint(kept)
-        raise
+    started = time.perf_counter()
+    run = enter_group(config, orders, kept, as_json=as_json, recipe=recipe)
+    world = run.world
     if leaver:
         leaver.run = run
     if orders:
@@ -137,8 +124,8 @@ def in_a_group(
         if orders:
             orders.tell_agent(stays=False)
         if world.writes:
-            made = milestones.write_result(run)
-            ended = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
+            result = milestones.write_result(run)
+            ended = finish(run, result, time.perf_counter() - started, as_json and world.speaks)
         world.say_last_word()
     except Exception as error:
         stay = bool(orders and stays(run, orders, error))
@@ -149,6 +136,28 @@ def in_a_group(
         if not stay and (recipe := making(run.recipe)):
             recipe.close()
     return run, ended
+
+
+def enter_group(config: RunConfig, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any) -> Run:
+    """Joins the group and sets the run up; where that fails, what this process keeps is saved or waits for the next."""
+    from train.engine import milestones
+    from train.engine.setup import set_up
+    from train.parallel.process_group import join
+    from train.parallel.worker_orders import LeftGroupError
+    from train.runlog.events import person
+
+    world = None
+    try:
+        world = join(config.timeout_s, orders)
+        return set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
+    except Exception as error:
+        if world and not isinstance(error, LeftGroupError):
+            world.report_failure(error)
+        if kept and orders and stays(kept, orders, error, begun=False):
+            raise leave_group(kept, world) from None
+        if kept and kept.step and kept.world.writes:
+            milestones.write_checkpoint(kept)
+        raise
 
 
 def stays(run: Run, orders: Orders, error: Exception, *, begun: bool = True) -> bool:
@@ -181,7 +190,7 @@ def leave_group(run: Run, world: World | None) -> LeftError:
     return LeftError(run)
 
 
-def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
+def finish(run: Run, result: Path, seconds: float, as_json: bool) -> Ended:
     from train.runlog.events import held_out_words
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
@@ -197,7 +206,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
         "first_loss": losses[0] if losses else None,
         "last_loss": last,
         "best": run.milestones.best,
-        run.config.RESULT: str(made),
+        run.config.RESULT: str(result),
         "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
@@ -205,10 +214,10 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
     run.reporter.close()
     loss = "" if last is None else f" · loss {last:.4f}"
     held_out = f" · best {held_out_words(run.milestones.best)}" if run.milestones.best else ""
-    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
+    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {result}")
     if as_json:
         print(json.dumps(receipt))
-    return Ended(made, last)
+    return Ended(result, last)
 
 
 TIMED_OUT = ("timed out waiting", "collective operation timeout")
