@@ -88,7 +88,7 @@ def act(verb: str, args: argparse.Namespace) -> int:
     if cards := options.pop("cards", ""):
         for name in ("inventory", "infra", "vault", "verbose"):
             del options[name]
-        return resolve_name("console.launch_options:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
+        return resolve_name("console.launch_commands:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
     if "inventory" not in options:
         return does(verb)(**options)
     kind = options.pop("infra", "")
@@ -143,12 +143,12 @@ ACTS = {
     "inventory": "console.new_inventory:describe",
     "check": "console.inventory.shown:show",
     "bootstrap": "console.bootstrap:bootstrap",
-    "plan": "console.launch_options:plan",
+    "plan": "console.launch_commands:plan",
     "sweep": "console.sweep:sweep",
     "check-model": "console.check_model:check_model",
     "check-rewards": "console.check_rewards:check_rewards",
-    "launch": "console.launch_options:launch",
-    "torchrun": "console.launch_options:torchrun",
+    "launch": "console.launch_commands:launch",
+    "torchrun": "console.launch_commands:torchrun",
     "status": "console.status:status",
     "dashboard": "console.dashboard.server:dashboard",
     "follow": "console.run_commands:follow",

@@ -29,7 +29,6 @@ MOST_RUNS = 100
 OF_INFRAS = {name: each for each in infra.NAMES for name in infra.about(each).variables}
 """The launch variables that one infra alone takes."""
 LAUNCH_ONLY = ("nodes", "at", "then", "report_to", *SWITCHES, *OF_INFRAS)
-SECRET = "motley_hub_token"  # noqa: S105  its name
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -173,21 +172,6 @@ def begin(clock: Any) -> tuple[float, list[str]]:
         return aside.next_time(str(clock), time.time()), []
     except BadInput as wrong:
         return 0.0, [str(wrong)]
-
-
-def as_words(settings: list[str]) -> list[str]:
-    """The words for ansible-playbook, of NAME=VALUE each in one piece and of its own files (@FILE) and JSON ({…})."""
-    whole = [setting for setting in settings if setting.startswith(("@", "{"))]
-    pairs = [setting for setting in settings if setting not in whole]
-    wrong = next((pair for pair in pairs if "=" not in pair), "")
-    if wrong:
-        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: --set \"NAME='{wrong} …'\"")
-    values = dict(pair.split("=", 1) for pair in pairs)
-    if SECRET in values:
-        fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"
-        raise BadInput(f"{SECRET}: whoever is on this computer can read the words of a command", fix=fix)
-    together = [json.dumps(values, ensure_ascii=False)] if values else []
-    return [word for setting in [*whole, *together] for word in ("-e", setting)]
 
 
 def chosen_nodes(words: Any, cluster: list[str], limit: list[str]) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import __main__, interrupt, launch, processes, restart, run_playbook
+from console import __main__, interrupt, launch_playbook, processes, restart, run_playbook
 from console.inventory.read import Inventory
 from console.playbook_progress import Progress
 from tests.support import pace
@@ -195,9 +195,9 @@ def test_the_same_command_is_named_with_its_words() -> None:
 
 def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
     off, on = {"on": False, "run": ""}, {"on": True, "run": "qa"}
-    (said,) = launch.interrupted_lines({"a": off, "b": off}, {})
+    (said,) = launch_playbook.interrupted_lines({"a": off, "b": off}, {})
     assert said.startswith("interrupted: no run was started;") and said.endswith("again: the same")
-    said, silent = launch.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
+    said, silent = launch_playbook.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
     assert said == "interrupted: 'qa' is running on a   watch it: ./motley follow   stop it: ./motley stop"
     assert silent.startswith("c  nobody answers at 10.0.0.3: ")
 

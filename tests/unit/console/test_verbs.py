@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from console.launch_options import launch_words
+from console.launch_commands import launch_words
 from console.verbs import VERBS, launch_variables, parser
 
 

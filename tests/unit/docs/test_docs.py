@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from console import launch_request, make_variables
-from console.launch_options import launch_words
+from console.launch_commands import launch_words
 from console.shared_options import PHASES
 from console.verbs import VERBS, parser
 from lab import __main__ as lab

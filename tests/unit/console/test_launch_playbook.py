@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from console import launch, launch_options
+from console import launch_commands, launch_playbook
 from console.__main__ import checked
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
@@ -23,14 +23,14 @@ HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(launch, "launch", lambda *_, **__: found.append("launched") or 0)
-    monkeypatch.setattr(launch_options.wake, "wake", lambda _, names: found.append(("woken", names)) or 1)
+    monkeypatch.setattr(launch_playbook, "launch", lambda *_, **__: found.append("launched") or 0)
+    monkeypatch.setattr(launch_commands.wake, "wake", lambda _, names: found.append(("woken", names)) or 1)
     return found
 
 
 def types(*words: str) -> int:
     asked = vars(parser("launch").parse_args(["--model", "tiny", *words]))
-    return launch_options.launch(HOUSE, **{name: asked[name] for name in asked if name not in ("inventory", "infra")})
+    return launch_commands.launch(HOUSE, **{name: asked[name] for name in asked if name not in ("inventory", "infra")})
 
 
 @pytest.mark.parametrize("words", [["--then", "poweroff"], ["--set", "then=poweroff"]])
@@ -58,11 +58,11 @@ def test_machines_are_woken_first_and_the_plan_says_what_is_still_off(launched: 
 
 
 def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with LiveRun(tmp_path / "live") as run, launch.live_page(checked(run.inventory), "qa"):
+    with LiveRun(tmp_path / "live") as run, launch_playbook.live_page(checked(run.inventory), "qa"):
         said = capsys.readouterr().out
         assert said.startswith("live page: http://127.0.0.1:") and "?token=" in said
         port = int(said.split(":")[3].partition("/")[0])
-        with socket.create_connection(("127.0.0.1", port), 10), launch.live_page(checked(run.inventory), "qa"):
+        with socket.create_connection(("127.0.0.1", port), 10), launch_playbook.live_page(checked(run.inventory), "qa"):
             assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run continues"
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
@@ -73,10 +73,10 @@ def test_a_page_that_does_not_end_holds_up_no_launch(tmp_path: Path, monkeypatch
     (tmp_path / "console.py").write_text(
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('http://here', flush=True); signal.pause()"
     )
-    monkeypatch.setattr(launch, "ROOT", tmp_path)
-    monkeypatch.setattr(launch, "PAGE_ENDS_S", 0.2)
+    monkeypatch.setattr(launch_playbook, "ROOT", tmp_path)
+    monkeypatch.setattr(launch_playbook, "PAGE_ENDS_S", 0.2)
     inventory = cast(Inventory, SimpleNamespace(path=tmp_path))
-    with launch.live_page(inventory, "qa"):
+    with launch_playbook.live_page(inventory, "qa"):
         pass
 
 
@@ -88,7 +88,7 @@ def test_after_a_broken_off_launch_a_node_that_loads_nothing_early_still_shows_w
         def status(self) -> dict[str, object]:
             return {"on": True}
 
-    assert launch.left_on(cast(Node, Elsewhere())) == {"on": True}
+    assert launch_playbook.left_on(cast(Node, Elsewhere())) == {"on": True}
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -96,8 +96,8 @@ def test_a_run_that_waits_in_the_queue_has_a_receipt(
     as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queued = {"run": "new", "nodes": ["a"], "after": ["notes"]}
-    monkeypatch.setattr(launch, "started_by", lambda *_, **__: {"queued": queued})
-    assert launch.launch(HOUSE, [], as_json=as_json, following=True) == 0
+    monkeypatch.setattr(launch_playbook, "started_by", lambda *_, **__: {"queued": queued})
+    assert launch_playbook.launch(HOUSE, [], as_json=as_json, following=True) == 0
     printed = capsys.readouterr().out
     assert json.loads(printed) == {"event": "queued", **queued} if as_json else printed == ""
 
@@ -112,7 +112,7 @@ def test_a_plan_ends_with_an_exit_code_of_ours_and_says_at_once_that_it_works(
         said.append(capsys.readouterr().out)
         return SimpleNamespace(returncode=ansible)
 
-    monkeypatch.setattr(launch.subprocess, "run", run)
+    monkeypatch.setattr(launch_playbook.subprocess, "run", run)
     monkeypatch.setattr("sys.stderr.fileno", lambda: 2)
-    assert launch.plan(HOUSE, []) == code and said == ["checking your request …\n"]
-    assert launch.plan(HOUSE, [], as_json=True) == code and said[1:] == [""]
+    assert launch_playbook.plan(HOUSE, []) == code and said == ["checking your request …\n"]
+    assert launch_playbook.plan(HOUSE, [], as_json=True) == code and said[1:] == [""]

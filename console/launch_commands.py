@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from console import launch as launches
-from console import launch_request, wake, while_rented
+from console import launch_playbook, launch_request, wake, while_rented
 from console import run_file as files
+from console.extra_vars import extra_vars, values_of
 from console.hub import FETCHED
 from console.inventory.read import Inventory
 from console.shared_options import SETTINGS
@@ -19,13 +19,12 @@ from console.torchrun import command
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.launch.plan_cards import ABOUT_MACHINES, what_if
-from train.plan.settings.config import read_yaml
 
 OF_REAL_MACHINES = ("resume", *launch_request.LAUNCH_ONLY)
 
 
 def plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
-    return launches.plan(inventory, launch_words(quiet=as_json, **asked), as_json=as_json)
+    return launch_playbook.plan(inventory, launch_words(quiet=as_json, **asked), as_json=as_json)
 
 
 def launch(
@@ -33,15 +32,15 @@ def launch(
 ) -> int:
     asked = with_file(quiet=as_json, **asked)
     values = values_of(asked["settings"])
-    nodes, then = (asked[name] or as_words(values.get(name, "")) for name in ("nodes", "then"))
-    if then in launches.WHAT_FOLLOWS and not launches.agreed_to(inventory, nodes, then, yes=yes):
+    nodes, then = (asked[name] or as_text(values.get(name, "")) for name in ("nodes", "then"))
+    if then in launch_playbook.WHAT_FOLLOWS and not launch_playbook.agreed_to(inventory, nodes, then, yes=yes):
         return 1
     with while_rented.used(inventory):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
             wake.wake(inventory, nodes.replace(",", " ").split())
         how: dict[str, Any] = {"as_json": as_json, "following": follow, "page": page}
-        report_to = as_words(values.get("report_to", ""))
-        return launches.launch(inventory, launch_words(**asked), **how, report_to=report_to)
+        report_to = as_text(values.get("report_to", ""))
+        return launch_playbook.launch(inventory, launch_words(**asked), **how, report_to=report_to)
 
 
 def torchrun(inventory: Inventory, **asked: Any) -> int:
@@ -52,7 +51,7 @@ def torchrun(inventory: Inventory, **asked: Any) -> int:
 def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: Any) -> int:
     """For machines that need not exist: no inventory is read, and nothing is connected to."""
     if not as_json:
-        say(launches.CHECKING)
+        say(launch_playbook.CHECKING)
     asked = with_file(quiet=as_json, also=ABOUT_MACHINES, settings=settings, **asked)
     del asked["vault"], asked["verbose"]
     values = values_of(asked.pop("settings"), read_files=True)
@@ -87,23 +86,8 @@ def with_file(
     return {"settings": settings, "vault": vault, "verbose": verbose, **named}
 
 
-def as_words(value: Any) -> str:
+def as_text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def values_of(settings: list[str], *, read_files: bool = False) -> dict[str, Any]:
-    """What NAME=VALUE, {…} and @FILE set, the later over the earlier."""
-    launch_request.as_words(settings)  # refuses what is none
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        if setting.startswith("{"):
-            values |= json.loads(setting)
-        elif setting.startswith("@"):
-            values |= read_yaml(Path(setting[1:]), "file") if read_files else {}
-        else:
-            values[name] = value
-    return values
 
 
 def pairs_of(named: dict[str, Any]) -> list[str]:
@@ -115,4 +99,4 @@ def launch_words(*, quiet: bool = False, **asked: Any) -> list[str]:
     asked = with_file(quiet=quiet, **asked)
     vault, verbose, settings = (asked.pop(name) for name in ("vault", "verbose", "settings"))
     flags = [*(["--ask-vault-pass"] if vault else []), *(["-v"] if verbose else [])]
-    return [*flags, *launch_request.as_words([*settings, *pairs_of(asked)])]
+    return [*flags, *extra_vars([*settings, *pairs_of(asked)])]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console import __main__
-from console.launch_options import plan_for_cards
+from console.launch_commands import plan_for_cards
 from console.verbs import parser
 from train.errors import BadInput
 
