@@ -57,14 +57,6 @@ class Asked:
     """What the file to train on holds, where it is of this computer (train/data/look.py)."""
 
 
-def looked_at(wanted: request.Request) -> tuple[dict[str, Any], list[str]]:
-    """What is known of its data, and what is wrong with it."""
-    try:
-        return look(wanted), []
-    except BadInput as wrong:
-        return {}, [str(wrong)]
-
-
 def read(
     variables: dict[str, Any],
     cluster: list[str],
@@ -78,22 +70,15 @@ def read(
     cut_off = own.pop("_raw_params", "")
     plain = json.loads(json.dumps(own, default=str))  # without Ansible's own kinds of text
     values = {name: value for name, value in plain.items() if name not in LAUNCH_ONLY}
-    findings = [f"'{cut_off}' has no name: -e cuts at spaces\nfix: -e '{{\"NAME\": \"VALUE\"}}'"] if cut_off else []
-    findings += unknown_inner(variables)
+    data, wrong_settings, wrong_data = checked_settings(values)
     nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster, cluster if limit is None else limit)
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
     not_before, wrong_time = begin(own.get("at"))
     then, report_to = (str(own.get(name) or "") for name in ("then", "report_to"))
-    findings += wrong_nodes + wrong_homes(homes) + wrong_switches(switches, own) + wrong_on(on, own) + wrong_sweep
-    findings += wrong_time + wrong_tracker(report_to) + wrong_then(then)
-    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
-    wanted = None
-    try:
-        wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
-    except BadInput as wrong:
-        findings.insert(0, str(wrong))
-    data, wrong_data = looked_at(wanted) if wanted and required else ({}, [])
+    findings = wrong_settings + without_name(cut_off) + unknown_inner(variables) + wrong_nodes + wrong_homes(homes)
+    findings += wrong_switches(switches, own) + wrong_on(on, own) + wrong_sweep + wrong_time
+    findings += wrong_tracker(report_to) + wrong_then(then)
     if findings:
         findings.append("all variables, with an example of each: docs/reference.md")
     if findings or wrong_data:
@@ -111,6 +96,23 @@ def read(
         report_to=report_to,
         data=data,
     )
+
+
+def checked_settings(values: dict[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What is known of the data, what is wrong with the settings, and what is wrong with the data."""
+    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
+    try:
+        wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
+    except BadInput as wrong:
+        return {}, [str(wrong)], []
+    try:
+        return look(wanted) if required else {}, [], []
+    except BadInput as wrong:
+        return {}, [], [str(wrong)]
+
+
+def without_name(cut_off: str) -> list[str]:
+    return [f"'{cut_off}' has no name: -e cuts at spaces\nfix: -e '{{\"NAME\": \"VALUE\"}}'"] if cut_off else []
 
 
 def wrong_homes(homes: Iterable[str]) -> list[str]:
