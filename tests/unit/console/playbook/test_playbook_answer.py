@@ -11,7 +11,10 @@ import pytest
 from console.playbook import playbook_answer
 from tests.support.cluster import REPOSITORY
 
-PLAYBOOK = "import sys, json; from console.playbook import playbook_answer; [playbook_answer.give(one) for one in json.load(sys.stdin)]"
+PLAYBOOK = (
+    "import sys, json; from console.playbook import playbook_answer as answer; "
+    "[answer.give(one) for one in json.load(sys.stdin)]"
+)
 
 
 def answered(results: list[dict[str, Any]], name: str = "plan") -> Any:
