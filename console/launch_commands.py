@@ -10,10 +10,10 @@ from typing import Any
 
 from console import launch_playbook, launch_request, wake, while_rented
 from console import run_file as files
+from console.command_line.shared_options import SETTINGS
 from console.extra_vars import extra_vars, values_of
 from console.hub import FETCHED
 from console.inventory.read import Inventory
-from console.shared_options import SETTINGS
 from console.text_layout import say
 from console.torchrun import command
 from train.data.look import look

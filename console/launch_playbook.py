@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console import interrupt, playbook_answer
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
+from console.playbook import interrupt, playbook_answer
 from console.processes import end_group
 from console.report_to import fed
 from console.run_commands import EventView, show, show_as_json
-from console.run_in_words import RunView
-from console.status import runs_of
 from console.text_layout import say
+from console.watch.run_in_words import RunView
+from console.watch.status import runs_of
 from plugins.module_utils.motley.answers import Look
 from train.runlog.state import RunState
 

@@ -15,10 +15,10 @@ from pkgutil import resolve_name
 from typing import Any
 
 from console import infra
+from console.curves.trackers import KINDS
 from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
-from console.trackers import KINDS
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import aside, request
@@ -52,7 +52,7 @@ class Asked:
     then: str = ""
     """What the machines do after it: suspend, poweroff or nothing."""
     report_to: str = ""
-    """The program that draws its curves: console/trackers.py."""
+    """The program that draws its curves: console/curves/trackers.py."""
     data: dict[str, Any] = field(default_factory=dict)
     """What the file to train on holds, where it is of this computer (train/data/look.py)."""
 

@@ -13,8 +13,8 @@ from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import KnownRun, gathered, launched_as
 from console.text_layout import say
+from console.watch.status import KnownRun, gathered, launched_as
 from train.errors import BadInput
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from console import status
 from console.electricity import hourly, limit_of, money, of_plan, plan_words, status_line, watts_of
 from console.inventory.keys import KEYS
 from console.inventory.read import Inventory
+from console.watch import status
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
 from train.plan.launch.decide import Decided

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from console import __main__
+from console.command_line.verbs import parser
 from console.launch_commands import plan_for_cards
-from console.verbs import parser
 from train.errors import BadInput
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from console import launch_commands, launch_playbook
 from console.__main__ import checked
+from console.command_line.verbs import parser
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
-from console.verbs import parser
 from tests.support.live_run import LiveRun
 
 HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})

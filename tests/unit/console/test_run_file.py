@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launch_commands, launch_records, launch_request, render, run_file, status
+from console import launch_commands, launch_records, launch_request, render, run_file
+from console.command_line.verbs import parser
 from console.launch_commands import launch_words
-from console.verbs import parser
+from console.watch import status
 from plugins.action import launch_plan
 from tests.support.plans import handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, look

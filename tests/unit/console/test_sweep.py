@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from console import launch_request, sweep
+from console.command_line.verbs import parser
 from console.extra_vars import values_of
 from console.report.trials import parallel_chart, table_lines, view
-from console.verbs import parser
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.runlog.trials import Trial
