@@ -23,7 +23,6 @@ MOST_MARKS_IN_WORDS = 6
 SAME_ROWS = 0.01
 """Part by which two losses over the same held-out rows may differ: another machine, another precision."""
 
-ByNode = Callable[[Event], dict[str, float]]
 Clock = Callable[[float], float]
 
 

@@ -117,10 +117,10 @@ def metric_words(metrics: Mapping[str, float]) -> str:
     return "".join(f" · {name} {value:.4g}" for name, value in metrics.items())
 
 
-def sample_line(sample: dict[str, str], width: int = 100) -> str:
+def sample_line(sample: dict[str, str]) -> str:
     """What the model was given, and how it continued, on one line."""
     given, wrote = (" ".join(sample[part].split()) for part in ("given", "wrote"))
-    return f"{given} ▸ {wrote}"[:width]
+    return f"{given} ▸ {wrote}"[:100]
 
 
 class ProgressLine:
