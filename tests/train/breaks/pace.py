@@ -14,6 +14,7 @@ from train.engine import loaded, loop, milestones, shutdown
 from train.models import drawing
 from train.models.backends import LossModule
 from train.parallel import deltas, sync
+from train.parallel.peers import Peers
 from train.parallel.shares import Balance
 from train.recipes.grpo import hand_out
 from train.runlog import trace
@@ -226,3 +227,16 @@ def pretended_trials(speed: int) -> None:
             pass
 
     recipe.Process, recipe.WATCH_S = Pretended, 0.05
+
+
+def stays_after_its_last_word() -> None:
+    """The second rank hears of nobody's end, and does not end itself once it has said its last word."""
+    say_last_word = Peers.say_last_word
+
+    def stays(peers):
+        say_last_word(peers)
+        print("staying", flush=True)
+        time.sleep(600)
+
+    if RANK == 1:
+        Peers.say_last_word, Peers.hear = stays, lambda *_: None

@@ -203,6 +203,18 @@ def test_a_bad_value_is_named(name: str) -> None:
     assert sentence in refusal(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "epochs", "weight_decay", "grad_clip", "max_bad", "timeout_s"])
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_what_is_not_finite_is_no_number(name: str, value: str) -> None:
+    assert f"{name}: '{value}' is not a number" in refusal(**{name: value})
+    assert "lora_r: 'inf' is not a whole number" in refusal(lora_r="inf")
+    assert "shares: 'nan,1' is not a list of numbers" in refusal(shares="nan,1")
+
+
+def test_a_rate_without_its_minus_sign_is_refused() -> None:
+    assert "learning_rate: 20000.0 is above 1\nfor example: --learning-rate 2e-4" in refusal(learning_rate="2e4")
+
+
 def test_all_findings_come_at_once() -> None:
     said = refusal(max_steps="x", sync="dpd", nodes="nobody", follow="perhaps")
     assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/reference.md"))
