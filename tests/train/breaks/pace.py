@@ -10,10 +10,11 @@ import torch
 
 from tests.train.breaks import RANK
 from train.data.rows import PackedRows
-from train.engine import loop, milestones, setup, shutdown
+from train.engine import loaded, loop, milestones, shutdown
 from train.models import drawing
 from train.models.backends import LossModule
 from train.parallel import deltas, sync
+from train.parallel.peers import Peers
 from train.parallel.shares import Balance
 from train.recipes.grpo import hand_out
 from train.runlog import trace
@@ -131,13 +132,13 @@ def slow_to_begin(seconds: int) -> None:
 
 def slow_base(seconds: int) -> None:
     """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
-    build = setup.build
+    build = loaded.build
 
     def slow(*words):
         time.sleep(seconds)
         return build(*words)
 
-    setup.build = slow
+    loaded.build = slow
 
 
 def slow_answers(milliseconds: int) -> None:
@@ -226,3 +227,16 @@ def pretended_trials(speed: int) -> None:
             pass
 
     recipe.Process, recipe.WATCH_S = Pretended, 0.05
+
+
+def stays_after_its_last_word() -> None:
+    """The second rank hears of nobody's end, and does not end itself once it has said its last word."""
+    say_last_word = Peers.say_last_word
+
+    def stays(peers):
+        say_last_word(peers)
+        print("staying", flush=True)
+        time.sleep(600)
+
+    if RANK == 1:
+        Peers.say_last_word, Peers.hear = stays, lambda *_: None

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from console import launch_request
+from console.extra_vars import extra_vars
 from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
@@ -413,5 +414,5 @@ def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp
 
 def test_the_hubs_token_is_no_word_of_a_command() -> None:
     with pytest.raises(BadInput, match=r"(?s)motley_hub_token: whoever is on this computer.*fix: HF_TOKEN="):
-        launch_request.as_words(["max_steps=4", "motley_hub_token=hf_x"])
-    assert launch_request.as_words(["@token.yml"]) == ["-e", "@token.yml"]
+        extra_vars(["max_steps=4", "motley_hub_token=hf_x"])
+    assert extra_vars(["@token.yml"]) == ["-e", "@token.yml"]
