@@ -43,7 +43,7 @@ def ours(code: int) -> int:
 
 
 def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
-    return [sys.executable, "-m", "console.ansible_playbook", "-i", str(inventory.path.resolve()), playbook]
+    return [sys.executable, "-m", "console.playbook.ansible_playbook", "-i", str(inventory.path.resolve()), playbook]
 
 
 def launch(

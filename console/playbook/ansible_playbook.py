@@ -4,7 +4,7 @@ import sys
 
 from ansible.cli.playbook import main
 
-from console.interrupt import listen_to_sigint
+from console.playbook.interrupt import listen_to_sigint
 
 if __name__ == "__main__":
     listen_to_sigint()
