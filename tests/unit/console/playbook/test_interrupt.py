@@ -215,7 +215,11 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
 
 @pytest.mark.parametrize(
     ("program", "loaded"),
-    [("console", "yaml"), ("console.playbook.ansible_playbook", "yaml"), ("console.command_line.without_environment", "argparse")],
+    [
+        ("console", "yaml"),
+        ("console.playbook.ansible_playbook", "yaml"),
+        ("console.command_line.without_environment", "argparse"),
+    ],
 )
 def test_a_ctrl_c_while_it_is_loaded_shows_no_traceback(program: str, loaded: str, tmp_path: Path) -> None:
     (tmp_path / f"{loaded}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
