@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from console.infra.choose import from_inventory
@@ -44,7 +43,7 @@ def ours(code: int) -> int:
 
 
 def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path.resolve()), playbook]
+    return [sys.executable, "-m", "console.playbook.ansible_playbook", "-i", str(inventory.path.resolve()), playbook]
 
 
 def launch(

@@ -316,7 +316,11 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
 
 def test_settings_of_a_run_cannot_change() -> None:
     said = refusal({"qa": KNOWN}, run="qa", max_steps=50)
-    assert "max_steps: the run was launched with 40, 50 is asked for" in said
+    assert "max_steps: the run was launched with 40, 50 is asked for" in said and said.endswith("a new run: --run qa-2")
+    for branch in ({}, {"run": "qa-2"}):
+        assert "a new run: --run qa-2 in place of --resume qa" in refusal(
+            {"qa": KNOWN}, resume="qa", max_steps=50, **branch
+        )
 
 
 LLAMA = {
