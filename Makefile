@@ -12,13 +12,13 @@ export MOTLEY_GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firs
 .PHONY: known $(VERBS) $(OTHERS)
 $(VERBS) $(OTHERS): known
 known:
-	@$(if $(MOTLEY_GIVEN),$(or $(PYTHON),python3) -m console.make_variables $(or $(MAKECMDGOALS),help))
+	@$(if $(MOTLEY_GIVEN),$(or $(PYTHON),python3) -m console.command_line.make_variables $(or $(MAKECMDGOALS),help))
 
 $(VERBS):
 	@MOTLEY_CALLED_AS=make ./motley $@
 
 help: ## every command on one screen
-	@python3 -m console.without_environment help make
+	@python3 -m console.command_line.without_environment help make
 
 help-dev: ## this list: for work on Motley itself
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

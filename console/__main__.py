@@ -11,15 +11,17 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NoReturn
 
-from console import infra, interrupt, make_variables, while_rented, without_environment
-from console.commands_as_typed import for_one_verb, remember
+from console import infra, while_rented
+from console.command_line import make_variables, without_environment
+from console.command_line.commands_as_typed import for_one_verb, remember
+from console.command_line.verbs import VERBS, parser
+from console.command_line.where_typed import from_where_it_was_called
 from console.inventory.check import check
 from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory
 from console.new_inventory import GROUP_VARS
+from console.playbook import interrupt
 from console.text_layout import counted, shown_on
-from console.verbs import VERBS, parser
-from console.where_typed import from_where_it_was_called
 from train.errors import BadInput, CheckFailed
 from train.safe_stdio import may_be_unread
 
@@ -88,7 +90,7 @@ def act(verb: str, args: argparse.Namespace) -> int:
     if cards := options.pop("cards", ""):
         for name in ("inventory", "infra", "vault", "verbose"):
             del options[name]
-        return resolve_name("console.launch_options:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
+        return resolve_name("console.launch_commands:plan_for_cards")(cards, **options)  # type: ignore[no-any-return]
     if "inventory" not in options:
         return does(verb)(**options)
     kind = options.pop("infra", "")
@@ -143,23 +145,23 @@ ACTS = {
     "inventory": "console.new_inventory:describe",
     "check": "console.inventory.shown:show",
     "bootstrap": "console.bootstrap:bootstrap",
-    "plan": "console.launch_options:plan",
+    "plan": "console.launch_commands:plan",
     "sweep": "console.sweep:sweep",
     "check-model": "console.check_model:check_model",
     "check-rewards": "console.check_rewards:check_rewards",
-    "launch": "console.launch_options:launch",
-    "torchrun": "console.launch_options:torchrun",
-    "status": "console.status:status",
+    "launch": "console.launch_commands:launch",
+    "torchrun": "console.launch_commands:torchrun",
+    "status": "console.watch.status:status",
     "dashboard": "console.dashboard.server:dashboard",
     "follow": "console.run_commands:follow",
     "logs": "console.run_commands:logs",
     "stop": "console.run_commands:stop",
     "queue": "console.queue:queue",
-    "pause": "console.pause:pause",
-    "unpause": "console.pause:unpause",
+    "pause": "console.watch.pause:pause",
+    "unpause": "console.watch.pause:unpause",
     "wake": "console.wake:wake",
     "notify-test": "console.notice_address:test",
-    "runs": "console.status:runs",
+    "runs": "console.watch.status:runs",
     "fetch": "console.fetch:fetch",
     "report": "console.report.command:report",
     "ask": "console.use_result:ask",
@@ -168,7 +170,7 @@ ACTS = {
     "serve": "console.serve.command:serve",
     "eval": "console.tasks:evaluate",
     "export": "console.use_result:export",
-    "tensorboard": "console.tensorboard_view:tensorboard",
+    "tensorboard": "console.curves.tensorboard_view:tensorboard",
     "clean": "console.run_commands:clean",
     "rent": "console.rent_commands:rent",
     "rented": "console.rent_commands:show_rented",

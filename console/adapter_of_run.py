@@ -12,7 +12,7 @@ from console.hub import FETCHED
 from console.infra.node import Node, ask_all
 from train.errors import BadInput
 from train.layout import BASE_MODELS
-from train.plan.launch.plan import Plan
+from train.plan.launch.decide import Decided
 from train.plan.model import adapters
 from train.plan.model.hashes import base_hash
 from train.plan.run_name import is_name
@@ -45,7 +45,7 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
     return paths.results(home, run) / paths.ADAPTER
 
 
-def require_base(found: Plan, home: Path = FETCHED) -> None:
+def require_base(found: Decided, home: Path = FETCHED) -> None:
     """BadInput where the base that lies here for the nodes is another one. What is not here each node compares."""
     folder, adapter = home / BASE_MODELS / found.model.folder_name, found.settings.get("adapter")
     if adapter and found.model.folder_name and folder.is_dir():

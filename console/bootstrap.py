@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from console import first_contact, restart, run_playbook
+from console import first_contact
+from console.command_line.shared_options import PHASES
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
-from console.shared_options import PHASES
+from console.playbook import restart, run_playbook
 from train.errors import BadInput
 
 

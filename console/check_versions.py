@@ -11,9 +11,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from console import interrupt, run_playbook
 from console.inventory.read import Inventory
-from console.playbook_progress import NodeProgress
+from console.playbook import interrupt, run_playbook
+from console.playbook.playbook_progress import NodeProgress
 from console.text_layout import counted, drawn
 from train.plan.machines.odd_versions import Versions, VersionTable, judge
 

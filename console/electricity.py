@@ -12,8 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from console.text_layout import clock
+from train.plan.launch.decide import Decided
+from train.plan.launch.hand_on import predicted
 from train.plan.launch.launch_plan import Electricity, RunElectricity
-from train.plan.launch.plan import Plan, predicted
 from train.plan.machines.facts import Card
 
 Watts = Mapping[str, float | None]
@@ -45,7 +46,7 @@ def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
     return None, ""
 
 
-def of_plan(plan: Plan, values: Values) -> RunElectricity:
+def of_plan(plan: Decided, values: Values) -> RunElectricity:
     """A plan's power and cost with every computing GPU at its power limit, as long as predicted; None as above."""
     limits = {node.name: limit_of(node.cards) if node.device.is_gpu else None for node in plan.nodes}
     found, foreseen, steps = hourly(values, limits), predicted(plan), plan.settings["max_steps"]

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypedDict
 
-from console import commands_as_typed, interrupt
+from console.command_line import commands_as_typed
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
+from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import counted, in_place, progress_bar, say
 from train.plan.machines.nodes import gb

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any, TypedDict
 
-from console import interrupt
 from console.fetch import arriving
 from console.infra.node import Node
+from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import say
 from train.files import file_hash

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from console import commands_as_typed
+from console.command_line import commands_as_typed
 from train.cache import cache_dir
 from train.errors import BadInput
 from train.plan.model import weight_files

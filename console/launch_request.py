@@ -15,10 +15,10 @@ from pkgutil import resolve_name
 from typing import Any
 
 from console import infra
+from console.curves.trackers import KINDS
 from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
-from console.trackers import KINDS
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import aside, request
@@ -29,7 +29,6 @@ MOST_RUNS = 100
 OF_INFRAS = {name: each for each in infra.NAMES for name in infra.about(each).variables}
 """The launch variables that one infra alone takes."""
 LAUNCH_ONLY = ("nodes", "at", "then", "report_to", *SWITCHES, *OF_INFRAS)
-SECRET = "motley_hub_token"  # noqa: S105  its name
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -53,17 +52,9 @@ class Asked:
     then: str = ""
     """What the machines do after it: suspend, poweroff or nothing."""
     report_to: str = ""
-    """The program that draws its curves: console/trackers.py."""
+    """The program that draws its curves: console/curves/trackers.py."""
     data: dict[str, Any] = field(default_factory=dict)
     """What the file to train on holds, where it is of this computer (train/data/look.py)."""
-
-
-def looked_at(wanted: request.Request) -> tuple[dict[str, Any], list[str]]:
-    """What is known of its data, and what is wrong with it."""
-    try:
-        return look(wanted), []
-    except BadInput as wrong:
-        return {}, [str(wrong)]
 
 
 def read(
@@ -79,22 +70,15 @@ def read(
     cut_off = own.pop("_raw_params", "")
     plain = json.loads(json.dumps(own, default=str))  # without Ansible's own kinds of text
     values = {name: value for name, value in plain.items() if name not in LAUNCH_ONLY}
-    findings = [f"'{cut_off}' has no name: -e cuts at spaces\nfix: -e '{{\"NAME\": \"VALUE\"}}'"] if cut_off else []
-    findings += unknown_inner(variables)
+    data, wrong_settings, wrong_data = checked_settings(values)
     nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster, cluster if limit is None else limit)
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
     not_before, wrong_time = begin(own.get("at"))
     then, report_to = (str(own.get(name) or "") for name in ("then", "report_to"))
-    findings += wrong_nodes + wrong_homes(homes) + wrong_switches(switches, own) + wrong_on(on, own) + wrong_sweep
-    findings += wrong_time + wrong_tracker(report_to) + wrong_then(then)
-    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
-    wanted = None
-    try:
-        wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
-    except BadInput as wrong:
-        findings.insert(0, str(wrong))
-    data, wrong_data = looked_at(wanted) if wanted and required else ({}, [])
+    findings = wrong_settings + without_name(cut_off) + unknown_inner(variables) + wrong_nodes + wrong_homes(homes)
+    findings += wrong_switches(switches, own) + wrong_on(on, own) + wrong_sweep + wrong_time
+    findings += wrong_tracker(report_to) + wrong_then(then)
     if findings:
         findings.append("all variables, with an example of each: docs/reference.md")
     if findings or wrong_data:
@@ -112,6 +96,23 @@ def read(
         report_to=report_to,
         data=data,
     )
+
+
+def checked_settings(values: dict[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What is known of the data, what is wrong with the settings, and what is wrong with the data."""
+    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model,dataset,search"
+    try:
+        wanted = request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
+    except BadInput as wrong:
+        return {}, [str(wrong)], []
+    try:
+        return look(wanted) if required else {}, [], []
+    except BadInput as wrong:
+        return {}, [], [str(wrong)]
+
+
+def without_name(cut_off: str) -> list[str]:
+    return [f"'{cut_off}' has no name: -e cuts at spaces\nfix: -e '{{\"NAME\": \"VALUE\"}}'"] if cut_off else []
 
 
 def wrong_homes(homes: Iterable[str]) -> list[str]:
@@ -173,21 +174,6 @@ def begin(clock: Any) -> tuple[float, list[str]]:
         return aside.next_time(str(clock), time.time()), []
     except BadInput as wrong:
         return 0.0, [str(wrong)]
-
-
-def as_words(settings: list[str]) -> list[str]:
-    """The words for ansible-playbook, of NAME=VALUE each in one piece and of its own files (@FILE) and JSON ({…})."""
-    whole = [setting for setting in settings if setting.startswith(("@", "{"))]
-    pairs = [setting for setting in settings if setting not in whole]
-    wrong = next((pair for pair in pairs if "=" not in pair), "")
-    if wrong:
-        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: --set \"NAME='{wrong} …'\"")
-    values = dict(pair.split("=", 1) for pair in pairs)
-    if SECRET in values:
-        fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"
-        raise BadInput(f"{SECRET}: whoever is on this computer can read the words of a command", fix=fix)
-    together = [json.dumps(values, ensure_ascii=False)] if values else []
-    return [word for setting in [*whole, *together] for word in ("-e", setting)]
 
 
 def chosen_nodes(words: Any, cluster: list[str], limit: list[str]) -> tuple[list[str], list[str]]:

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from console import launch as launches
-from console import launch_request, while_rented
+from console import launch_playbook, while_rented
+from console.extra_vars import extra_vars
 from console.fetch import fetch
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import KnownRun, gathered, launched_as
 from console.text_layout import say
+from console.watch.status import KnownRun, gathered, launched_as
 from train.errors import BadInput
 
 
@@ -59,9 +59,9 @@ def free_name(runs: Mapping[str, KnownRun], wanted: str) -> str:
 def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more: list[str], results: Path) -> int:
     """Launches the run, watches it and fetches what it has made; 0 only where that is here. `more`: settings as they
     were typed."""
-    words = launch_request.as_words([json.dumps({**settings, "run": run}), *more])
+    words = extra_vars([json.dumps({**settings, "run": run}), *more])
     with while_rented.used(inventory):
-        code = launches.launch(inventory, words)
+        code = launch_playbook.launch(inventory, words)
     if code:
         return code
     facts = known_runs(inventory).get(run)

@@ -9,7 +9,8 @@ from typing import Any
 from console.text_layout import clock, drawn
 from train.plan.estimate import sizes
 from train.plan.estimate.sizes import cost_of_exchange
-from train.plan.launch.plan import Plan, adapter_to_bring, predicted
+from train.plan.launch.decide import Decided
+from train.plan.launch.hand_on import adapter_to_bring, predicted
 from train.plan.machines.nodes import gb
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
@@ -21,7 +22,7 @@ from train.runlog.stages import layer_words
 BESIDE = "vLLM beside each process, with the base once more; the first step waits until it has started, a minute or so"
 
 
-def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
+def lines(plan: Decided, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
     """`data`: what the launch has seen of the file to train on."""
     config, known = plan.request.config, plan.fit.facts is not None
     head = head_of_pieces(plan) if config.IN_PIECES else head_of_training(plan)
@@ -55,7 +56,7 @@ def lines(plan: Plan, cost: str = "", data: Mapping[str, Any] | None = None) -> 
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 
-def head_of_training(plan: Plan) -> str:
+def head_of_training(plan: Decided) -> str:
     settings, config = plan.settings, plan.request.config
     known = plan.fit.facts is not None
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
@@ -67,7 +68,7 @@ def head_of_training(plan: Plan) -> str:
     return f"plan  {plan.run} · {plan.model.name} · {config.about} {weights} · {config.row_words} a step · {steps}"
 
 
-def head_of_pieces(plan: Plan) -> str:
+def head_of_pieces(plan: Decided) -> str:
     return f"plan  {plan.run} · {plan.model.name} · {plan.request.config.about} · in {plan.request.config.row_words}"
 
 
@@ -79,7 +80,7 @@ def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> st
     return f"{needs} of {has_bytes / GIB:.0f} GB{how}"
 
 
-def shared_rows(plan: Plan) -> dict[str, str]:
+def shared_rows(plan: Decided) -> dict[str, str]:
     return alone_or_even(plan) | rows_of_others(plan.fit)
 
 
@@ -94,7 +95,7 @@ def rows_of_others(fit: Fit) -> dict[str, str]:
     }
 
 
-def alone_or_even(plan: Plan) -> dict[str, str]:
+def alone_or_even(plan: Decided) -> dict[str, str]:
     if plan.request.config.IN_PIECES:
         return {node.name: "as many as it can" for node in plan.nodes}
     if plan.settings["balance"] == "even":
@@ -107,7 +108,7 @@ def alone_or_even(plan: Plan) -> dict[str, str]:
     return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
 
 
-def summary(plan: Plan, data: Mapping[str, Any]) -> list[tuple[str, str]]:
+def summary(plan: Decided, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     sent, count = plan.fit.traffic, len(plan.nodes)
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
     if count > 1 and plan.fit.facts and not plan.request.config.IN_PIECES:

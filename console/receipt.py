@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console.playbook_progress import Phase, Progress
+from console.playbook.playbook_progress import Phase, Progress
 from train.plan.speed.speedup import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")

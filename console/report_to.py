@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from console import launch_records
+from console.curves.tensorboard_view import EVERY_S, bring_all, environment
+from console.curves.trackers import ABOUT, FOLDER, About
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.report.history import LaunchRecord, NothingHappened, read_history
 from console.report.numbers import numbers
-from console.tensorboard_view import EVERY_S, bring_all, environment
 from console.text_layout import say
-from console.trackers import ABOUT, FOLDER, About
 from train.errors import CheckFailed
 from train.files import write_atomic
 from train.runlog.paths import LAUNCH, NODES
@@ -57,7 +57,7 @@ def where(kind: str, folder: Path) -> str:
 
 
 def feeding(kind: str, folder: Path, *words: str) -> list[str]:
-    return [environment(kind), "-m", "console.trackers", kind, str(folder.resolve()), *words]
+    return [environment(kind), "-m", "console.curves.trackers", kind, str(folder.resolve()), *words]
 
 
 def write_about(folder: Path, launched: LaunchRecord) -> None:

@@ -12,16 +12,18 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from console import follow_view, interrupt, notice_address, queue
-from console.follow import Follower
+from console import notice_address, queue
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
+from console.playbook import interrupt
 from console.processes import each_line, end_group
-from console.run_in_words import RunView
-from console.status import gathered, is_script, runs_of, status_lines
 from console.text_layout import detached, say
 from console.torchrun import script_view
+from console.watch import follow_view
+from console.watch.follow import Follower
+from console.watch.run_in_words import RunView
+from console.watch.status import gathered, is_script, runs_of, status_lines
 from plugins.module_utils.motley.answers import Stopped
 from train.runlog.state import Change, RunState
 from train.safe_stdio import unread

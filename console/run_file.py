@@ -18,9 +18,10 @@ from typing import Any
 import yaml
 
 from console import strict_yaml
+from console.command_line.where_typed import PLACES, moved
+from console.extra_vars import SECRET
 from console.inventory.finding import nearest
-from console.launch_request import LAUNCH_ONLY, NOT_OURS, SECRET, SWITCHES, unknown_inner
-from console.where_typed import PLACES, moved
+from console.launch_request import LAUNCH_ONLY, NOT_OURS, SWITCHES, unknown_inner
 from train.errors import BadInput
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import SETTINGS, coerce, names_of, recipe_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from console import launch as launches
-from console import launch_options, launch_request, pieces, while_rented
+from console import launch_commands, launch_playbook, launch_request, pieces, while_rented
+from console.extra_vars import values_of
 from console.hub import FETCHED
 from console.inventory.read import Inventory
 from console.report.trials import table_lines
@@ -23,11 +23,11 @@ SHOWN = 10
 
 
 def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: bool, prune: str, **asked: Any) -> int:
-    asked = launch_options.with_file(**asked)
+    asked = launch_commands.with_file(**asked)
     named = {name: value for name, value in asked.items() if name not in ("settings", "vault", "verbose")}
     named |= {"trials": trials, "grid": "true" if grid else "", "prune": prune}
-    typed = dict(pair.split("=", 1) for pair in launch_options.pairs_of(named))
-    values = as_sweep(launch_options.values_of(asked["settings"], read_files=True) | typed)
+    typed = dict(pair.split("=", 1) for pair in launch_commands.pairs_of(named))
+    values = as_sweep(values_of(asked["settings"], read_files=True) | typed)
     if "resume" not in values:
         checked(values)
     run = str(values.get("resume") or values.get("run") or "")
@@ -82,6 +82,6 @@ def ended(inventory: Inventory, folder: Path, then: str) -> int:
         return 0
     run = f"{folder.parent.name}-best"
     say(f"{run} trains the best one's settings over all machines")
-    words = launch_options.launch_words(run_file=str(file), settings=[json.dumps({"run": run})])
+    words = launch_commands.launch_words(run_file=str(file), settings=[json.dumps({"run": run})])
     with while_rented.used(inventory):
-        return launches.launch(inventory, words)
+        return launch_playbook.launch(inventory, words)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from console.commands_as_typed import as_typed
+from console.command_line.commands_as_typed import as_typed
 from train.safe_stdio import draw, plain
 
 BAR = 24

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from console import run_playbook
+from console.command_line.shared_options import PHASES
 from console.infra import is_local
 from console.inventory.finding import unknown
 from console.inventory.read import Inventory
-from console.shared_options import PHASES
+from console.playbook import run_playbook
 from train.errors import BadInput
 
 # What a node has that is only a folder on this machine.

@@ -21,13 +21,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
 
-from console import fetch_export, interrupt, push
+from console import fetch_export, push
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import gathered
+from console.playbook import interrupt
 from console.text_layout import say
+from console.watch.status import gathered
 from plugins.module_utils.motley.answers import Runs
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES

@@ -53,7 +53,7 @@ computes() { # in an environment of its own
 # and again.
 slow_units=(console/dashboard/test_live_page.py console/infra/test_add_an_infra.py console/rent console/serve
   console/test_launch_request.py console/test_main.py console/test_notice_address.py console/test_run_commands.py
-  console/test_run_playbook.py plugins/lookup/test_motley_template.py plugins/module_utils/motley/test_env_files.py
+  console/playbook/test_run_playbook.py plugins/lookup/test_motley_template.py plugins/module_utils/motley/test_env_files.py
   plugins/modules/test_python_env.py plugins/test_quick_modules.py test_hang.py test_leftovers.py test_not_run.py
   train/rewards/test_judge.py train/test_safe_stdio.py)
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from console import launch_records
 from console.electricity import number, price_of, watts_of
-from console.follow import Follower
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.keys import Nodes
 from console.processes import end_group
 from console.report.history import History, LaunchRecord, history_of
 from console.report.series import kwh
-from console.run_in_words import RunView
-from console.status import runs_of
+from console.watch.follow import Follower
+from console.watch.run_in_words import RunView
+from console.watch.status import runs_of
 from plugins.module_utils.motley.answers import Look
 from train.runlog.state import Change, Event, RunState, time_of
 

@@ -19,8 +19,8 @@ from console.report.page import change, environment, live_view, model_and_data, 
 from console.report.request import settings
 from console.report.rewards import reward_of
 from console.report.series import colour, loss_of
-from console.run_in_words import gpu_gb, rates
 from console.text_layout import wh_or_kwh
+from console.watch.run_in_words import gpu_gb, rates
 from train.runlog.stages import Part, parts_of
 from train.runlog.state import Event, RunState, by_node, rows_of, time_of
 

@@ -9,8 +9,18 @@ from console.electricity import number, watts_of
 from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.series import colour
-from console.status import KnownRun, by_run, does_in, gathered, is_script, measure_words, off_words, run_state, state_of
 from console.text_layout import first
+from console.watch.status import (
+    KnownRun,
+    by_run,
+    does_in,
+    gathered,
+    is_script,
+    measure_words,
+    off_words,
+    run_state,
+    state_of,
+)
 from plugins.module_utils.motley.answers import Look, Runs
 from train.runlog.state import Event
 

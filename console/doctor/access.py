@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from console.doctor.probe_helpers import FOLDERS, Found, Skipped, bootstrap, explained
 from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
+from console.playbook.ansible_errors import KNOCKS
 
-KNOCKS = {
-    "closed": (
-        "its SSH server closes each connection from here at {at}: it blocks this computer for a moment",
-        "wait two minutes, then try again (sshd does this after failed logins; on it: journalctl -u ssh)",
-    ),
-    "silent": (
-        "it hangs: its kernel takes connections at {at}, its programs do not answer",
-        "look at its screen; otherwise press its power button",
-    ),
-    "refused": (
-        "it is on, but no SSH server answers at {at}",
-        "on it: sudo apt install openssh-server",
-    ),
-}
 OFF = (
     "nobody answers at {at}: it is off, asleep, or its cable or Wi-Fi is out",
     "wake it, check its cable, then try again",

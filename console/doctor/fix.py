@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import interrupt, run_playbook
 from console.doctor.probe_helpers import SAFE_PHASES
 from console.doctor.readings_and_findings import Finding
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
+from console.playbook import interrupt, run_playbook
 
 
 def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook.Passwords, *, quiet: bool) -> int:

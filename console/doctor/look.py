@@ -7,11 +7,11 @@ import sys
 import time
 from typing import Any
 
-from console import interrupt, run_playbook
 from console.doctor import show
 from console.doctor.fix import fix_safe
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
+from console.playbook import interrupt, run_playbook
 
 LAST = "doctor.json"
 

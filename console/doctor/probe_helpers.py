@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import ansible_errors
 from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
+from console.playbook import ansible_errors
 
 WITHOUT_ROOT = "it needs sudo"
 FOLDERS = "the nodes are folders on this machine"

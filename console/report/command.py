@@ -6,7 +6,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from console import commands_as_typed, report_to
+from console import report_to
+from console.command_line import commands_as_typed
 from console.fetch import RECEIPT, no_name
 from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page

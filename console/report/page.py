@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from console.commands_as_typed import as_typed
+from console.command_line.commands_as_typed import as_typed
 from console.report import in_pieces, preference, rewards, trials
 from console.report.energy import energy
 from console.report.history import History

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 
+from console.command_line.shared_options import SETTINGS
+from console.command_line.verbs import VERBS
 from console.report.history import LaunchRecord
-from console.shared_options import SETTINGS
-from console.verbs import VERBS
 
 MATTER = {
     "epochs": "epochs",

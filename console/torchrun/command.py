@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from console import launch
+from console import launch_playbook
 from console.infra.choose import from_inventory
 from console.inventory.read import Inventory
 from console.torchrun import request as torchrun_request
@@ -21,7 +21,7 @@ def torchrun(
     asked = torchrun_request.read([*torchrun_request.split(script), *words], module=module, run=run)
     extra = json.dumps({"motley_plan_script": asdict(asked)})
     flags = [*(["--limit", ",".join(limit)] if limit else []), *(["-v"] if verbose else [])]
-    started = launch.started_by(inventory, "playbooks/torchrun.yml", [*flags, "-e", extra])
+    started = launch_playbook.started_by(inventory, "playbooks/torchrun.yml", [*flags, "-e", extra])
     if isinstance(started, int):
         return started
     nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]

@@ -7,12 +7,12 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from console.ansible_errors import own_words
-from console.ansible_events import TaskResult
 from console.controller_action import Facts, OnController
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings_and_findings import NodeReadings, Readings
+from console.playbook.ansible_errors import own_words
+from console.playbook.ansible_events import TaskResult
 
 
 class ActionModule(OnController):

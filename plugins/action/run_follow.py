@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from console import follow_view, playbook_answer
 from console.controller_action import Facts, OnController
 from console.infra import infra_of
 from console.infra.choose import from_hostvars
-from console.run_in_words import RunView
+from console.playbook import playbook_answer
+from console.watch import follow_view
+from console.watch.run_in_words import RunView
 from train.runlog.state import RunState
 from train.safe_stdio import plain
 

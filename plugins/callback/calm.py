@@ -19,8 +19,8 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__
 
 try:
-    from console import ansible_errors, playbook_answer
-    from console.commands_as_typed import as_typed
+    from console.command_line.commands_as_typed import as_typed
+    from console.playbook import ansible_errors, playbook_answer
     from console.text_layout import detached
     from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
@@ -34,7 +34,7 @@ description:
   - Like the default callback, except in a play with the variable motley_calm set to true.
   - There it shows what tasks return as motley_lines or motley_say, and failures.
   - With -v everything is shown as usual.
-  - Whoever started the playbook may ask for what one task returns (console/playbook_answer.py).
+  - Whoever started the playbook may ask for what one task returns (console/playbook/playbook_answer.py).
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
 # "Task failed: …" is an exception; a sentence of ours may follow it, with its fix.

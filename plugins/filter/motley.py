@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 from ansible.errors import AnsibleFilterError
 
 from console import wake
-from console.ansible_events import Contact
 from console.inventory.keys import is_folder
+from console.playbook.ansible_events import Contact
 from plugins.module_utils.motley.key_login import Login
 from plugins.module_utils.motley.listening_ports import Service
 from train.plan.run_name import is_name

@@ -32,8 +32,8 @@ CYCLES = {"flat": 4, "local": 2}
 """Turns of each; those with local steps are longer."""
 ALONE = 2
 """Steps of a turn alone, of the slowest host."""
-SETTLE = 9
-"""Steps until speeds are measured; after that samples are dealt out, and a share that is one row off costs nothing."""
+SETTLE = 40
+"""Steps until the speeds by which samples are dealt out are those of the shares that they lead to."""
 COUNTED = {"flat": (2, 1), "local": (12, 4)}
 """Steps of a turn over all hosts, and those in front that do not count: one that a stop broke off, and with local steps
 the rest of a round of the link before. Twelve steps are whole rounds of one to four."""

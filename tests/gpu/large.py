@@ -27,10 +27,10 @@ def measure_streamed(place: Place, load_in: str, change: Callable[[int], None] |
 
 def half_stays(_rank: int) -> None:
     """As where a card has room for half of the layers."""
-    from train.engine import setup
+    from train.engine import settled, setup, tuned
     from train.models.stream import Stream
 
-    own: Any = {"settle": setup.settle, "hold": Stream.hold}
+    own: Any = {"settle": settled.settle, "hold": Stream.hold}
 
     def settling(*words: Any) -> Any:
         return replace(own["settle"](*words), may_hold=True)
@@ -39,7 +39,8 @@ def half_stays(_rank: int) -> None:
         found: int = own["hold"](self, max(layer.bytes for layer in self.layers) * len(self.layers) // 2)
         return found
 
-    vars(setup).update(settle=settling, trial_of=lambda *_: (lambda _rows: 0, 0))
+    vars(setup).update(settle=settling)
+    vars(tuned).update(trial_of=lambda *_: (lambda _rows: 0, 0))
     Stream.hold = half  # type: ignore[method-assign, assignment]
 
 

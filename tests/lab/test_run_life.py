@@ -311,7 +311,7 @@ def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Per
     assert by_hand.ends(10) == 143
 
 
-@pytest.mark.long  # tests/unit/console/test_interrupt.py
+@pytest.mark.long  # tests/unit/console/playbook/test_interrupt.py
 def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(person: Person) -> None:
     """By Ctrl-C or SIGTERM before and while nodes start; the same command then continues."""
     launch = ["launch", *asked("run=broken-off", "max_steps=50000", "follow=false")]

@@ -139,7 +139,7 @@ class PoolWorker:
         self.env = dict(env)
         outside: Any = Outside(
             env=self.env, clock=PlayedWorkClock(self.life), disk=PieceDisk(self), log=PieceLog(self),
-            words=self if node.stays else None, join=self._join, report=self._reports, device="cpu", precision="fp32",
+            orders=self if node.stays else None, join=self._join, report=self._reports, device="cpu", precision="fp32",
         )  # type: ignore[arg-type]  # fmt: skip
         self.run = PoolRun(SETTINGS, PlayedRecipe(self), outside)
         Task(self.life, self._main, ())
@@ -193,7 +193,7 @@ class PoolWorker:
         if self.arrived.is_set():
             raise LeftGroupError("its agent has another group for it")
 
-    # -- its agent's words ---------------------------------------------------------------------------------------------
+    # -- its agent's orders --------------------------------------------------------------------------------------------
 
     def tell_agent(self, *, stays: bool) -> None:
         self.answer = str(self.taken).encode() if stays and self.groups < MOST_GROUPS else b""

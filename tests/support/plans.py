@@ -6,9 +6,9 @@ from typing import Any
 from console import render
 from console.electricity import Values, of_plan
 from console.infra.slurm.files import SlurmPlan, SweptRun
-from train.plan.launch import plan
+from train.plan.launch import hand_on
+from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
-from train.plan.launch.plan import Plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.model.sources import BaseModel, DataSource
 from train.runlog.secret import Secret
@@ -50,9 +50,9 @@ def slurm_plan(settings: dict[str, Any], *, home: str, sweep: Sequence[SweptRun]
     return SlurmPlan.of(common, head="me", home=home, sweep=sweep, runs=runs, **own)
 
 
-def handed_on(found: Plan, rows: str = "rows", prices: Values | None = None) -> LaunchPlan:
+def handed_on(found: Decided, rows: str = "rows", prices: Values | None = None) -> LaunchPlan:
     """As it comes back from Ansible, once the rows are made."""
-    data = plan.launch_plan(found, of_plan(found, prices or {})).to_json()
+    data = hand_on.launch_plan(found, of_plan(found, prices or {})).to_json()
     data["dataset"] |= {"folder_name": rows}
     return LaunchPlan.from_json(data)
 

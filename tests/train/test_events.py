@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from console import tensorboard_points
+from console.curves import tensorboard_points
 from tests.train import cluster
 from train.cluster import agent_files
 from train.cluster.outside import Outside

@@ -17,9 +17,9 @@ from tests.train.cluster import ROOT, environment
 from train.engine import milestones, resume
 from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
+from train.engine.loaded import NotKeptError
 from train.engine.milestones import Milestones
 from train.engine.run import stays
-from train.engine.setup import NotKeptError
 from train.models.backends import LossModule
 from train.models.weights import Trained
 from train.parallel import sync
@@ -30,7 +30,7 @@ PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
 
 
 @pytest.fixture
-def words(tmp_path):
+def orders(tmp_path):
     for name in ("word", "answer"):
         (tmp_path / name).write_text("")
     found = Orders(tmp_path / "word", tmp_path / "answer")
@@ -140,18 +140,18 @@ def test_the_next_group_has_the_name_that_a_fresh_process_gives_it(alone, connec
         (RuntimeError("boom"), True, False),
     ],
 )
-def test_it_stays_for_its_agent_and_for_a_lost_peer_and_for_nothing_else(words, error, told, wanted):
+def test_it_stays_for_its_agent_and_for_a_lost_peer_and_for_nothing_else(orders, error, told, wanted):
     if told:
-        words.arrived.set()
-    assert stays(SimpleNamespace(trained=trained()), words, error) == wanted == words.may_stay
+        orders.arrived.set()
+    assert stays(SimpleNamespace(trained=trained()), orders, error) == wanted == orders.may_stay
 
 
-def test_whose_group_breaks_twice_before_it_began_starts_again(words):
+def test_whose_group_breaks_twice_before_it_began_starts_again(orders):
     run = SimpleNamespace(trained=trained())
-    assert stays(run, words, PEER, begun=False)
-    assert stays(run, words, PEER, begun=True)
-    assert stays(run, words, PEER, begun=False)
-    assert not stays(run, words, PEER, begun=False)
+    assert stays(run, orders, PEER, begun=False)
+    assert stays(run, orders, PEER, begun=True)
+    assert stays(run, orders, PEER, begun=False)
+    assert not stays(run, orders, PEER, begun=False)
 
 
 @pytest.mark.parametrize(("best", "saves"), [({"step": 8}, 1), ({"step": 4}, 0), (None, 0)])

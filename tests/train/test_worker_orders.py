@@ -27,88 +27,88 @@ class Work:
 
 
 @pytest.fixture
-def words(tmp_path) -> Orders:
+def orders(tmp_path) -> Orders:
     for name in ("word", "answer"):
         (tmp_path / name).write_text("")
     return Orders(tmp_path / "word", tmp_path / "answer")
 
 
-def tell(words: Orders, number: int, **env: str) -> None:
-    words.word.write_text(json.dumps({"word": number, "env": env}))
-    words.hear()
+def tell(orders: Orders, number: int, **env: str) -> None:
+    orders.word.write_text(json.dumps({"word": number, "env": env}))
+    orders.hear()
 
 
 def soon(act) -> None:
     threading.Timer(0.05, act).start()
 
 
-def test_an_exchange_is_waited_for(words):
+def test_an_exchange_is_waited_for(orders):
     work = Work()
     soon(lambda: work.future.set_result([1]))
-    words.finish(work)
+    orders.finish(work)
     assert work.waited
 
 
-def test_an_exchange_that_fails_says_so(words):
+def test_an_exchange_that_fails_says_so(orders):
     work = Work()
     soon(lambda: work.future.set_exception(RuntimeError("connection closed by peer")))
     with pytest.raises(RuntimeError, match="closed by peer"):
-        words.finish(work)
+        orders.finish(work)
 
 
-def test_an_exchange_with_who_is_silent_ends_with_the_word(words):
-    soon(lambda: tell(words, 1))
+def test_an_exchange_with_who_is_silent_ends_with_the_word(orders):
+    soon(lambda: tell(orders, 1))
     with pytest.raises(LeftGroupError):
-        words.finish(Work())
+        orders.finish(Work())
     with pytest.raises(LeftGroupError):
-        words.finish(Work())
+        orders.finish(Work())
     with pytest.raises(LeftGroupError):
-        words.require_group()
+        orders.require_group()
 
 
-def test_so_does_a_backward_pass(words):
+def test_so_does_a_backward_pass(orders):
     work, over = Work(), Work()
     mine = torch.zeros(1)
-    future, done = (words.future(one, lambda: mine, on_card=False) for one in (work, over))
+    future, done = (orders.future(one, lambda: mine, on_card=False) for one in (work, over))
     over.future.set_result([torch.ones(1)])
-    tell(words, 1)
+    tell(orders, 1)
     with pytest.raises(LeftGroupError):
         future.value()
     assert done.value() is not None, "what is there stays"
     work.future.set_result([torch.zeros(1)])  # nobody waits for it any more
     with pytest.raises(LeftGroupError):
-        words.future(Work(), lambda: mine, on_card=False).value()
+        orders.future(Work(), lambda: mine, on_card=False).value()
 
 
-def test_the_word_that_has_a_place_is_obeyed(words, monkeypatch):
+def test_the_word_that_has_a_place_is_obeyed(orders, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    tell(words, 1)
-    soon(lambda: tell(words, 2, RANK="2"))
-    words.obey()
-    assert module.os.environ["RANK"] == "2" and words.answer.read_text() == "2"
-    words.require_group()
-    words.hear()  # the same word once more, as where its signal came late
-    words.require_group()
+    tell(orders, 1)
+    soon(lambda: tell(orders, 2, RANK="2"))
+    orders.obey()
+    assert module.os.environ["RANK"] == "2" and orders.answer.read_text() == "2"
+    orders.require_group()
+    orders.hear()  # the same word once more, as where its signal came late
+    orders.require_group()
 
 
-def test_a_signal_without_a_word_is_somebody_elses(words):
-    words.hear()
-    words.require_group()
+def test_a_signal_without_a_word_is_somebody_elses(orders):
+    orders.hear()
+    orders.require_group()
 
 
-def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_that_it_cannot(words, monkeypatch):
+def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_that_it_cannot(orders, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    assert not words.may_stay
+    assert not orders.may_stay
     for number in range(module.MOST):
-        words.tell_agent(stays=True)
-        assert words.may_stay
-        tell(words, number + 1, RANK="0")
-        words.obey()
-    words.tell_agent(stays=True)
-    assert not words.may_stay
+        orders.tell_agent(stays=True)
+        assert orders.may_stay
+        tell(orders, number + 1, RANK="0")
+        orders.obey()
+    orders.tell_agent(stays=True)
+    assert not orders.may_stay
 
 
-def test_a_card_takes_a_gradient_only_once_gloo_has_brought_it_there(words):
+def test_a_card_takes_a_gradient_only_once_gloo_has_brought_it_there(orders):
     """gloo says that it is done while its copy from main memory is still under way. Who waits for that in gloo's own
     thread waits for ever."""
     sent, finished = torch.ones(3), threading.Event()
@@ -119,7 +119,7 @@ def test_a_card_takes_a_gradient_only_once_gloo_has_brought_it_there(words):
             sent.fill_(5.0)
 
     work = Copying()
-    future = words.future(work, lambda: sent * 2, on_card=True)
+    future = orders.future(work, lambda: sent * 2, on_card=True)
     work.future.set_result([sent])
     finished.set()
     assert (future.wait() == 10).all()

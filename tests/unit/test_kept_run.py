@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from console import fetch, status
+from console import fetch
 from console.inventory.read import Inventory
 from console.report.history import read_history
 from console.report.news import numbered
 from console.report.page import write_page
-from console.run_in_words import RunView
+from console.watch import status
+from console.watch.run_in_words import RunView
 from tests.support.folders import inventory_of
 from train.runlog import paths
 from train.runlog.state import RunState, time_of

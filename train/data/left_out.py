@@ -34,8 +34,8 @@ def words(index: Index) -> list[str]:
         first = "".join(f", the first: {problem}" for problem in tally["first_bad"][:1])
         lost.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")
     if tally and tally["truncated"]:
-        length = index["row_length"]
-        lost.append(f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left")
+        no_answer = f", of {tally['emptied']} no answer is left" if tally["emptied"] else ""
+        lost.append(f"{tally['truncated']} records are cut at {index['row_length']} tokens{no_answer}")
     if not index["splits"]["eval"]["rows"] and index.get("trained_on", True):
         lost.append("0 rows are held out: nothing shows whether it learns more than its own rows")
     return [f"data: {what}" for what in lost]

@@ -56,7 +56,7 @@ class Look:
 
     @property
     def counted(self) -> str:
-        count = f"{self.examples} examples"
+        count = f"{self.examples + self.skipped} records" if self.skipped else f"{self.examples} examples"
         if not self.whole:
             count += f" in the first {LOOK_BYTES >> 20} MB"
         skipped = f"{self.skipped} skipped ({self.first_bad}), " if self.skipped else ""

@@ -20,6 +20,7 @@ BLOCK = 1 << 20
 LONGEST_RECORD = 64 << 20
 """The longest record of any reader: what is longer is no record, but a file that is not what it is called."""
 TEXT_PIECE = 1 << 16
+NOT_UTF8 = "not UTF-8"
 BETWEEN_OBJECTS = re.compile(r"[ \t\r\n,\[\]\ufeff]*")
 ROWS_AT_ONCE = 16
 """Rows of parquet read at once: a value that stands in the file once may stand in every row of what is read."""
@@ -80,9 +81,11 @@ def read_jsonl(source: Source) -> Iterator[Record]:
                 yield Record(number, None, too_long())
                 continue
             try:
-                value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"))
+                value = json.loads(raw.rstrip().decode("utf-8-sig" if number == 1 else "utf-8"))
             except UnicodeDecodeError:
-                yield Record(number, None, "not UTF-8")
+                yield Record(number, None, NOT_UTF8)
+            except json.JSONDecodeError as error:  # its own words name a line, which is not that of the file
+                yield Record(number, None, f"not JSON: {error.msg.removesuffix(' at')} at character {error.colno}")
             except (ValueError, RecursionError) as error:
                 yield Record(number, None, f"not JSON: {error}")
             else:
@@ -178,7 +181,7 @@ def _row(line: int, value: dict[Any, Any]) -> Record:
     if None in value or None in value.values():
         return Record(line, None, f"has {'more' if None in value else 'fewer'} columns than the header")
     if any(not cell.isascii() and "\udc80" <= max(cell) <= "\udcff" for cell in value.values()):
-        return Record(line, None, "not UTF-8")
+        return Record(line, None, NOT_UTF8)
     return Record(line, value)
 
 

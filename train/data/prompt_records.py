@@ -14,7 +14,7 @@ from typing import Any
 from train.data.formats import BadRecord, JsonObject, Message
 from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
-from train.data.records import Asked, Found, renamed
+from train.data.records import Asked, Found, lacks, renamed
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 
@@ -82,7 +82,9 @@ def columns_of(file: Path, taken: Taken | None = None, form: str = "auto") -> li
     for record in Source(file):
         try:
             if record.value is not None:
-                value = renamed(record.value, taken.columns, f"file: {file}") if taken else record.value
+                if lacks(record.value, taken.columns if taken else {}):
+                    continue
+                value = renamed(record.value, taken.columns) if taken else record.value
                 return sorted(read(value, form).columns)
         except BadRecord:
             continue

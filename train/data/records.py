@@ -14,7 +14,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from train.data.formats import BadRecord, Example, JsonObject, convert, detect
 from train.data.in_order import in_order
 from train.data.index import Records
-from train.data.parse_files import Source
+from train.data.parse_files import NOT_UTF8, Source
 from train.errors import BadInput
 from train.plan.model.catalogue import Taken
 
@@ -80,6 +80,8 @@ class Reader:
         self.tally = Tally()
         self.say = say
         self.format = "" if format_name == "auto" else format_name
+        self.columns_found = False
+        """Whether a record has had the columns that are named: one that lacks them later is a bad record."""
 
     def made(
         self, make: Callable[[Asked], list[Result | BadRecord]], threads: int = 1
@@ -110,21 +112,27 @@ class Reader:
                         continue
                     where = f"{source.path.name} {record.unit} {record.line}"
                     place = f"file: {source.path}, {record.unit} {record.line}"
-                    value = record.value and renamed(record.value, self.taken.columns, place)
+                    value, problem = record.value, record.problem
+                    if value and (lacking := lacks(value, self.taken.columns)):
+                        problem = f"there is no column '{lacking}'"
+                        if not self.columns_found:
+                            raise BadInput(f"dataset: {problem}", place, f"there are: {shown_keys(value)}")
+                        value = None
+                    elif value:
+                        value, self.columns_found = renamed(value, self.taken.columns), True
                     if not self.format and value is not None:
                         self._detect(value, place)
-                    yield Found(value, record.problem, where, seen)
+                    yield Found(value, problem, where, seen)
                 read += source.size
 
     def _detect(self, value: JsonObject, where: str) -> None:
         format_name = detect(value)
-        keys = ", ".join(map(str, list(value)[:8]))
+        keys = shown_keys(value)
         if not format_name:
-            raise BadInput(
-                f"no known format has the keys {keys}",
-                where,
-                "rename the keys (docs/datasets.md shows what is known), or name what it is: --set format=chat",
-            )
+            asked, answered, *_ = (*value, "KEY", "KEY")
+            columns = f"--dataset '{self.sources[0].path.name}?prompt={asked}&completion={answered}'"
+            fix = f"say which is which, such as {columns}, or rename the keys (docs/datasets.md shows what is known)"
+            raise BadInput(f"no known format has the keys {keys}", where, fix)
         self.format = format_name
         self.say(f"format    {format_name}, as the first record has {keys}")
 
@@ -147,7 +155,16 @@ class Reader:
         if held_out:
             fix = "hold out fewer: --set eval_fraction=0.02, or 0 for none"
             raise BadInput(f"all usable records are held out for evaluation{problem}", where, fix)
-        raise BadInput(f"the data set has no usable record{problem}", where, "docs/datasets.md shows what is known")
+        fix = self._fix() or "docs/datasets.md shows what is known"
+        raise BadInput(f"the data set has no usable record{problem}", where, fix)
+
+    def _fix(self) -> str:
+        """What makes a file of the first bad record's kind readable; empty where its records must be looked at."""
+        name, first = self.sources[0].path.name, "".join(self.tally.first_bad[:1])
+        if first.endswith(NOT_UTF8):
+            return f"convert it: iconv -f windows-1252 -t utf-8 '{name}' > 'utf8-{name}'"
+        whole = first.endswith("not an object but list") and name.endswith(".jsonl")
+        return f"a file of one array is read as .json: call it {name.removesuffix('l')}" if whole else ""
 
     def _stop_if_bad(self, records: float) -> None:
         tally, limit = self.tally, self.max_bad
@@ -155,7 +172,7 @@ class Reader:
             raise BadInput(
                 f"{tally.bad} bad records of {tally.records}; the first: {tally.first_bad[0]}",
                 f"file: {self.sources[0].path}" if len(self.sources) == 1 else "",
-                f"fix it there, or {MORE_BAD}",
+                f"{self._fix() or 'fix it there'}, or {MORE_BAD}",
             )
 
 
@@ -177,11 +194,17 @@ def bounds(taken: Taken, sources: Sequence[Source]) -> tuple[int, float]:
     return first, end
 
 
-def renamed(record: JsonObject, columns: Mapping[str, str], where: str) -> JsonObject:
+def shown_keys(record: JsonObject) -> str:
+    return ", ".join(map(str, list(record)[:8]))
+
+
+def lacks(record: JsonObject, columns: Mapping[str, str]) -> str:
+    """The first of the named columns that the record does not have."""
+    return next((theirs for theirs in columns.values() if theirs not in record), "")
+
+
+def renamed(record: JsonObject, columns: Mapping[str, str]) -> JsonObject:
     """The record with the keys that Motley knows in place of its own."""
-    if lacking := [theirs for theirs in columns.values() if theirs not in record]:
-        known = ", ".join(map(str, list(record)[:8]))
-        raise BadInput(f"dataset: there is no column '{lacking[0]}'", where, f"there are: {known}")
     others = {key: value for key, value in record.items() if key not in columns and key not in columns.values()}
     return others | {ours: record[theirs] for ours, theirs in columns.items()} if columns else record
 

@@ -41,7 +41,7 @@ class Outside:
     clock: Clock
     disk: Disk
     log: EventLog
-    words: Orders | None
+    orders: Orders | None
     """Its agent's, where it can stay while the group changes."""
     join: Callable[[float, Orders | None], World]
     report: Callable[[Exception, int], None]
@@ -52,7 +52,7 @@ class Outside:
 class PoolRun:
     def __init__(self, config: RunConfig, recipe: PoolRecipe, outside: Outside, *, as_json: bool = False) -> None:
         self.config, self.recipe, self.outside, self.as_json = config, recipe, outside, as_json
-        self.clock, self.log, self.words = outside.clock, outside.log, outside.words
+        self.clock, self.log, self.orders = outside.clock, outside.log, outside.orders
         self.node = outside.env.get("MOTLEY_NODE", "here")
         self.writes = writes(outside.env)
         self.progress = ProgressLine(None, recipe.total or 0)
@@ -76,9 +76,9 @@ class PoolRun:
 
     def run(self) -> dict[str, Any]:
         while not self.in_a_group():
-            assert self.words
+            assert self.orders
             self.hands.require_life(self.record.done.values())
-            self.words.obey()
+            self.orders.obey()
         made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
         return self.finish(made)
 
@@ -88,8 +88,8 @@ class PoolRun:
         watcher = Watcher(done=self.tell_done, noted=self.tell_notes)
         self.board = board = Board(self.recipe, self.record, self.hands, watcher, generation, self.clock)
         self.error = None
-        if self.words:
-            self.words.tell_agent(stays=True)
+        if self.orders:
+            self.orders.tell_agent(stays=True)
         over = self.clock.event()
         self.clock.start(self.share, board, over)
         while not over.is_set():
@@ -97,18 +97,18 @@ class PoolRun:
             if self.hands.error:
                 raise self.hands.error
             self.show_life()
-            if self.words and self.words.arrived.is_set():
+            if self.orders and self.orders.arrived.is_set():
                 break
         else:
             if self.error is None:
                 return True
         board.close()
-        if self.words and self.words.arrived.is_set():  # also where its thread has seen that first
+        if self.orders and self.orders.arrived.is_set():  # also where its thread has seen that first
             return False
         assert self.error
-        if not self.words or classify_failure(self.error) != "peer":
+        if not self.orders or classify_failure(self.error) != "peer":
             raise self.error
-        self.outside.report(self.error, self.words.taken)
+        self.outside.report(self.error, self.orders.taken)
         return False
 
     def show_life(self) -> None:
@@ -122,7 +122,7 @@ class PoolRun:
         """Takes part in the list of one group, in a thread: a store that does not answer holds up nothing else."""
         world: World | None = None
         try:
-            world = self.outside.join(self.config.timeout_s, self.words)
+            world = self.outside.join(self.config.timeout_s, self.orders)
             names = world.gather(world.node)
             if board.is_closed:
                 return
@@ -133,7 +133,7 @@ class PoolRun:
                 self.error = error
         finally:
             try:
-                if world and world.size > 1 and self.words:
+                if world and world.size > 1 and self.orders:
                     world.abandon()
             finally:
                 over.set()
@@ -216,7 +216,7 @@ def of_this_process(config: RunConfig, leaver: Leaver | None) -> Outside:
         clock=WorkClock(),
         disk=OwnDisk(),
         log=EventLog(config.log_folder / paths.EVENTS if writes(os.environ) else None),
-        words=Orders.of_agent() if leaver else None,
+        orders=Orders.of_agent() if leaver else None,
         join=join,
         report=report_to_agent,
         device=device,
@@ -229,7 +229,7 @@ def run_pool(config: RunConfig, leaver: Leaver | None, *, as_json: bool) -> dict
 
     run = PoolRun(config, recipes.in_pieces(config), of_this_process(config, leaver), as_json=as_json)
     if leaver:
-        leaver.words, leaver.before_end = run.words, run.leave
+        leaver.orders, leaver.before_end = run.orders, run.leave
     try:
         return run.run()
     except OSError as error:

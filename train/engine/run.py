@@ -67,30 +67,30 @@ def train_run(
     and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
     from train.parallel.worker_orders import Orders
 
-    words = Orders.of_agent() if leaver else None
+    orders = Orders.of_agent() if leaver else None
     if leaver:
-        leaver.words = words
-    kept = before_a_group(config, words, recipe) if words and WAITS in os.environ else None
+        leaver.orders = orders
+    kept = before_a_group(config, orders, recipe) if orders and WAITS in os.environ else None
     while True:
         try:
-            return in_a_group(config, leaver, words, kept, as_json=as_json, recipe=recipe)
+            return in_a_group(config, leaver, orders, kept, as_json=as_json, recipe=recipe)
         except LeftError as left:
             kept = left.run
         gc.collect()  # of the exchange that broke off, what hangs on the weights
-        assert words
-        words.obey()
+        assert orders
+        orders.obey()
 
 
-def before_a_group(config: RunConfig, words: Orders, recipe: Recipe | None) -> Run:
+def before_a_group(config: RunConfig, orders: Orders, recipe: Recipe | None) -> Run:
     """Loads the run while the others train; its agent's word then gives it a place among them."""
     from train.engine.setup import set_up
     from train.parallel.process_group import join
 
-    world = join(config.timeout_s, words)
+    world = join(config.timeout_s, orders)
     run = set_up(config, world, None, recipe, waits=True)
     leave_group(run, world)
-    words.tell_agent(stays=True)
-    words.obey()
+    orders.tell_agent(stays=True)
+    orders.obey()
     return run
 
 
@@ -103,45 +103,32 @@ class LeftError(Exception):
 
 
 def in_a_group(
-    config: RunConfig, leaver: Leaver | None, words: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
+    config: RunConfig, leaver: Leaver | None, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
 ) -> tuple[Run, Ended | None]:
     from train.engine import early_stop, loop, milestones
-    from train.engine.setup import set_up
-    from train.parallel.process_group import join
-    from train.parallel.worker_orders import LeftGroupError
     from train.recipes import making
-    from train.runlog.events import person
 
-    started, world = time.perf_counter(), None
-    try:
-        world = join(config.timeout_s, words)
-        run = set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
-    except Exception as error:
-        if world and not isinstance(error, LeftGroupError):
-            world.report_failure(error)
-        if kept and words and stays(kept, words, error, begun=False):
-            raise leave_group(kept, world) from None
-        if kept and kept.step and kept.world.writes:
-            milestones.write_checkpoint(kept)
-        raise
+    started = time.perf_counter()
+    run = enter_group(config, orders, kept, as_json=as_json, recipe=recipe)
+    world = run.world
     if leaver:
         leaver.run = run
-    if words:
-        words.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
+    if orders:
+        orders.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
     ended: Ended | None = None
     stay = False
     world.watch_peers()
     try:
         loop.train(run)
         early_stop.conclude(run)
-        if words:
-            words.tell_agent(stays=False)
+        if orders:
+            orders.tell_agent(stays=False)
         if world.writes:
-            made = milestones.write_result(run)
-            ended = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
+            result = milestones.write_result(run)
+            ended = finish(run, result, time.perf_counter() - started, as_json and world.speaks)
         world.say_last_word()
     except Exception as error:
-        stay = bool(words and stays(run, words, error))
+        stay = bool(orders and stays(run, orders, error))
         raise (leave_group(run, world) if stay else fail(run, error)) from (None if stay else error)
     finally:
         if leaver and not stay:
@@ -151,21 +138,43 @@ def in_a_group(
     return run, ended
 
 
-def stays(run: Run, words: Orders, error: Exception, *, begun: bool = True) -> bool:
+def enter_group(config: RunConfig, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any) -> Run:
+    """Joins the group and sets the run up; where that fails, what this process keeps is saved or waits for the next."""
+    from train.engine import milestones
+    from train.engine.setup import set_up
+    from train.parallel.process_group import join
+    from train.parallel.worker_orders import LeftGroupError
+    from train.runlog.events import person
+
+    world = None
+    try:
+        world = join(config.timeout_s, orders)
+        return set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
+    except Exception as error:
+        if world and not isinstance(error, LeftGroupError):
+            world.report_failure(error)
+        if kept and orders and stays(kept, orders, error, begun=False):
+            raise leave_group(kept, world) from None
+        if kept and kept.step and kept.world.writes:
+            milestones.write_checkpoint(kept)
+        raise
+
+
+def stays(run: Run, orders: Orders, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
-    from train.engine import setup
+    from train.engine.loaded import NotKeptError
     from train.failures import classify_failure, report_to_agent
     from train.parallel.worker_orders import is_told_to_leave
 
-    lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | setup.NotKeptError)
-    words.broken = 0 if begun else words.broken + lost
-    able = words.may_stay and not run.trained.half_changed and words.broken <= 1
+    lost = classify_failure(error) == "peer" and not isinstance(error, Disagreement | NotKeptError)
+    orders.broken = 0 if begun else orders.broken + lost
+    able = orders.may_stay and not run.trained.half_changed and orders.broken <= 1
     if not able or not (lost or is_told_to_leave(error)):
-        words.tell_agent(stays=False)
+        orders.tell_agent(stays=False)
         return False
-    if not words.arrived.is_set():
-        report_to_agent(error, words.taken)
+    if not orders.arrived.is_set():
+        report_to_agent(error, orders.taken)
     return True
 
 
@@ -181,7 +190,7 @@ def leave_group(run: Run, world: World | None) -> LeftError:
     return LeftError(run)
 
 
-def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
+def finish(run: Run, result: Path, seconds: float, as_json: bool) -> Ended:
     from train.runlog.events import held_out_words
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
@@ -197,7 +206,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
         "first_loss": losses[0] if losses else None,
         "last_loss": last,
         "best": run.milestones.best,
-        run.config.RESULT: str(made),
+        run.config.RESULT: str(result),
         "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
@@ -205,10 +214,10 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> Ended:
     run.reporter.close()
     loss = "" if last is None else f" · loss {last:.4f}"
     held_out = f" · best {held_out_words(run.milestones.best)}" if run.milestones.best else ""
-    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
+    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {result}")
     if as_json:
         print(json.dumps(receipt))
-    return Ended(made, last)
+    return Ended(result, last)
 
 
 TIMED_OUT = ("timed out waiting", "collective operation timeout")

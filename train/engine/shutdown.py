@@ -38,7 +38,7 @@ class Leaver:
         self.interrupts, self.saved, self.told = interrupts, False, False
         self.telling = threading.Lock()
         self.run: Run | None = None
-        self.words: Orders | None = None
+        self.orders: Orders | None = None
         self.before_end: Callable[[str], None] | None = None
         """What a process that trains nothing does before it ends."""
         self.wakes, self.woken = socket.socketpair()
@@ -84,8 +84,8 @@ class Leaver:
 
     def _wait(self) -> None:
         while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number
-            if number == WORD and self.words:
-                self.words.hear()
+            if number == WORD and self.orders:
+                self.orders.hear()
         if self.run is not None:
             leave(self.run, signal.Signals(number).name)
         if self.before_end:

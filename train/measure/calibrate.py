@@ -148,7 +148,8 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     import torch
 
     from train import recipes
-    from train.engine.setup import choose_micro_batch, make_trained
+    from train.engine.loaded import make_trained
+    from train.engine.tuned import choose_micro_batch
     from train.models.device import look
     from train.plan.placement.fit import placed
     from train.plan.placement.held_streamed_or_cut import choose_on_devices

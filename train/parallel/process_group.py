@@ -58,8 +58,8 @@ class World:
     timeout: timedelta = timedelta(seconds=300)
     """The limit for connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
-    words: Orders | None = None
-    """The words of its agent, where this process may stay while the group changes."""
+    orders: Orders | None = None
+    """Those of its agent, where this process may stay while the group changes."""
     peers: Peers | None = field(default=None, repr=False)
     """Who of the others has ended, where no agent says so."""
     nccl: Any = field(default=None, repr=False)
@@ -251,8 +251,8 @@ class World:
             self.numbers([])
 
     def require_group(self) -> None:
-        if self.words:
-            self.words.require_group()
+        if self.orders:
+            self.orders.require_group()
         if self.peers and (ended := self.peers.ended):
             raise PeerFailed(f"rank {ended[0]} has ended; fix: its own last messages say why")
 
@@ -267,8 +267,8 @@ class World:
 
     def finish(self, work: Any) -> None:
         """Waits for an exchange."""
-        if self.words and not self.nccl:
-            self.words.finish(work)
+        if self.orders and not self.nccl:
+            self.orders.finish(work)
         else:
             work.wait()
 
@@ -325,16 +325,16 @@ def over_nccl(wanted: str, places: Sequence[tuple[str, bool]]) -> tuple[bool, st
     return False, "exchange gloo: the cards are in several machines, of which one may be lost"
 
 
-def join(timeout_s: float = 300.0, words: Orders | None = None) -> World:
+def join(timeout_s: float = 300.0, orders: Orders | None = None) -> World:
     """This process's place, from the variables that torchrun or another launcher sets; alone without them."""
     node = os.environ.get("MOTLEY_NODE") or socket.gethostname()
     timeout = timedelta(seconds=timeout_s)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return World(local_rank=local_rank, node=node, timeout=timeout, words=words)
+        return World(local_rank=local_rank, node=node, timeout=timeout, orders=orders)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
     own = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
-    world = World(rank, size, local_rank, node, own, timeout, key, words)
+    world = World(rank, size, local_rank, node, own, timeout, key, orders)
     store.set_timeout(world.patience)
     return world

@@ -187,7 +187,7 @@ class DdpSync:
         # torch compares a hook's annotations with its own types; a lambda has none. And it holds what a hook is given,
         # which holds ddp: nobody would ever free them, and all buckets.
         self.ddp.register_comm_hook(weakref.proxy(self), lambda me, bucket: me._all_reduce(bucket))
-        self.wire, self.nccl, self.words = wire, world.nccl, world.words or Orders.of_nobody()
+        self.wire, self.nccl, self.orders = wire, world.nccl, world.orders or Orders.of_nobody()
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
         self.computed: Any = None
@@ -218,7 +218,7 @@ class DdpSync:
         work = dist.all_reduce(sent, async_op=True)
         if self.nccl:
             return work.get_future().then(lambda done: buffer.copy_(done.value()[0]))
-        return self.words.future(work, lambda: buffer.copy_(sent), on_card=sent.is_cuda)
+        return self.orders.future(work, lambda: buffer.copy_(sent), on_card=sent.is_cuda)
 
 
 Sync = FlatSync | DdpSync

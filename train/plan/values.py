@@ -33,16 +33,23 @@ def nearest(word: str, known: Any) -> str:
     return f", did you mean '{close}'?" if close else ""
 
 
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or float(value) != int(float(value)):
+def _finite(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
         raise ValueError
-    return int(float(value))
+    return number
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or (number := _finite(value)) != int(number):
+        raise ValueError
+    return int(number)
 
 
 def _number(value: Any) -> int | float:
     """Whole where it is: 16, not 16.0."""
-    if isinstance(value, bool) or not math.isfinite(number := float(value)):
+    if isinstance(value, bool):
         raise ValueError
+    number = _finite(value)
     return int(number) if number == int(number) else number
 
 
@@ -62,12 +69,12 @@ def _word(value: Any) -> str:
 
 def _numbers(value: Any) -> tuple[float, ...]:
     items = value.strip("[]").split(",") if isinstance(value, str) else value
-    return tuple(float(item) for item in items)
+    return tuple(_finite(item) for item in items)
 
 
 _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "int": (_integer, "a whole number"),
-    "float": (float, "a number"),
+    "float": (_finite, "a number"),
     "int | float": (_number, "a number"),
     "bool": (_boolean, "true or false"),
     "str": (_word, "a word"),

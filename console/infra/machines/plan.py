@@ -14,7 +14,7 @@ from console.infra.node import ask_all
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import decide
-from train.plan.launch.plan import launch_plan
+from train.plan.launch.hand_on import launch_plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.verdict import Verdict

@@ -14,9 +14,9 @@ from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
-from train.plan.launch.decide import decide
+from train.plan.launch.decide import Decided, decide
 from train.plan.launch.extra_packages import refuse_elsewhere
-from train.plan.launch.plan import Plan, launch_plan, prepare_words
+from train.plan.launch.hand_on import launch_plan, prepare_words
 from train.plan.machines import gpu_types
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
@@ -59,7 +59,7 @@ def plan(known: Facts, args: Facts) -> Facts:
     return {"plan": made.to_json(), "motley_lines": lines}
 
 
-def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[SweptRun]]:
+def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Decided, list[SweptRun]]:
     """The plan, of a sweep that of its first run; and each run of the sweep."""
     if not asked["sweep"]:
         return decide(request.read(asked["values"], hub.FETCHED), facts), []

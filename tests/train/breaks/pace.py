@@ -10,7 +10,7 @@ import torch
 
 from tests.train.breaks import RANK
 from train.data.rows import PackedRows
-from train.engine import loop, milestones, setup, shutdown
+from train.engine import loaded, loop, milestones, shutdown
 from train.models import drawing
 from train.models.backends import LossModule
 from train.parallel import deltas, sync
@@ -132,13 +132,13 @@ def slow_to_begin(seconds: int) -> None:
 
 def slow_base(seconds: int) -> None:
     """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
-    build = setup.build
+    build = loaded.build
 
     def slow(*words):
         time.sleep(seconds)
         return build(*words)
 
-    setup.build = slow
+    loaded.build = slow
 
 
 def slow_answers(milliseconds: int) -> None:

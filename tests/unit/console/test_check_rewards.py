@@ -9,7 +9,7 @@ import pytest
 
 from console import check_rewards
 from console.__main__ import ROOT
-from console.verbs import parser
+from console.command_line.verbs import parser
 from train.errors import BadInput
 
 TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}

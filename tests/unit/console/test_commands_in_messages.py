@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from console.command_line.verbs import VERBS
 from console.launch_request import LAUNCH_ONLY
-from console.verbs import VERBS
 from train.plan.launch.plan_cards import ABOUT_MACHINES
 from train.plan.settings.config import SETTINGS
 

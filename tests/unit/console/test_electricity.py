@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from console import status
 from console.electricity import hourly, limit_of, money, of_plan, plan_words, status_line, watts_of
 from console.inventory.keys import KEYS
 from console.inventory.read import Inventory
+from console.watch import status
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
-from train.plan.launch.plan import Plan
+from train.plan.launch.decide import Decided
 from train.plan.machines.facts import Card
 from train.plan.speed.prediction import Figures, Prediction
 
@@ -83,7 +83,7 @@ def test_what_a_currency_may_be(currency: str, good: bool) -> None:
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def planned(*cards: list[dict[str, Any]], step_s: float | None = 90.0, **values: Any) -> Plan:
+def planned(*cards: list[dict[str, Any]], step_s: float | None = 90.0, **values: Any) -> Decided:
     """Of 40 steps; a node without cards computes on its CPU."""
     found = nodes(*(look(cards=some) for some in cards), cuda=True)
     return made(found, values, prediction=predicted(step_s) if step_s else None)
@@ -115,7 +115,7 @@ def predicted(step_s: float) -> Prediction:
         (planned([], [LAPTOP]), {"n0": PRICE, "n1": PRICE}, ""),
     ],
 )  # fmt: skip
-def test_the_price_of_a_run_that_is_planned(plan: Plan, values: dict[str, dict[str, Any]], words: str) -> None:
+def test_the_price_of_a_run_that_is_planned(plan: Decided, values: dict[str, dict[str, Any]], words: str) -> None:
     assert plan_words(of_plan(plan, values)) == words
 
 

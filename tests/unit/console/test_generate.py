@@ -105,7 +105,7 @@ def test_what_is_not_done_is_not_fetched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], said: str
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(pieces.launches, "launch", lambda _, words: asked.append(words) or 0)
+    monkeypatch.setattr(pieces.launch_playbook, "launch", lambda _, words: asked.append(words) or 0)
     monkeypatch.setattr(pieces, "known_runs", lambda _: {"a": facts})
     inventory = Inventory(path=Path("inventory/loopback"), nodes={}, findings=[])
     assert pieces.run_it(inventory, "a", {"recipe": "generate"}, ["piece=4"], Path("results")) == 1

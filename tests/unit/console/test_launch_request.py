@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from console import launch_request
+from console.extra_vars import extra_vars
 from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
@@ -200,6 +201,18 @@ def photos() -> str:
 def test_a_bad_value_is_named(name: str) -> None:
     value, sentence = BAD[name]
     assert sentence in refusal(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "epochs", "weight_decay", "grad_clip", "max_bad", "timeout_s"])
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_what_is_not_finite_is_no_number(name: str, value: str) -> None:
+    assert f"{name}: '{value}' is not a number" in refusal(**{name: value})
+    assert "lora_r: 'inf' is not a whole number" in refusal(lora_r="inf")
+    assert "shares: 'nan,1' is not a list of numbers" in refusal(shares="nan,1")
+
+
+def test_a_rate_without_its_minus_sign_is_refused() -> None:
+    assert "learning_rate: 20000.0 is above 1\nfor example: --learning-rate 2e-4" in refusal(learning_rate="2e4")
 
 
 def test_all_findings_come_at_once() -> None:
@@ -401,5 +414,5 @@ def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp
 
 def test_the_hubs_token_is_no_word_of_a_command() -> None:
     with pytest.raises(BadInput, match=r"(?s)motley_hub_token: whoever is on this computer.*fix: HF_TOKEN="):
-        launch_request.as_words(["max_steps=4", "motley_hub_token=hf_x"])
-    assert launch_request.as_words(["@token.yml"]) == ["-e", "@token.yml"]
+        extra_vars(["max_steps=4", "motley_hub_token=hf_x"])
+    assert extra_vars(["@token.yml"]) == ["-e", "@token.yml"]

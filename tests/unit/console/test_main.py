@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from console.__main__ import ROOT, does, from_where_it_was_called, typed
-from console.verbs import VERBS, parser
+from console.command_line.verbs import VERBS, parser
 
 
 @pytest.mark.parametrize("verb", VERBS)

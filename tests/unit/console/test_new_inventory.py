@@ -94,7 +94,7 @@ def test_a_wrong_answer_is_asked_again_and_the_others_stay(
 def test_end_of_input_is_a_stop_that_changes_nothing(
     own: Path, answers: Answers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.interrupt.listen_to_sigterm", lambda: None)
+    monkeypatch.setattr("console.playbook.interrupt.listen_to_sigterm", lambda: None)
     monkeypatch.setenv("MOTLEY_TYPED", "")
     answers("n", "anna", "192.168.1.40")
     assert run_verb("inventory", ["--inventory", str(own)]) == 130

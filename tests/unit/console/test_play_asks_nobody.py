@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console import run_playbook
 from console.inventory.read import Inventory
+from console.playbook import run_playbook
 
 ROOT = Path(__file__).parents[3]
 FOUND = {"strangers": ["late"], "contacts": {"late": {"address": "192.0.2.1", "fingerprint": "SHA256:abc"}}}

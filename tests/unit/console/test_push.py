@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from console import push
-from console.verbs import parser
+from console.command_line.verbs import parser
 from lab.hub import LARGE_BYTES, Handler, State
 from train.errors import BadInput, CheckFailed
 

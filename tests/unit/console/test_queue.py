@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from console import queue as queues
-from console import run_commands, status
+from console import run_commands
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
+from console.watch import status
 from train.errors import BadInput
 from train.runlog.run_queue import End, Entry, Queue
 

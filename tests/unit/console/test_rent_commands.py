@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from console import __main__ as without_environment
-from console import launch_options, rent_commands, rented_machine, while_rented
+from console import launch_commands, rent_commands, rented_machine, while_rented
 from console.inventory.check import check
 from console.rent import asleep, clore, timer, watcher
 from console.rent import lease as leases
@@ -399,8 +399,8 @@ def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
     rent()
     ended: list[str] = []
     monkeypatch.setattr(without_environment.interrupt, "listen_to_sigterm", lambda: None)
-    monkeypatch.setattr(launch_options.launches, "launch", lambda *words, **named: 0)
-    monkeypatch.setattr(launch_options.command, "torchrun", lambda *words, **named: 0)
+    monkeypatch.setattr(launch_commands.launch_playbook, "launch", lambda *words, **named: 0)
+    monkeypatch.setattr(launch_commands.command, "torchrun", lambda *words, **named: 0)
     monkeypatch.setattr(while_rented, "end_of_use", lambda book, lease: ended.append(lease.name))
     words = ["--model", "tiny"] if verb == "launch" else ["train.py"]
     assert without_environment.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0

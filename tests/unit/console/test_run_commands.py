@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 
-from console import commands_as_typed, fetch, follow, follow_view, interrupt, run_commands
+from console import fetch, run_commands
+from console.command_line import commands_as_typed
 from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.infra.slurm.machine_facts import MachineFacts
 from console.infra.slurm.slurm_conf import MACHINE_FACTS
 from console.inventory.read import Inventory
-from console.run_in_words import Ended, RunView
+from console.playbook import interrupt
 from console.strict_yaml import Vaulted
 from console.text_layout import detached
+from console.watch import follow, follow_view
+from console.watch.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
 from train.runlog import paths
 from train.runlog.secret import Secret, secret_of

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launch_options, launch_records, launch_request, render, run_file, status
-from console.launch_options import launch_words
-from console.verbs import parser
+from console import launch_commands, launch_records, launch_request, render, run_file
+from console.command_line.verbs import parser
+from console.launch_commands import launch_words
+from console.watch import status
 from plugins.action import launch_plan
 from tests.support.plans import handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, look
@@ -51,7 +52,7 @@ def test_what_is_typed_wins_over_the_file_and_this_is_said(tmp_path: Path, capsy
 def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, "model: tiny\nmax_steps: 50\n")
     assert (
-        launch_options.plan_for_cards(
+        launch_commands.plan_for_cards(
             "24", as_json=True, settings=["max_steps=5"], run_file=str(file), vault="", verbose=False
         )
         == 0
@@ -114,11 +115,11 @@ def test_a_recipe_of_ones_own_has_variables_of_its_own(tmp_path: Path) -> None:
 def test_then_and_nodes_of_the_file_are_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on the command line: whoever works at one of the machines would lose it."""
     found = []
-    monkeypatch.setattr(launch_options.launches, "agreed_to", lambda *given, yes: found.append(given[1:]))
+    monkeypatch.setattr(launch_commands.launch_playbook, "agreed_to", lambda *given, yes: found.append(given[1:]))
     args = vars(parser("launch").parse_args(["-f", str(written(tmp_path, "then: suspend\nnodes: [a, b]\n"))]))
     for name in ("inventory", "infra"):
         del args[name]
-    assert launch_options.launch(SimpleNamespace(), **args) == 1
+    assert launch_commands.launch(SimpleNamespace(), **args) == 1
     assert found == [("a,b", "suspend")]
 
 

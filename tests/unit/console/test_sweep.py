@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from console import launch_options, launch_request, sweep
+from console import launch_request, sweep
+from console.command_line.verbs import parser
+from console.extra_vars import values_of
 from console.report.trials import parallel_chart, table_lines, view
-from console.verbs import parser
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.runlog.trials import Trial
@@ -34,7 +35,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
     monkeypatch.setattr(sweep.pieces, "run_it", run_it)
     monkeypatch.setattr(sweep.pieces, "known_runs", lambda _: {"tiny-sweep": {}})
-    monkeypatch.setattr(sweep.launches, "launch", lambda _, words: found.append(words) or 0)
+    monkeypatch.setattr(sweep.launch_playbook, "launch", lambda _, words: found.append(words) or 0)
     return found
 
 
@@ -72,7 +73,7 @@ def test_a_setting_with_several_values_is_what_is_tried(launched: list[Any], tmp
 def test_then_train_launches_the_best_one(launched: list[Any], tmp_path: Path) -> None:
     assert run([*TYPED, "--run", "night", "--then", "train"], tmp_path / "results") == 0
     words = launched[1]
-    asked = launch_options.values_of([word for word in words if word != "-e"])
+    asked = values_of([word for word in words if word != "-e"])
     assert asked == {"model": "tiny", "dataset": "stdlib-qa", "lora_r": 16, "run": "night-best"}
 
 

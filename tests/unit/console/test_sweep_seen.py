@@ -10,7 +10,7 @@ from console.dashboard.feed import Feed
 from console.dashboard.pages import Pages
 from console.report.history import read_history
 from console.report.page import view, write_page
-from console.run_in_words import RunView
+from console.watch.run_in_words import RunView
 from tests.support.run_files import Event, start, write
 from train.runlog.state import RunState, replay
 from train.runlog.trials import from_events

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from console import commands_as_typed, pieces, tasks
+from console import pieces, tasks
+from console.command_line import commands_as_typed
 from console.inventory.read import Inventory
 from console.report.command import report
 from console.report.history import read_history

@@ -6,7 +6,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from console import playbook_view, text_layout
+from console import text_layout
+from console.playbook import playbook_view
 from console.text_layout import counted, wh_or_kwh
 from train.safe_stdio import may_be_unread
 

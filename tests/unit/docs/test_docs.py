@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from console import launch_request, make_variables
-from console.launch_options import launch_words
-from console.shared_options import PHASES
-from console.verbs import VERBS, parser
+from console import launch_request
+from console.command_line import make_variables
+from console.command_line.shared_options import PHASES
+from console.command_line.verbs import VERBS, parser
+from console.launch_commands import launch_words
 from lab import __main__ as lab
 from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
 from train import __main__ as train

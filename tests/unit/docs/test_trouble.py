@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.ansible_errors import KNOWN
+from console.playbook.ansible_errors import KNOWN
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
@@ -86,7 +86,7 @@ def all_sentences() -> dict[str, str]:
     for role in ROLES.split():
         for file in sorted((ROOT / f"roles/motley_{role}/tasks").glob("*.yml")):
             said[str(file.relative_to(ROOT))] = list(in_role(file.read_text()))
-    said["console/ansible_errors.py"] = [[what] for _, what, _ in KNOWN]
+    said["console/playbook/ansible_errors.py"] = [[what] for _, what, _ in KNOWN]
     found = {}
     for path, sentences in said.items():
         for parts in sentences:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,25 @@ def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_pa
     said = (done.stdout + done.stderr).strip().splitlines()
     assert done.returncode and len(said) <= 3 and "Traceback" not in done.stderr, said
     assert "fix: make env; then .venv/bin/ansible-playbook" in said[1]
+
+
+def test_a_folder_of_somebody_else_is_named_and_not_the_network() -> None:
+    """As after `sudo git clone`. Root may write everywhere, so it is typed as nobody then."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(REQUIREMENTS, Path(folder) / "requirements")
+        shutil.copy(REQUIREMENTS.parent / "motley", folder)
+        python = Path(folder) / "python"
+        python.write_text("#!/bin/sh\ncase $* in *without_environment*) exit 3 ;; esac\n")
+        python.chmod(0o755)
+        Path(folder).chmod(0o555)
+        typed = subprocess.run(
+            [f"{folder}/motley", "status"],
+            check=False,
+            **({"user": 65534} if os.geteuid() == 0 else {}),  # type: ignore[call-overload]
+            env=os.environ | {"PYTHON": str(python)},
+            capture_output=True,
+            text=True,
+        )
+        Path(folder).chmod(0o755)
+    assert f"may not write in {folder}, which belongs to" in typed.stderr and "fix: sudo chown -R" in typed.stderr
+    assert typed.returncode == 1 and "package index" not in typed.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.verbs import VERBS
+from console.command_line.verbs import VERBS
 from train.nearest_word import OTHER_NAMES, meant
 from train.plan.settings.request import settings
 

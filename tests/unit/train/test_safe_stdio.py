@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from console import __main__, text_layout
-from console.playbook_progress import Progress
-from console.playbook_view import View
+from console.playbook.playbook_progress import Progress
+from console.playbook.playbook_view import View
 from plugins.callback import calm
 from tests.support import pace
 from train import safe_stdio
@@ -81,7 +81,8 @@ sys.exit(__main__.main())
 """
 FOLLOW = """
 import sys
-from console import __main__, run_commands, follow_view
+from console import __main__, run_commands
+from console.watch import follow_view
 class Endless:
     def __init__(self, nodes, view, tell, tick):
         self.tell, self.tick = tell, tick
@@ -142,7 +143,7 @@ def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
 
 def test_a_playbooks_words_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out, progress = io.StringIO(), Progress()
-    monkeypatch.setattr("console.playbook_view.phase_line", lambda *_, **__: HOSTILE)
+    monkeypatch.setattr("console.playbook.playbook_view.phase_line", lambda *_, **__: HOSTILE)
     monkeypatch.setattr(progress, "finished", [(None, "")])
     View(Console(file=out, force_terminal=True, highlight=False), progress).update()
     assert "]52" in out.getvalue() and not re.search(r"\x1b\]|\x9b|\x07", out.getvalue())

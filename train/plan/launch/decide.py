@@ -8,27 +8,68 @@ obeyed, whoever leaves or comes.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from train.errors import BadInput
 from train.plan.estimate import sizes
 from train.plan.estimate.foresee import Foreseen, foresee
+from train.plan.estimate.sizes import SizeEstimate
 from train.plan.launch import answer_server, obstacles
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
-from train.plan.launch.plan import Plan
-from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, link, nodes_of, speeds
+from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, nodes_of, speeds
 from train.plan.model import catalogue
+from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.placement.fit import Fit
 from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.placement.pipeline_placement import bubbles, staged
-from train.plan.settings.config import RunConfig
+from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.request import Request
-from train.plan.speed.prediction import slows_the_run
+from train.plan.speed.prediction import Prediction, slows_the_run
+from train.plan.speed.speedup import wire_for
 
 
-def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """What a launch decided, with its reasons. `hand_on.py` makes of it what the later steps read."""
+
+    request: Request
+    nodes: Sequence[PlanNode]
+    settings: Settings
+    """Every setting of the run, as it will be."""
+    model: BaseModel
+    model_bytes: int
+    lacking: Sequence[str]
+    """Nodes that have not the model yet."""
+    old_code: Sequence[str]
+    """Nodes whose training package is not the one here."""
+    fit: Fit
+    link_why: str
+    speeds: Speeds = field(default_factory=Speeds)
+    prediction: Prediction | None = None
+    """What the nodes do together; None until every node's speed is known."""
+    verdict: Verdict | None = None
+    """What a miniature of the model has shown."""
+    sizes: Sequence[SizeEstimate] = ()
+    """What could be trained instead, of a recipe whose sizes have names."""
+    warnings: Sequence[str] = ()
+
+    @property
+    def run(self) -> str:
+        return self.request.config.run
+
+    @property
+    def wire(self) -> str:
+        return wire_for(self.fit.seconds["fp32"], str(self.settings["wire"]))
+
+    @property
+    def sync_s(self) -> float:
+        return self.fit.seconds[self.wire]
+
+
+def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Decided:
     """The run that is launched, or BadInput with everything that blocks it. `queue`: it may wait for others."""
     refuse([] if queue else obstacles.running(facts.nodes))
     request = choose_run(request, known_runs(facts.nodes, facts.launched))
@@ -40,26 +81,13 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     refuse(answer_server.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
-    refuse(
-        cannot_stream(request.config, facts.verdict, [node.name for node in nodes if node.device.weights == "stream"])
-    )
-    devices = [node.device for node in nodes]
-    base = base_model(request, facts, devices)
-    refuse(too_large_for_each(request.config, base, devices))
-    fitted = fit_base(request.config, base, devices, mbit)
-    refuse(no_numbers(facts.verdict, fitted.decisions.precision))
-    refuse(too_long(base.model.name, request.config, fitted.facts))
-    to_come = dict.fromkeys(base.lacking, base.size)
-    kept = checkpoint_bytes(fitted, request.config.keep)
-    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, to_come, kept))
+    base, fitted = fitting_base(request, facts, nodes, mbit)
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
-    streams = [node.device.name for node in fitted.nodes if node.place.weights == "stream"]
-    stages = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
-    measured = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=stages)
+    measured = known_speeds(request.config, facts, nodes, fitted, settings)
     foreseen = foresee(request.config, nodes, fitted, measured, mbit)
     settings |= {"pipes": foreseen.fit.pipes} if settings.get("pipes") == "auto" else {}
-    return Plan(
+    return Decided(
         request=request,
         nodes=nodes,
         settings=settings,
@@ -75,6 +103,30 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Plan
         sizes=sizes.sizes(request.config, foreseen.fit, foreseen.machines, foreseen.prediction),
         warnings=warnings(request.config, facts, nodes, foreseen),
     )
+
+
+def fitting_base(request: Request, facts: LaunchFacts, nodes: list[PlanNode], mbit: float) -> tuple[BaseFacts, Fit]:
+    """The base and where it is on each node while it trains, or BadInput where it cannot be trained there."""
+    config, devices = request.config, [node.device for node in nodes]
+    streaming = [node.name for node in nodes if node.device.weights == "stream"]
+    refuse(cannot_stream(config, facts.verdict, streaming))
+    base = base_model(request, facts, devices)
+    refuse(too_large_for_each(config, base, devices))
+    fitted = fit_base(config, base, devices, mbit)
+    refuse(no_numbers(facts.verdict, fitted.decisions.precision))
+    refuse(too_long(base.model.name, config, fitted.facts))
+    to_come = dict.fromkeys(base.lacking, base.size)
+    kept = checkpoint_bytes(fitted, config.keep)
+    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, to_come, kept))
+    return base, fitted
+
+
+def known_speeds(
+    config: RunConfig, facts: LaunchFacts, nodes: list[PlanNode], fitted: Fit, settings: Settings
+) -> Speeds:
+    streams = [node.device.name for node in fitted.nodes if node.place.weights == "stream"]
+    stages = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
+    return speeds(nodes, settings, facts.calibrated, config.COUNTED, streams=streams, staged=stages)
 
 
 def warnings(config: RunConfig, facts: LaunchFacts, nodes: list[PlanNode], foreseen: Foreseen) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from train.errors import BadInput
 from train.plan.estimate import compare_placements, foresee, sizes
 from train.plan.launch.base_model import BaseFacts
-from train.plan.launch.decide import fit_base
+from train.plan.launch.decide import fit_base, refuse, too_long
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
@@ -63,6 +63,7 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
         config = config.proven(Verdict.from_json({"family": model.name, **model.limits}))
     nodes = parse_cards(cards, named_numbers("main_memory", about["main_memory"]))
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
+    refuse(too_long(model.name, config, facts))
     fitted = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
     if config.speeds:
         machines = machines_of(config.speeds, nodes, about, mbit)

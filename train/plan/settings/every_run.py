@@ -160,6 +160,8 @@ class RunConfig:
             raise BadInput(f"epochs: {self.epochs} is not above 0")
         if self.learning_rate <= 0 or self.timeout_s <= 0:
             raise BadInput("learning_rate and timeout_s must be above 0")
+        if self.learning_rate > 1:  # 2e4, where 2e-4 was meant: the loss would be NaN after minutes
+            raise BadInput(f"learning_rate: {self.learning_rate} is above 1", fix="for example: --learning-rate 2e-4")
         _check_local(self)
         _check_parts(self)
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):

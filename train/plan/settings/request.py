@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +53,18 @@ class Request:
         return {name: value for name, value in everything.items() if name not in HERE_ONLY}
 
 
+class Findings(list[str]):
+    """What is wrong, sentence by sentence."""
+
+    def attempt(self, read: Callable[..., T], *args: Any) -> T | None:
+        """What it reads; None where that is a finding."""
+        try:
+            return read(*args)
+        except BadInput as wrong:
+            self.append(str(wrong))
+            return None
+
+
 def read(
     values: Settings,
     home: Path | None = None,
@@ -67,39 +79,39 @@ def read(
     of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
     known = [*dict.fromkeys([*settings(), *of_file]), *also]
     refuse_unknown(values, known, what)
-    findings: list[str] = []
-    own = {name: value for name, value in values.items() if name in known and name not in also}
-    chosen = recipe_of(own)
-    begins_with = found_adapter(own, chosen, home, findings)
-    missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in own]
-
-    def attempt(read: Callable[..., T], *args: Any) -> T | None:
-        try:
-            return read(*args)
-        except BadInput as wrong:
-            findings.append(str(wrong))
-            return None
-
-    recipe = {name: own[name] for name in ("recipe", "trains") if own.get(name)}
-    for name, value in own.items():
+    findings = Findings()
+    given = {name: value for name, value in values.items() if name in known and name not in also}
+    chosen = recipe_of(given)
+    adapter = found_adapter(given, chosen, home, findings)
+    missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in given]
+    recipe = {name: given[name] for name in ("recipe", "trains") if given.get(name)}
+    for name, value in given.items():
         if name not in chosen.TOGETHER:
-            attempt(load_config, {**recipe, name: value})
-    config = None if findings else attempt(load_config, own)
-    findings[:0] = [f"{name}: a value is missing{example(name, own)}" for name in missing if needed(name, own)]
-    meant: Settings = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
+            findings.attempt(load_config, {**recipe, name: value})
+    config = None if findings else findings.attempt(load_config, given)
+    findings[:0] = [f"{name}: a value is missing{example(name, given)}" for name in missing if needed(name, given)]
+    meant: Settings = {name: given[name] for name in ("model", "dataset") if name in given.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
-    model = attempt(names.start_model, home)
-    dataset = attempt(names.data) if default_data or "dataset" in own else Dataset(name="", reason="none is named")
-    if begins_with and model:
-        attempt(adapters.require_base, begins_with, model)
-    for sent in (model, config and attempt(config.tokenizer_model, home)):
-        if sent and sent.source == "folder" and sent.folder:
-            attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))
-    if dataset and dataset.folder and not dataset.listed:
-        attempt(refuse_links, dataset.folder, (path for path in dataset.files if path != dataset.file))
+    model = findings.attempt(names.start_model, home)
+    no_data = Dataset(name="", reason="none is named")
+    dataset = findings.attempt(names.data) if default_data or "dataset" in given else no_data
+    if adapter and model:
+        findings.attempt(adapters.require_base, adapter, model)
+    tokenizer = findings.attempt(config.tokenizer_model, home) if config else None
+    for folder, files in sent_from_here([model, tokenizer], dataset):
+        findings.attempt(refuse_links, folder, files)
     if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
-    return Request(given=own, config=config, model=model, dataset=dataset, home=home)
+    return Request(given=given, config=config, model=model, dataset=dataset, home=home)
+
+
+def sent_from_here(models: Iterable[Model | None], dataset: Dataset | None) -> Iterator[tuple[Path, list[Path]]]:
+    """The folders of this computer that a launch sends, each with the files that go."""
+    for model in models:
+        if model and model.source == "folder" and model.folder:
+            yield model.folder, [path for path in model.folder.rglob("*") if path.is_file()]
+    if dataset and dataset.folder and not dataset.listed:
+        yield dataset.folder, [path for path in dataset.files if path != dataset.file]
 
 
 def refuse_unknown(values: Settings, known: Collection[str], what: str) -> None:

@@ -10,10 +10,10 @@ import pytest
 from console.dashboard import tables
 from console.dashboard.feed import Feed, FeedView
 from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
-from console.follow import Follower
 from console.infra.machines.node import LocalNode
 from console.infra.node import Node
 from console.report.series import kwh
+from console.watch.follow import Follower
 from plugins.module_utils.motley.answers import Look
 from tests.support.run_files import held_out, member, start, step
 from train.runlog.state import Event, RunState

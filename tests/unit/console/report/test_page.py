@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console import commands_as_typed
+from console.command_line import commands_as_typed
 from console.report import charts
 from console.report import where_time_goes as parts
 from console.report.command import report

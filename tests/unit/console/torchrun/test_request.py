@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from console import __main__ as console
+from console.command_line.verbs import parser
 from console.torchrun import request as torchrun_request
 from console.torchrun.request import read
-from console.verbs import parser
 from train.errors import BadInput
 
 

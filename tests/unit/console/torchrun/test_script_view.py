@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from console import run_commands, status
+from console import run_commands
 from console.infra.choose import from_inventory
 from console.torchrun import plan as torchrun_plan
 from console.torchrun import script_view
 from console.torchrun.script_view import ScriptView
+from console.watch import status
 from tests.support.folders import inventory_of
 from train.plan.launch.torchrun import TorchrunPlan
 from train.runlog.secret import Secret

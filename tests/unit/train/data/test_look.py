@@ -51,7 +51,35 @@ def test_a_few_bad_lines_are_skipped_and_named(tmp_path: Path) -> None:
     data.write_text('{"prompt": "half\n' + data.read_text())
     found = seen(data)
     assert (found["examples"], found["skipped"]) == (60, 1)
-    assert found["first_bad"].startswith("my notes.jsonl line 1: not JSON") and found["first_bad"] in found["words"]
+    why = "my notes.jsonl line 1: not JSON: Unterminated string starting at character 12"
+    assert found["first_bad"] == why
+    assert found["words"] == f"61 records: 1 skipped ({why}), 6 held out, 54 trained on; 50 steps", "it adds up"
+
+
+def test_a_record_without_a_column_that_others_have_is_skipped(tmp_path: Path) -> None:
+    records = [{"q": f"What is {n}?", "a": f"It is {n}."} for n in range(60)]
+    data = written(tmp_path, [*records[:50], {"q": "x"}, *records[50:]])
+    found = look(request.read({"model": "tiny", "dataset": f"{data}?prompt=q&completion=a"}))
+    assert (found["examples"], found["skipped"]) == (60, 1)
+    assert found["first_bad"] == "my notes.jsonl line 51: there is no column 'a'"
+
+
+@pytest.mark.parametrize(
+    ("content", "fix"),
+    [
+        (
+            '{"prompt": "Größe", "completion": "Maß"}\n'.encode("latin-1") * 9,
+            "iconv -f windows-1252 -t utf-8 'notes.jsonl'",
+        ),
+        (b'{"frage": "x", "antwort": "y"}\n', "--dataset 'notes.jsonl?prompt=frage&completion=antwort'"),
+        (b'[{"prompt": "x", "completion": "y"}]\n', "call it notes.json"),
+    ],
+)
+def test_the_fix_is_one_to_type(tmp_path: Path, content: bytes, fix: str) -> None:
+    (tmp_path / "notes.jsonl").write_bytes(content)
+    with pytest.raises(BadInput) as caught:
+        look(request.read({"model": "tiny", "dataset": str(tmp_path / "notes.jsonl")}))
+    assert fix in str(caught.value)
 
 
 def test_of_a_large_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

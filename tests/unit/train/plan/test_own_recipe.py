@@ -14,8 +14,7 @@ from tests.support.plans import files_of, handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from tests.unit.train.plan.test_pretrain_plan import no_files
 from train.errors import BadInput
-from train.plan.launch import plan
-from train.plan.launch.decide import decide
+from train.plan.launch.decide import Decided, decide
 from train.plan.launch.launch_plan import RecipeFile
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import own_recipe, request
@@ -92,7 +91,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
         load_config({"recipe": "./none.py"})
 
 
-def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
     names = "abc"[: len(looks)]
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
@@ -105,7 +104,7 @@ def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan
     return decide(request.read(values, Path("/nowhere")), facts)
 
 
-def ran(found: plan.Plan, **more: Any) -> dict[str, Any]:
+def ran(found: Decided, **more: Any) -> dict[str, Any]:
     """A node on which that was launched."""
     launched = json.loads(render.launched(handed_on(found), "now").content)
     return look(runs={found.run: {"launched": launched, "step": 12, "done": False}}, **more)

@@ -12,8 +12,7 @@ from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction
-from train.plan.launch import plan
-from train.plan.launch.decide import decide
+from train.plan.launch.decide import Decided, decide
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
@@ -83,7 +82,7 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     }
     measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.1}, "b": {"rows_per_s": 5.0, "fixed_s": 0.3}}
 
-    def decided(**known: Any) -> plan.Plan:
+    def decided(**known: Any) -> Decided:
         facts = LaunchFacts(
             addresses=dict.fromkeys("ab", "10.0.0.1"),
             nodes=node_facts("ab", known.pop("looks", looks)),
@@ -124,7 +123,7 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
     two["cards"] = two["cards"] * 2
     measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}
 
-    def decided(mbit: float) -> plan.Plan:
+    def decided(mbit: float) -> Decided:
         facts = LaunchFacts(
             addresses={"a": "10.0.0.1"},
             nodes=node_facts("a", [two]),
@@ -181,7 +180,7 @@ def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
         "run": "qa",
     }
 
-    def decided(**known: Any) -> plan.Plan:
+    def decided(**known: Any) -> Decided:
         facts = LaunchFacts(
             addresses=dict.fromkeys("ab", "10.0.0.1"),
             nodes=node_facts("ab", [small, small]),

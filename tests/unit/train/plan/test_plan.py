@@ -15,8 +15,9 @@ from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
 from train.plan.estimate.foresee import machines, predict
-from train.plan.launch import new_or_resumed, obstacles, plan
+from train.plan.launch import hand_on, new_or_resumed, obstacles
 from train.plan.launch.cluster_config import read_cluster
+from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
@@ -75,11 +76,9 @@ def fitted(found: list[PlanNode], values: dict[str, Any] | None = None, mbit: fl
     return choose(config, devices, model.facts, model=model.name, mbit=mbit)
 
 
-def made(
-    found: list[PlanNode], values: dict[str, Any] | None = None, *, mbit: float = 1000.0, **more: Any
-) -> plan.Plan:
+def made(found: list[PlanNode], values: dict[str, Any] | None = None, *, mbit: float = 1000.0, **more: Any) -> Decided:
     wanted = request.read({"model": "tiny", "max_steps": 40, "run": "qa"} | (values or {}))
-    return plan.Plan(
+    return Decided(
         request=wanted,
         nodes=found,
         settings=wanted.settings,
@@ -89,7 +88,7 @@ def made(
     )
 
 
-def launch_plan(found: plan.Plan) -> LaunchPlan:
+def launch_plan(found: Decided) -> LaunchPlan:
     return handed_on(found, "stdlib-qa-1", PRICES)
 
 
@@ -193,7 +192,7 @@ def test_a_small_disk_and_a_lost_route_are_reported() -> None:
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "--nodes n0" in findings[1]
 
 
-def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
+def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> Decided:
     known, found = Speeds(rates, why="measured in earlier"), nodes(*looks)
     config = load_config({"rows_per_step": settings.get("rows_per_step", 16)})
     group = machines(found, known, mbit)
@@ -241,13 +240,13 @@ def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
 
 def test_what_is_predicted_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
-    told = plan.predicted(found)
+    told = hand_on.predicted(found)
     assert told and told.shares == {"n0": 8, "n1": 4} and 2.0 < told.step_s < 3.0
     text = "\n".join(plan_view.lines(found))
     assert "8  (4.00 rows/s)" in text and f"predicted {told.step_s:.2f} s a step (measured in earlier), 0:01:" in text
-    even = plan.predicted(replace(found, settings=found.settings | {"balance": "even"}))
+    even = hand_on.predicted(replace(found, settings=found.settings | {"balance": "even"}))
     assert even and even.step_s == pytest.approx(told.step_s + 1.0, abs=0.01)
-    assert plan.predicted(made(nodes(look(), look()))) is None
+    assert hand_on.predicted(made(nodes(look(), look()))) is None
 
 
 def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:

@@ -11,8 +11,7 @@ from console import plan_view
 from tests.support.plans import files_of, handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
-from train.plan.launch import plan
-from train.plan.launch.decide import decide
+from train.plan.launch.decide import Decided, decide
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.sources import TokenizerSource
 from train.plan.settings import request
@@ -27,7 +26,7 @@ def no_files(_: Any) -> tuple[dict[str, Any], int]:
     raise AssertionError("nothing is to be fetched")
 
 
-def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
     names = "abc"[: len(looks)]
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
@@ -50,7 +49,7 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def files_of_node(found: plan.Plan) -> dict[str, str]:
+def files_of_node(found: Decided) -> dict[str, str]:
     return files_of(handed_on(found, "my-texts-1"), "a")
 
 

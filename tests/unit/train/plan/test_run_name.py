@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from console import fetch, launch_request, tensorboard_view
+from console import fetch, launch_request
 from console.__main__ import main
+from console.curves import tensorboard_view
 from console.infra.machines.node import LocalNode
 from console.inventory.check import check
 from console.inventory.read import Inventory
@@ -128,7 +129,7 @@ def test_a_node_brings_its_own_events_alone() -> None:
 
 def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["console", "report", "--results", str(tmp_path), "--run", "../x"])
-    monkeypatch.setattr("console.interrupt.listen_to_sigterm", lambda: None)
+    monkeypatch.setattr("console.playbook.interrupt.listen_to_sigterm", lambda: None)
     monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
     monkeypatch.setattr("console.report.history.read_history", lambda _: pytest.fail("it would be read"))
     assert main() == 2

@@ -15,8 +15,8 @@ from tests.support.plans import node_facts
 from tests.unit.train.plan.test_decide import SHAPE, gpu
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from train.errors import BadInput
-from train.plan.launch.decide import decide
-from train.plan.launch.plan import Plan, launch_plan
+from train.plan.launch.decide import Decided, decide
+from train.plan.launch.hand_on import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model import verdict
 from train.plan.model.catalogue import Facts
@@ -31,7 +31,7 @@ LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other
 
 def planned(
     found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, streams: str = "", **settings: Any
-) -> Plan:
+) -> Decided:
     names = "abc"[: len(looks) or 1]
     versions = VERSIONS | ({"cuda": "13.0"} if looks else {})
     facts = LaunchFacts(

@@ -36,6 +36,11 @@ def test_no_data_set_is_looked_for_that_nobody_named() -> None:
         ("24", {"model": "lama2-7b"}, "did you mean llama2-7b"),
         ("24", {"lora_targets": "q_proj,w"}, "no layer is called w"),
         ("24", {"micro_batch": 0}, "micro_batch: 0 is below 1"),
+        (
+            "24",
+            {"model": "qwen3-8b", "max_seq_length": 60000},
+            "up to 60000 tokens, qwen3-8b was made for 40960\n.*=40960",
+        ),
         ("24", {"main_memori": "a=8"}, "unknown variable 'main_memori'"),
     ],
 )

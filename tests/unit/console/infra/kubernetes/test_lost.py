@@ -15,7 +15,7 @@ from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from console.run_commands import stop_lines
-from console.run_in_words import RunView
+from console.watch.run_in_words import RunView
 from tests.unit.console.infra.kubernetes.test_node import NODE, Server
 from train.errors import BadInput
 from train.runlog.state import RunState

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from console.__main__ import act, of_infra
+from console.command_line.verbs import parser
 from console.infra.choose import from_inventory
 from console.infra.kubernetes import node as kubernetes
 from console.infra.kubernetes import shown
 from console.infra.node import Silent
 from console.inventory.check import check
 from console.run_commands import stop_lines
-from console.status import run_lines, status_lines
-from console.verbs import parser
+from console.watch.status import run_lines, status_lines
 from tests.support.kube_rules import selects
 from tests.unit.console.infra.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.follow import GONE_S
+from console.watch.follow import GONE_S
 from plugins.module_utils.motley import slurm_login_node
 
 QUEUE = """\

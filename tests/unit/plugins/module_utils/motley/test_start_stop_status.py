@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from console.follow import GONE_S
 from console.infra.node import MARK, Node, program
+from console.watch.follow import GONE_S
 from plugins.module_utils.motley import pausing, run_processes, run_unit, start_stop_status
 from tests.support import pace
 

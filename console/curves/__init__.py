@@ -1,0 +1,1 @@
+"""A run's curves where others look: TensorBoard, trackio, Weights & Biases, MLflow."""

@@ -1,0 +1,113 @@
+"""What comes before there is an environment: the first screen, each command's help, the version, and misspellings."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from console.command_line import without_environment
+from console.command_line.verbs import VERBS
+from train.plan.model.catalogue import catalogue
+
+REPOSITORY = Path(__file__).parents[4]
+
+
+def motley(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """From a checkout that has no environment and cannot make one."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+    command = [env.pop("MOTLEY", REPOSITORY / "motley"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("console", "train", "Makefile"):
+        (checkout / name).symlink_to(REPOSITORY / name)
+    (checkout / "requirements").mkdir()
+    (checkout / "requirements/make_env.sh").write_text("#!/bin/sh\necho it makes an environment\nexit 2\n")
+    (checkout / "requirements/make_env.sh").chmod(0o755)
+    shutil.copy(REPOSITORY / "motley", checkout)
+    return str(checkout / "motley")
+
+
+@pytest.mark.parametrize("form", without_environment.HEADS)
+def test_the_first_screen_is_one(form: str) -> None:
+    lines = without_environment.screen(form)
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80, max(lines, key=len)
+    assert all(any(f" {verb} " in f"{line[8:]} " for line in lines) for verb in VERBS)
+    assert any(f"./motley launch {VERBS['launch'].example}" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 0, "Start    demo"),
+        (["help"], 0, "Start    demo"),
+        (["--version"], 0, "motley "),
+        (["-V"], 0, ", Python 3."),
+        (["version"], 0, "motley "),
+        (["launch", "--help"], 0, "--learning-rate X"),
+        (["help", "launch"], 0, "--learning-rate X"),
+        (["launch", "help"], 0, "--learning-rate X"),
+        (["export", "--help"], 0, "gguf, merged, adapter, hub:USER/NAME; default"),
+        (["stauts"], 2, "did you mean 'status'?"),
+        (["train"], 2, "did you mean 'launch'?"),
+        (["foo"], 2, "all commands: ./motley help"),
+        (["update"], 2, "git pull"),
+        (["launch", "--lr", "1e-4"], 2, "did you mean '--learning-rate'?"),
+        (["launch", "--batch-size", "4"], 2, "did you mean '--rows-per-step'?"),
+        (["launch", "--dry-run"], 2, "./motley plan"),
+        (["launch", "--foo"], 2, "see: ./motley launch --help"),
+        (["export", "onnx"], 2, "'onnx' is none of gguf, merged, adapter"),
+        (["completion"], 2, "~/.bashrc"),
+        (["plan", "--cards", "24"], 2, "model: a value is missing; such as --model qwen3-4b"),
+        (["plan", "--cards", "24", "--model", "qwen2.5-7c"], 2, "did you mean 'qwen2.5-7b'?"),
+        (["plan", "--cards", "24", "--model", "zzz"], 2, "docs/training.md#models"),
+        (["plan", "--cards", "24", "--set", "model=tiny"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--recipe", "images"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--model", "qwen"], 2, "it makes an environment"),
+        (["plan", "--cards", "24", "--model", "a/b"], 2, "it makes an environment"),
+        (["status"], 2, "it makes an environment"),
+    ],
+)
+def test_only_a_command_that_can_be_done_makes_an_environment(
+    bare: str, words: list[str], code: int, said: str
+) -> None:
+    done = motley(*words, MOTLEY=bare)
+    printed = done.stdout + done.stderr
+    assert done.returncode == code and said in printed, printed
+    assert ("it makes" in printed) == ("it makes" in said) and "Traceback" not in printed
+
+
+def test_it_knows_the_models_of_the_catalogue() -> None:
+    known = catalogue()["models"]
+    assert sorted(without_environment.models()) == sorted(
+        [*known, *(name for one in known.values() for name in one.get("aliases", []))]
+    )
+
+
+def test_it_needs_no_more_than_python() -> None:
+    for words in (["help"], ["launch", "--help"]):
+        command = ["python3", "-S", "-m", "console.command_line.without_environment", *words]
+        subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("words", ["help", "completion zsh", "launch --help", "--version"])
+def test_nobody_has_to_read_it_to_its_end(words: str) -> None:
+    command = f"set -o pipefail; {REPOSITORY}/motley {words} | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == "" and done.returncode == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_help_has_an_example_and_a_page_that_is_there(verb: str) -> None:
+    page, _, heading = VERBS[verb].page.partition("#")
+    text = (REPOSITORY / page).read_text()
+    heads = [line.lstrip("# ").lower() for line in text.splitlines() if line.startswith("#")]
+    titles = [re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in heads]
+    assert page and (not heading or heading in titles)
+    assert VERBS[verb].options == () or all(option.help for option in VERBS[verb].options)

@@ -1,0 +1,30 @@
+"""The question before a node restarts for its driver."""
+
+import pytest
+
+from console.playbook import restart
+from console.playbook.playbook_progress import Progress
+
+STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": restart.STOPPED}}
+
+
+def stopped(host: str, msg: str) -> dict:
+    return {**STOPPED, "event_data": {**STOPPED["event_data"], "host": host, "res": {"msg": msg}}}
+
+
+def test_an_encrypted_disk_is_named_in_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, asked = Progress(), []
+    why = "it must restart before its driver works: it runs module 570"
+    progress.take(stopped("plain", f"{why}\nfix: say yes"))
+    progress.take(
+        stopped(
+            "locked", f"{why}\nits disk is encrypted: the start waits at its passphrase, at the machine\nfix: say yes"
+        )
+    )
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
+    assert restart.ask(restart.waiting(progress)) == ["plain", "locked"]
+    assert asked == [
+        "restart plain now? [y/N] ",
+        "restart locked now? its disk is encrypted: the start waits at its passphrase, at the machine [y/N] ",
+    ]
