@@ -101,7 +101,14 @@ def dealt_run(data, home, size=3, change="speeds_as_known", **options):
     return cluster.Cluster(home, settings, size, program=["tests/train/broken.py", change])
 
 
-@pytest.mark.parametrize("options", [{}, {"sync": "ddp", "micro_batch": 2}, {"sync": "flat", "micro_batch": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.long),  # auto: one of those below
+        {"sync": "ddp", "micro_batch": 2},
+        {"sync": "flat", "micro_batch": 1},
+    ],
+)
 def test_the_step_is_that_of_one_machine(data, tmp_path, options):
     run = dealt_run(data, tmp_path, **options)
     assert run.wait() == [0, 0, 0], run.said()

@@ -132,7 +132,9 @@ def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_
     assert found[-1]["made"]["node-0"] < ROWS / 3 < found[-1]["made"]["node-1"] + found[-1]["made"]["node-2"]
 
 
-@pytest.mark.parametrize("again", [{}, AGAIN], ids=["one step", "four steps on the same answers"])
+@pytest.mark.parametrize(
+    "again", [pytest.param({}, marks=pytest.mark.long), AGAIN], ids=["one step", "four steps on the same answers"]
+)
 def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth_of, tmp_path):
     settings = {**settings, **again}
     run = cluster.Cluster(tmp_path, settings, 3)

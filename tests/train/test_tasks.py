@@ -61,7 +61,7 @@ def prepared(options, tmp_path_factory) -> Path:
     return prepare.prepare(load_config(options), lambda _: None, out=str(out))
 
 
-@pytest.mark.parametrize("share", [1, 3, 7])
+@pytest.mark.parametrize("share", [1, 3, pytest.param(7, marks=pytest.mark.long)])
 def test_however_it_is_cut_and_whatever_the_order_the_scores_are_those_of_one_machine(
     share, asked, prepared, one_machine
 ):
