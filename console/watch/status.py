@@ -19,7 +19,7 @@ from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.text_layout import clock, counted, first, say
 from console.watch.run_in_words import gpu_gb, rates
-from plugins.module_utils.motley.answers import Launched, Look, RunFacts, Runs
+from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of

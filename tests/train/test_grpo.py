@@ -20,8 +20,8 @@ from train.engine.run import train_run
 from train.errors import CheckFailed
 from train.models import backends
 from train.models.backends import to_tensors
-from train.models.drawing import Draw, answers, gumbel, key
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw, answers, gumbel, key
 from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
 from train.recipes.grpo.advantages import advantages

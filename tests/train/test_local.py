@@ -20,7 +20,7 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
 from train.plan.settings.config import SftConfig
-from train.plan.speed.speedup import most_local_steps
+from train.plan.speed.step_time import most_local_steps
 
 ROWS, STEPS = 60, 20
 OPTIONS = {

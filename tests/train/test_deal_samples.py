@@ -9,8 +9,8 @@ from tests.train import cluster, reference
 from tests.train.test_exactness import OPTIONS, ROWS, ROWS_PER_STEP, STEPS, TOLERANCE, assert_each_row_once
 from train.data.rows import IGNORED, open_rows
 from train.models.model_files import model_folder
-from train.parallel.dealing import deal, into_rows
-from train.parallel.shares import Balance
+from train.parallel.deal_samples import deal, into_rows
+from train.parallel.rebalance import Balance
 
 SPEEDS = {"node-0": 5.0, "node-1": 2.0, "node-2": 1.0}
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from transformers import TextStreamer
 
-from train.data.chat import Chat, load_chat
 from train.data.rows import date_of, template_of
+from train.data.to_tokens import Chat, load_chat
 from train.models import backends
 from train.models.device import precision_of
 from train.models.model_files import model_folder
