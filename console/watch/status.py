@@ -106,9 +106,8 @@ def run_line(run: str, state: RunState, looks: list[Look]) -> str:
     if not state.last:
         reason = next((look["now"].get("reason") for look in looks if look["now"].get("reason")), "")
         return f"run {run}  {now}{f': {first(str(reason))}' if reason else ''}"
-    eta = clock((state.total - state.step) * max(1e-6, float(state.last["step_s"])))
     words = [f"run {run}", f"step {state.step}/{state.total}", *rates(state.last)]
-    return "  ".join([*words, f"eta {eta}" if now == "training" else now])
+    return "  ".join([*words, f"eta {clock(state.left_s)}" if now == "training" else now])
 
 
 def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:
