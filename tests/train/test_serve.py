@@ -15,7 +15,7 @@ from train.models import hf
 from train.models.backends import ModelSpec
 from train.models.model_files import model_folder
 from train.plan.model.catalogue import model_facts, resolve_model
-from train.results.before_and_after import Questioner
+from train.results.answer_question import Questioner
 from train.results.finished_run import FinishedRun
 from train.serve.batch import Batch
 from train.serve.by_vllm import ByVllm, can_serve, serving

@@ -110,7 +110,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     from train.models.backends import ModelSpec
     from train.models.model_files import model_folder
     from train.plan.model.catalogue import resolve_model
-    from train.results.before_and_after import Questioner
+    from train.results.answer_question import Questioner
 
     folder = prepared_folder(args)
     rows = some_held_out(open_rows(folder, "eval"), folder, "prepare it with --eval-fraction 0.05")
@@ -150,7 +150,8 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     """Evaluates a model that has no base."""
     from train.data.rows import open_rows
     from train.models.backends import ModelSpec
-    from train.results.before_and_after import Questioner, chat_of
+    from train.results.answer_question import Questioner
+    from train.results.before_and_after import chat_of
 
     folder = Path(run.dataset)
     rows = some_held_out(open_rows(folder, "eval"), folder)
