@@ -13,8 +13,8 @@ from typing import Any
 
 from console.text_layout import clock
 from train.plan.launch.decide import Decided
-from train.plan.launch.hand_on import predicted
 from train.plan.launch.launch_plan import Electricity, RunElectricity
+from train.plan.launch.plan_for_playbook import predicted
 from train.plan.machines.facts import Card
 
 Watts = Mapping[str, float | None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from console import pieces
+from console import commands_in_pieces
 from console.inventory.read import Inventory
 from console.text_layout import say
 from train.errors import BadInput
@@ -18,16 +18,16 @@ def generate(
 ) -> int:  # fmt: skip
     target = target_of(out)
     asked: dict[str, object] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
-    runs = pieces.known_runs(inventory)
+    runs = commands_in_pieces.known_runs(inventory)
     if resume:
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
     else:
         if not prompts:
             raise BadInput("what is to be answered?", fix="fix: ./motley generate --prompts FILE")
-        whose, base = ("", {"model": model}) if model else pieces.trained(runs, run)
-        name = name or pieces.free_name(runs, f"{whose or Path(model).name.lower()}-answers")
+        whose, base = ("", {"model": model}) if model else commands_in_pieces.trained(runs, run)
+        name = name or commands_in_pieces.free_name(runs, f"{whose or Path(model).name.lower()}-answers")
         asked |= {"recipe": "generate", "dataset": prompts, **base}
-    if code := pieces.run_it(inventory, name, asked, settings, results):
+    if code := commands_in_pieces.run_it(inventory, name, asked, settings, results):
         return code
     made = paths.results(results.parent, name) / "answers/answers.jsonl"
     if target:

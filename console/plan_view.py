@@ -10,14 +10,14 @@ from console.text_layout import clock, drawn
 from train.plan.estimate import sizes
 from train.plan.estimate.sizes import cost_of_exchange
 from train.plan.launch.decide import Decided
-from train.plan.launch.hand_on import adapter_to_bring, predicted
+from train.plan.launch.plan_for_playbook import adapter_to_bring, predicted
 from train.plan.machines.nodes import gb
 from train.plan.model.memory import GIB
 from train.plan.placement.fit import Fit, NodeFit
 from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
 from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.prediction import remedies_as_text
-from train.runlog.stages import layer_words
+from train.runlog.pipe_in_words import layer_words
 
 BESIDE = "vLLM beside each process, with the base once more; the first step waits until it has started, a minute or so"
 

@@ -22,7 +22,7 @@ from console.playbook import interrupt
 from console.text_layout import counted, first, say
 from plugins.module_utils.motley.node_replies import Queued, Stopped
 from train.errors import BadInput
-from train.runlog.run_queue import End, Entry, Queue, Refused, merged, names_of
+from train.runlog.queue_order import End, Entry, Queue, Refused, merged, names_of
 
 Change = Callable[[Queue], Queue]
 

@@ -25,7 +25,7 @@ from console.infra.node import ROOT
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.report.numbers import numbers
-from console.report.run_data import LaunchRecord, NothingHappened, read_history
+from console.report.read_run import LaunchRecord, NothingHappened, read_history
 from console.text_layout import say
 from train.errors import CheckFailed
 from train.files import write_atomic

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from console import launch_commands, launch_playbook, launch_request, pieces, while_rented
+from console import commands_in_pieces, launch_commands, launch_playbook, launch_request, while_rented
 from console.extra_vars import values_of
 from console.hub import FETCHED
 from console.inventory.read import Inventory
@@ -33,9 +33,9 @@ def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: 
     run = str(values.get("resume") or values.get("run") or "")
     if not run:
         wanted = f"{Path(str(values.get('model', values['trains']))).name.lower()}-sweep"
-        run = pieces.free_name(pieces.known_runs(inventory), wanted)
-    if code := pieces.run_it(inventory, run, values, [], results):
-        if then and run in pieces.known_runs(inventory):
+        run = commands_in_pieces.free_name(commands_in_pieces.known_runs(inventory), wanted)
+    if code := commands_in_pieces.run_it(inventory, run, values, [], results):
+        if then and run in commands_in_pieces.known_runs(inventory):
             say(f"who watches its end trains the best one: ./motley sweep --resume {run} --then train")
         return code
     return ended(inventory, paths.results(results.parent, run) / "sweep", then)

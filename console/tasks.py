@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console import pieces, use_result
+from console import commands_in_pieces, use_result
 from console.inventory.read import Inventory
 from console.text_layout import say
 from train.errors import BadInput
@@ -25,14 +25,14 @@ def evaluate(
             raise BadInput("which tasks?", fix="fix: ./motley eval --tasks arc_easy,./mine.yaml")
         return use_result.evaluate(inventory, run)
     require_files(tasks)
-    runs = pieces.known_runs(inventory)
+    runs = commands_in_pieces.known_runs(inventory)
     if resume:
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
     else:
-        whose, base = pieces.trained(runs, run)
-        name = name or pieces.free_name(runs, f"{whose}-tasks")
+        whose, base = commands_in_pieces.trained(runs, run)
+        name = name or commands_in_pieces.free_name(runs, f"{whose}-tasks")
         asked |= {"recipe": "evaluate", "tasks": tasks, "of_run": whose, **base}
-    if code := pieces.run_it(inventory, name, asked, settings, results):
+    if code := commands_in_pieces.run_it(inventory, name, asked, settings, results):
         return code
     return show(results, name)
 

@@ -19,7 +19,7 @@ from console.electricity import number, price_of, watts_of
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.keys import Nodes
 from console.processes import end_group
-from console.report.run_data import History, LaunchRecord, history_of
+from console.report.read_run import History, LaunchRecord, history_of
 from console.report.series import kwh
 from console.watch.follow import Follower
 from console.watch.run_in_words import RunView

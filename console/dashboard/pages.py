@@ -20,7 +20,7 @@ from console.report.rewards import reward_of
 from console.report.series import colour, loss_of
 from console.text_layout import wh_or_kwh
 from console.watch.run_in_words import gpu_gb, rates
-from train.runlog.stages import Part, parts_of
+from train.runlog.pipe_in_words import Part, parts_of
 from train.runlog.state import Event, RunState, by_node, rows_of, time_of
 
 REPORT = ("trials", "samples", "loss", "parts", "news", "quiet", "how")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from console.doctor.probe_helpers import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
 from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
 from plugins.module_utils.motley.blocking_rules import Rule
-from plugins.module_utils.motley.single_packets import Closed
+from plugins.module_utils.motley.ping import Closed
 
 ALONE = "; the ports of runs were not tried"
 SLOW_SHARE = 0.5

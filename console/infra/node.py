@@ -32,7 +32,7 @@ MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
-    *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "run_queue", "queue_files")),
+    *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "queue_order", "queue_files")),
     *(f"{MOTLEY}.{name}" for name in ("node_replies", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
 )
@@ -146,7 +146,7 @@ class Node(ABC):
         return self._ask(Stopped, "stop", timeout_s)
 
     def queue(self, change: str = "") -> Queued:
-        """What it knows of the queue; `change`: what a person changed, as train/runlog/run_queue.py writes it."""
+        """What it knows of the queue; `change`: what a person changed, as train/runlog/queue_order.py writes it."""
         return self._ask(Queued, "queue", change=change)
 
     def enqueue(self, change: str, launch: str, *, managed: bool) -> Begun:

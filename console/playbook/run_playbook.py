@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from console import receipt
+from console import playbook_receipt
 from console.infra import is_local
 from console.inventory.read import Inventory
 from console.playbook import interrupt, playbook_view
@@ -95,8 +95,10 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
     whole = bool(progress.nodes) and rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
     seconds = time.monotonic() - started
     outcome = "check only" if request.check else "proven" if whole else "incomplete"
-    data = receipt.as_data(request.verb, str(request.inventory.path), progress, outcome=outcome, seconds=seconds)
-    page = receipt.write(request.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
+    data = playbook_receipt.as_data(
+        request.verb, str(request.inventory.path), progress, outcome=outcome, seconds=seconds
+    )
+    page = playbook_receipt.write(request.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
     for line in [
         *_summary(request, progress, seconds, rc, log),
         f"receipt  {short_path(page)}",

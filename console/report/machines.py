@@ -9,12 +9,12 @@ from typing import TypedDict
 from console.electricity import number as known_number
 from console.report.charts import swatch
 from console.report.energy import node_kwh
-from console.report.run_data import History
+from console.report.read_run import History
 from console.report.series import colour, work_by_node
 from console.text_layout import wh_or_kwh
 from train.plan.machines.facts import short_name
 from train.plan.speed.row_split import split_rows
-from train.runlog.stages import parts_of
+from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, by_node, node_of
 
 

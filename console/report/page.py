@@ -14,8 +14,8 @@ from console.command_line.commands_as_typed import as_typed
 from console.report import in_pieces, preference, rewards, trials
 from console.report.energy import energy
 from console.report.machines import computes_on, node_table
+from console.report.read_run import History
 from console.report.request import command, settings
-from console.report.run_data import History
 from console.report.series import by_data, first_charts, further_charts, loss_of
 from console.report.what_happened import numbered
 from console.report.where_time_goes import COLOURS as PART_COLOURS
@@ -24,7 +24,7 @@ from console.text_layout import counted, duration
 from train.files import write_atomic
 from train.runlog import scores
 from train.runlog.events import metric_words
-from train.runlog.stages import parts_of
+from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, by_node
 
 TEMPLATE = Path(__file__).parents[2] / "templates"

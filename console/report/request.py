@@ -7,7 +7,7 @@ import shlex
 
 from console.command_line.shared_options import SETTINGS
 from console.command_line.verbs import VERBS
-from console.report.run_data import LaunchRecord
+from console.report.read_run import LaunchRecord
 
 MATTER = {
     "epochs": "epochs",

@@ -6,7 +6,7 @@ from statistics import mean
 
 from console.report import charts
 from console.report.charts import Axes, Line, Point
-from console.report.run_data import History
+from console.report.read_run import History
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"

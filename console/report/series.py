@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from console.report import charts, preference, rewards
 from console.report.charts import Axes, Line, Mark, Point
-from console.report.run_data import History
+from console.report.read_run import History
 from console.report.what_happened import numbered
 from train.runlog.events import ON_DATA
-from train.runlog.stages import parts_of
+from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, by_node, node_of
 
 COLOURS = 6

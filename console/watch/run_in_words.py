@@ -12,7 +12,7 @@ from typing import cast
 from console.text_layout import clock, first, progress_bar
 from plugins.module_utils.motley.node_replies import AgentView, NowLine
 from train.runlog.events import evaluated_words, sample_line, step_words
-from train.runlog.stages import behind
+from train.runlog.pipe_in_words import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 from train.runlog.trials import progress
 

@@ -21,7 +21,7 @@ from console.text_layout import clock, counted, first, say
 from console.watch.run_in_words import gpu_gb, rates
 from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
-from train.runlog.stages import parts_of
+from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
 
 LITTLE_BYTES = 500e6

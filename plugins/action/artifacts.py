@@ -13,7 +13,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from console.infra import infra_of
-from plugins.module_utils.motley import listening_ports, relay
+from plugins.module_utils.motley import listening_ports, pass_files_on
 
 TOLD_BYTES = 50_000_000
 """What is so large may take a while."""
@@ -43,11 +43,11 @@ class ActionModule(ActionBase):
             result |= self._execute_module(module_name="artifacts", module_args=params, task_vars=known)
             return result
 
-        files = relay.listed(params["files"])
-        store = relay.Store.whole(source, files)
-        targets = [relay.Target(name, address) for name, address in places.items()]
-        asked = (store, targets, int(params.get("port", 29890)), token, relay.patience_s(files))
-        feeder = threading.Thread(target=relay.hand_on, args=asked, daemon=True)
+        files = pass_files_on.listed(params["files"])
+        store = pass_files_on.Store.whole(source, files)
+        targets = [pass_files_on.Target(name, address) for name, address in places.items()]
+        asked = (store, targets, int(params.get("port", 29890)), token, pass_files_on.patience_s(files))
+        feeder = threading.Thread(target=pass_files_on.hand_on, args=asked, daemon=True)
         feeder.start()
         over = threading.Event()
         watcher = threading.Thread(target=self._tell, args=(store, Path(params["folder"]).name, over), daemon=True)
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
 
     def _over_ssh(self, params: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         """Brings files over SSH alone: to a login node there is no other way, and there is only one of it."""
-        wanted = {file.name: file for file in relay.listed(params["files"])}
+        wanted = {file.name: file for file in pass_files_on.listed(params["files"])}
         folder = self._remote_expand_user(str(params["folder"]))
         self._low_level_execute_command(f"mkdir -p {shlex.quote(folder)}", sudoable=False)
         there = self._hashes(folder, known)
@@ -79,10 +79,10 @@ class ActionModule(ActionBase):
             self._low_level_execute_command(shlex.join(command), sudoable=False)
         if (whole := sum(wanted[name].size for name in lacking)) > TOLD_BYTES:
             files = f"{len(lacking)} of {len(wanted)} files"
-            self._display.display(f"  bringing {relay.megabytes(whole)} over ssh ({files})")
+            self._display.display(f"  bringing {pass_files_on.megabytes(whole)} over ssh ({files})")
         for name in lacking:
             if (size := wanted[name].size) > TOLD_BYTES:
-                self._display.display(f"  bringing {name}, {relay.megabytes(size)} of them")
+                self._display.display(f"  bringing {name}, {pass_files_on.megabytes(size)} of them")
             self._connection.put_file(str(Path(params["source"], name)), f"{folder}/{name}")
         now = self._hashes(folder, known) if lacking else there
         if wrong := [name for name in lacking if now.get(name, {}).get("sha256") != wanted[name].sha256]:
@@ -99,14 +99,15 @@ class ActionModule(ActionBase):
             return ""
         return listening_ports.shut_out(self._low_level_execute_command(listening_ports.ASK, sudoable=False)["stdout"])
 
-    def _tell(self, store: relay.Store, what: str, over: threading.Event, every_s: float = 5.0) -> None:
+    def _tell(self, store: pass_files_on.Store, what: str, over: threading.Event, every_s: float = 5.0) -> None:
         """A line now and then while much is handed on: how far, how fast, and how long it still takes."""
         before, since = 0, time.monotonic()
         while not over.wait(every_s):
             given, now = store.given, time.monotonic()
             rate = (given - before) / (now - since)
             if 0 < given < store.to_give and rate > 0:
-                far = f"{relay.megabytes(given)} of {relay.megabytes(store.to_give)} · {rate / 1e6:.1f} MB/s"
+                gone, of = map(pass_files_on.megabytes, (given, store.to_give))
+                far = f"{gone} of {of} · {rate / 1e6:.1f} MB/s"
                 self._display.display(f"  handing on {what} {far} · {(store.to_give - given) / rate:.0f} s to go")
             before, since = given, now
 

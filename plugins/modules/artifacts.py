@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.errors import ModuleError
-from ansible.module_utils.motley.relay import (
+from ansible.module_utils.motley.pass_files_on import (
     Store,
     Target,
     hand_on,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.relay import known_hash, read_memo, write_memo
+from ansible.module_utils.motley.pass_files_on import known_hash, read_memo, write_memo
 
 DOCUMENTATION = r"""
 module: artifacts_info

@@ -18,10 +18,10 @@ import threading
 import time
 from typing import TypedDict
 
-from ansible.module_utils.motley import knocking
+from ansible.module_utils.motley import port_probe
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.ping import Closed, Link, full_packets, pings
 from ansible.module_utils.motley.round_robin import turns
-from ansible.module_utils.motley.single_packets import Closed, Link, full_packets, pings
 
 DOCUMENTATION = r"""
 module: link_probe
@@ -107,8 +107,8 @@ class Here:
         self.peers = {name: address for name, address in params["nodes"].items() if name != params["name"]}
         self.called_by: set[str] = set()
         self.calls = {peer: queue.Queue[socket.socket]() for peer in self.peers}
-        self.doors, self.tried = knocking.Doors(), set[str]()
-        self.spans = knocking.spans_of(params["ports"], knocking.kernels_range()) if params["ports"] else []
+        self.doors, self.tried = port_probe.Doors(), set[str]()
+        self.spans = port_probe.spans_of(params["ports"], port_probe.kernels_range()) if params["ports"] else []
 
     def answer(self, door: socket.socket) -> None:
         while True:
@@ -201,12 +201,12 @@ class Here:
             def answers(ports: list[int], tries: int) -> dict[int, str]:
                 words.write(json.dumps(ports) + "\n")
                 words.flush()
-                return knocking.knock(self.peers[peer], json.loads(words.readline()), tries)
+                return port_probe.knock(self.peers[peer], json.loads(words.readline()), tries)
 
-            found = answers([port for span in spans for port in knocking.tried(span)], knocking.TRIES)
-            between = [port for span in spans for port in knocking.edges(span, found)]
-            found |= answers(between[: 4 * knocking.AT_ONCE], 2) if between else {}
-            return [list(closed) for span in spans for closed in knocking.closed_ranges(span, found)]
+            found = answers([port for span in spans for port in port_probe.tried(span)], port_probe.TRIES)
+            between = [port for span in spans for port in port_probe.edges(span, found)]
+            found |= answers(between[: 4 * port_probe.AT_ONCE], 2) if between else {}
+            return [list(closed) for span in spans for closed in port_probe.closed_ranges(span, found)]
 
     def turn(self, peer: str, *, starts: bool, answers: bool) -> Link:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""

@@ -27,10 +27,10 @@ def measure_streamed(place: Place, load_in: str, change: Callable[[int], None] |
 
 def half_stays(_rank: int) -> None:
     """As where a card has room for half of the layers."""
-    from train.engine import settled, setup, tuned
+    from train.engine import after_loading, before_loading, setup
     from train.models.stream import Stream
 
-    own: Any = {"settle": settled.settle, "hold": Stream.hold}
+    own: Any = {"settle": before_loading.settle, "hold": Stream.hold}
 
     def settling(*words: Any) -> Any:
         return replace(own["settle"](*words), may_hold=True)
@@ -40,7 +40,7 @@ def half_stays(_rank: int) -> None:
         return found
 
     vars(setup).update(settle=settling)
-    vars(tuned).update(trial_of=lambda *_: (lambda _rows: 0, 0))
+    vars(after_loading).update(trial_of=lambda *_: (lambda _rows: 0, 0))
     Stream.hold = half  # type: ignore[method-assign, assignment]
 
 

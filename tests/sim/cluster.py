@@ -27,8 +27,8 @@ from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
 from train.cluster.agent_surroundings import Outside
-from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
+from train.cluster.may_run_here import OWN_FAILURES
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
 from train.cluster.queue_gossip import QueueKeeper
@@ -38,7 +38,7 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import load_config
 from train.runlog import paths
-from train.runlog.run_queue import launch_of
+from train.runlog.queue_order import launch_of
 from train.runlog.secret import Secret
 
 SETTINGS = load_config({"run": "r", "home": "/played"})

@@ -18,10 +18,10 @@ from tests.sim.trainer import Group, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
-from train.cluster.next_from_queue import take_turns
 from train.cluster.queue_gossip import QueueKeeper
+from train.cluster.wait_for_turn import take_turns
 from train.runlog import paths
-from train.runlog.run_queue import End, Entry, Queue, Refused, launch_of, merged
+from train.runlog.queue_order import End, Entry, Queue, Refused, launch_of, merged
 
 RUNS = ("A", "B", "C", "D")
 WITHIN_S = 70.0
@@ -94,7 +94,7 @@ class TruthOfRun(Truth):
 
 
 class TurnSignals(PlayedSignals):
-    """As train.cluster.next_from_queue has them, for played ones."""
+    """As train.cluster.wait_for_turn has them, for played ones."""
 
     def __init__(self, life: Life, keeper: QueueKeeper) -> None:
         super().__init__(life)

@@ -69,7 +69,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 def counts_of(name: str) -> dict[str, Any]:
     from transformers import AutoConfig  # noqa: PLC0415  the controller has none
 
-    from train.proof.count import count  # noqa: PLC0415
+    from train.proof.count_weights import count  # noqa: PLC0415
 
     settings = dict(SHAPES[name])
     ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))

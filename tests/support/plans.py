@@ -6,7 +6,7 @@ from typing import Any
 from console import render
 from console.electricity import Values, of_plan
 from console.infra.slurm.files import SlurmPlan, SweptRun
-from train.plan.launch import hand_on
+from train.plan.launch import plan_for_playbook
 from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
 from train.plan.machines.facts import NodeFacts
@@ -52,7 +52,7 @@ def slurm_plan(settings: dict[str, Any], *, home: str, sweep: Sequence[SweptRun]
 
 def handed_on(found: Decided, rows: str = "rows", prices: Values | None = None) -> LaunchPlan:
     """As it comes back from Ansible, once the rows are made."""
-    data = hand_on.launch_plan(found, of_plan(found, prices or {})).to_json()
+    data = plan_for_playbook.launch_plan(found, of_plan(found, prices or {})).to_json()
     data["dataset"] |= {"folder_name": rows}
     return LaunchPlan.from_json(data)
 

@@ -171,7 +171,7 @@ def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_ste
 
     took: list[int] = []
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
-    monkeypatch.setattr("train.engine.tuned.device_of", lambda _: "cuda:0")
+    monkeypatch.setattr("train.engine.after_loading.device_of", lambda _: "cuda:0")
     monkeypatch.setattr("train.engine.micro_batch_search.gpu_trial", card)
     monkeypatch.setattr(calibrate, "fit", step_of)
     words = ["--rows-per-step", str(rows_per_step), "--memory-ceiling", "0.8", "--json"]

@@ -25,7 +25,7 @@ from train.plan.launch.decide import decide
 from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
-from train.proof import admit
+from train.proof import admit_model
 from train.runlog.secret import Secret
 
 STEPS, CUT_AT = 14, 4
@@ -88,7 +88,7 @@ def planned(base: Path, data: Path, home: Path, net: int) -> LaunchPlan:
         nodes=node_facts(names, [look | {"home": str(home / name)} for name in names]),
         versions={name: {"python": "3.11", "environment": "1", "torch": "2", "train": "1"} for name in names},
         code="1",
-        verdict=admit.verdict_of(json.loads((base / "config.json").read_text())),
+        verdict=admit_model.verdict_of(json.loads((base / "config.json").read_text())),
         files=hub.Asked({}).files,
     )
     return handed_on(decide(request.read(ASKED | {"model": str(base), "dataset": str(data)}), facts), "rows")

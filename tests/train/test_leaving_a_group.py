@@ -18,7 +18,7 @@ from train.engine import between_steps, resume
 from train.engine.between_steps import Milestones
 from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
-from train.engine.loaded import NotKeptError
+from train.engine.load_or_keep import NotKeptError
 from train.engine.run import stays
 from train.models.backends import LossModule
 from train.models.weights import Trained

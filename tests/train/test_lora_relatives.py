@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from tests.train import cluster, reference
 from train.data.rows import open_rows
 from train.errors import BadInput
-from train.models import hf, noise
+from train.models import hf, row_noise
 from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec, to_tensors
 from train.models.model_files import model_folder
@@ -222,8 +222,8 @@ def built(**how):
 
 def losses_of(model, batch, rows):
     """Of each row, computed with those beside it."""
-    numbered = batch | {noise.ROWS: torch.tensor(rows)}
-    return hf.loss_sum(model, noise.of_rows(model, numbered)).item()
+    numbered = batch | {row_noise.ROWS: torch.tensor(rows)}
+    return hf.loss_sum(model, row_noise.of_rows(model, numbered)).item()
 
 
 @pytest.mark.parametrize("how", [{"neftune_alpha": 5.0}, {"lora_dropout": 0.3}])
@@ -248,10 +248,10 @@ def test_the_noise_has_neftunes_size(data):
     rows = open_rows(data)
     batch = to_tensors(rows.batch([0, 1]), "cpu")
     quiet, noisy = built(), built(neftune_alpha=5.0)
-    noise.of_rows(noisy, batch | {noise.ROWS: torch.tensor([0, 1])})
+    row_noise.of_rows(noisy, batch | {row_noise.ROWS: torch.tensor([0, 1])})
     found = [hf.whole_of(model).get_input_embeddings()(batch["input_ids"]) for model in (quiet, noisy)]
     drawn = (found[1] - found[0]).detach()
-    lengths = noise.sample_lengths(batch["position_ids"])
+    lengths = row_noise.sample_lengths(batch["position_ids"])
     most = 5.0 / (lengths * drawn.shape[-1]).double().sqrt()[..., None]
     share = (drawn / most).flatten()
     assert share.abs().max() <= 1.001 and abs(share.mean()) < 0.02 and abs(share.std() - 3**-0.5) < 0.01
@@ -260,8 +260,8 @@ def test_the_noise_has_neftunes_size(data):
 
 def test_a_mask_leaves_out_its_share_and_is_every_layers_own(data):
     model = built(lora_dropout=0.25)
-    noise.of_rows(model, to_tensors(open_rows(data).batch([0, 1]), "cpu") | {noise.ROWS: torch.tensor([8, 9])})
-    masks = [module for module in model.modules() if isinstance(module, noise.Dropout)]
+    row_noise.of_rows(model, to_tensors(open_rows(data).batch([0, 1]), "cpu") | {row_noise.ROWS: torch.tensor([8, 9])})
+    masks = [module for module in model.modules() if isinstance(module, row_noise.Dropout)]
     ones = torch.ones(2, 30, 64)
     first, second = (mask(ones) for mask in masks[:2])
     assert len(masks) == 28 and not torch.equal(first, second) and not torch.equal(first[0], first[1])
@@ -272,7 +272,7 @@ def test_a_mask_leaves_out_its_share_and_is_every_layers_own(data):
 
 
 def test_an_uncounted_row_is_an_error():
-    numbered = noise.Numbered(1)
+    numbered = row_noise.Numbered(1)
     with pytest.raises(RuntimeError, match="2 rows are computed, and 0 have a number"):
         numbered.keys("x", torch.zeros(2, 3))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.parts import RowsPart, epoch_of, looked_at, parts_of, row_at
+from train.data.mix_data_sets import RowsPart, epoch_of, looked_at, parts_of, row_at
 from train.data.prepare import prepare
 from train.data.rows import open_rows
 from train.engine.batches import rows_of_step

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.parts import epoch_of, parts_of
+from train.data.mix_data_sets import epoch_of, parts_of
 from train.errors import BadInput
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.preference.rows import open_pairs, prepare

@@ -11,7 +11,7 @@ from tests.train.cluster import make_rows
 from train.data.rows import open_rows
 from train.engine.next_rows import Ahead, arrays_of
 from train.engine.step_event import Fed
-from train.models.noise import ROWS
+from train.models.row_noise import ROWS
 
 KEY = (8, 4, 2)
 

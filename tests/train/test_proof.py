@@ -23,7 +23,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.verdict import Verdict
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import load_config
-from train.proof import admit, exact, reasons
+from train.proof import admit_model, exact, reasons
 from train.proof.reasons import FAILS
 
 SEES = "samples that share a row see each other"
@@ -120,16 +120,16 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
     config = load_config({"model": str(base), "dataset": "x"})
     decisions = choose_on_devices(config, [Device("a", "cpu", 1 << 34)], None).decisions
-    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", unpacked=SEES))
+    monkeypatch.setattr(admit_model, "verdict_of", lambda _: Verdict(family="llama", unpacked=SEES))
     with pytest.raises(BadInput, match="the rows hold several samples each"):
-        admit.require_exact(config, decisions, base, [rows])
-    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", refused="its loss moves"))
+        admit_model.require_exact(config, decisions, base, [rows])
+    monkeypatch.setattr(admit_model, "verdict_of", lambda _: Verdict(family="llama", refused="its loss moves"))
     with pytest.raises(BadInput, match="a llama model is not trained: its loss moves"):
-        admit.require_exact(config, decisions, base, [rows])
-    monkeypatch.setattr(admit, "verdict_of", lambda _: Verdict(family="llama", held="another loss"))
+        admit_model.require_exact(config, decisions, base, [rows])
+    monkeypatch.setattr(admit_model, "verdict_of", lambda _: Verdict(family="llama", held="another loss"))
     with pytest.raises(BadInput, match="weights: stream does not go with this model: another loss"):
-        admit.require_exact(config.held(weights="stream"), decisions, base, [rows])
-    assert admit.require_exact(replace(config, model="tiny"), decisions, base, [rows]) == []
+        admit_model.require_exact(config.held(weights="stream"), decisions, base, [rows])
+    assert admit_model.require_exact(replace(config, model="tiny"), decisions, base, [rows]) == []
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_run_on_packed_rows_of_a_family_that_leaks_is_refused_before_it_begins
     ],
 )
 def test_what_cannot_be_tried_is_refused_in_a_sentence_with_the_error_behind_it(config, said):
-    found = admit.prove(config).line
+    found = admit_model.prove(config).line
     assert said in found and found.endswith("; choose another model")
 
 

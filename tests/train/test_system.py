@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.formats import BadRecord
+from train.data.convert_record import BadRecord
 from train.data.prepare import prepare
 from train.data.rows import open_rows
 from train.data.to_tokens import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system

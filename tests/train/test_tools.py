@@ -37,8 +37,8 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
 from train.plan.speed.step_time import ring_bytes
 from train.results import gguf
+from train.results.answer_question import Listener
 from train.results.ask import AnswerPrinter
-from train.results.before_and_after import Listener
 from train.results.finished_run import FinishedRun, find
 from train.results.gguf import environment_of
 from train.results.modelfile import modelfile

@@ -11,7 +11,7 @@ import pytest
 from console import fetch
 from console.inventory.read import Inventory
 from console.report.page import write_page
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 from console.report.what_happened import numbered
 from console.watch import status
 from console.watch.run_in_words import RunView

@@ -2,7 +2,7 @@
 
 Every two seconds, and at once when something changed, it tells each of them all that it knows, and hears the same: a
 line and its answer, each `MAC JSON`. The MAC is keyed with the queue's own secret, as agents of two runs share no
-other. Nothing has to be fresh: what is merged (train/runlog/run_queue.py) changes nothing when it comes again.
+other. Nothing has to be fresh: what is merged (train/runlog/queue_order.py) changes nothing when it comes again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from train.cluster.node_status import RunEnd
 from train.cluster.timing import TIMING
 from train.layout import QUEUE_PORT
 from train.runlog import paths
-from train.runlog.run_queue import End, Queue
+from train.runlog.queue_order import End, Queue
 
 LONGEST_REASON = 200
 

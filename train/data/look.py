@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from train.data import pair_records, prompt_records
-from train.data.formats import BadRecord, Example
+from train.data.convert_record import BadRecord, Example
 from train.data.left_out import require_held_out
 from train.data.read_records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of

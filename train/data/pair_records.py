@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from train.data.formats import BadRecord, Example, JsonObject, Message, as_text, convert
+from train.data.convert_record import BadRecord, Example, JsonObject, Message, as_text, convert
 from train.data.question import asked_in, form_of, question_name, question_of
 from train.data.read_records import Asked, Found
 from train.data.split import draw
@@ -46,7 +46,7 @@ class Preference:
 
 def preference_of(found: Found, *, paired: bool, form: str = "auto") -> Preference | BadRecord:
     """BadInput where the data is of the other kind: then the loss is not the one that was meant. `form`: how a record
-    asks, by the names of formats.py; auto: as its keys say."""
+    asks, by the names of convert_record.py; auto: as its keys say."""
     if found.value is None:
         return BadRecord(found.problem)
     require_kind(found, paired)

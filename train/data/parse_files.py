@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from train.data.formats import JsonObject
+from train.data.convert_record import JsonObject
 from train.errors import BadInput
 
 BLOCK = 1 << 20

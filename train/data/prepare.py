@@ -25,11 +25,11 @@ from pathlib import Path
 
 from train.cache import build_once, home_dir
 from train.data import left_out
-from train.data.formats import BadRecord, Example
+from train.data.convert_record import BadRecord, Example
 from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
+from train.data.mix_data_sets import Parts
 from train.data.packing import Packer, Sample
-from train.data.parts import Parts
 from train.data.read_records import Asked, Reader, Say, Tally, examples
 from train.data.rows import FORMAT, RowWriter, packed_rows
 from train.data.run_data import OpenedData, find_data

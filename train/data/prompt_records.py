@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.data.formats import BadRecord, JsonObject, Message
+from train.data.convert_record import BadRecord, JsonObject, Message
 from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
 from train.data.read_records import Asked, Found, lacks, renamed
@@ -36,7 +36,7 @@ class Prompt:
 
 
 def prompt_of(found: Found, form: str = "auto") -> Prompt | BadRecord:
-    """`form`: what a record is, by the names of formats.py; auto: as its keys say."""
+    """`form`: what a record is, by the names of convert_record.py; auto: as its keys say."""
     if found.value is None:
         return BadRecord(found.problem)
     try:

@@ -1,14 +1,14 @@
 """What a record of any known form asks: its turns up to where the model comes next, and the answer that stands there.
 
-The forms are those of formats.py. Here each may be without its answer: training by rewards needs none, and a record of
-preferences has its answers elsewhere.
+The forms are those of convert_record.py. Here each may be without its answer: training by rewards needs none, and a
+record of preferences has its answers elsewhere.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from train.data.formats import FORMATS, BadRecord, JsonObject, Message, as_text, convert
+from train.data.convert_record import FORMATS, BadRecord, JsonObject, Message, as_text, convert
 
 QUESTIONS = ("prompt", "question", "query")
 USED = {

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.index import Index, SplitIndex
+from train.data.mix_data_sets import RowsPart, parts_in
 from train.data.packing import Sample
-from train.data.parts import RowsPart, parts_in
 from train.errors import BadInput
 from train.files import file_hash
 

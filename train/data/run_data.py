@@ -11,7 +11,7 @@ from pathlib import Path
 
 from train.cache import build_once, cache_dir
 from train.data.index import Index
-from train.data.parts import Parts, together
+from train.data.mix_data_sets import Parts, together
 from train.data.read_records import Reader, Say, require_bytes
 from train.data.rows import FORMAT
 from train.data.to_tokens import Chat, load_chat

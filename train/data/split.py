@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from train.data.formats import Example, JsonObject
+from train.data.convert_record import Example, JsonObject
 
 
 def split_of(example: Example, eval_fraction: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from train.data.formats import BadRecord, Example, Message
+from train.data.convert_record import BadRecord, Example, Message
 from train.data.packing import Sample
 from train.data.token_places import ByteTokens, Encoding, Span, byte_tokens, encodings, token_span
 from train.errors import BadInput

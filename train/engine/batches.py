@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from train.data.parts import RowsPart
-from train.data.parts import row_at as row_of_several
+from train.data.mix_data_sets import RowsPart
+from train.data.mix_data_sets import row_at as row_of_several
 from train.engine.micro_batch_search import chunks
 from train.models.backends import to_tensors
 

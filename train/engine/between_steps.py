@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.data import left_out
-from train.data.parts import looked_at
+from train.data.mix_data_sets import looked_at
 from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.profiler import record_function
 
-from train.data.parts import parts_of
+from train.data.mix_data_sets import parts_of
 from train.data.rows import Rows
 from train.engine import kept_decisions
 from train.engine.batches import rows_of_step

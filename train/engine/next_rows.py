@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from train.engine.micro_batch_search import chunks
 from train.engine.step_event import Fed
-from train.models.noise import ROWS
+from train.models.row_noise import ROWS
 
 if TYPE_CHECKING:
     from train.data.rows import Rows

@@ -1,9 +1,9 @@
 """Setting a run up, in an order that matters: facts are exchanged and choices made first, the model is built before the
 process group, and what is to be trained is proven to be the same everywhere before the first step.
 
-    settled.py  what was decided, what is trained on, and who computes it
-    loaded.py   model and optimizer, new or kept from the group before
-    tuned.py    how gradients travel, rows at a time, and layers of a streamed base on the card
+    before_loading.py  what was decided, what is trained on, and who computes it
+    load_or_keep.py    model and optimizer, new or kept from the group before
+    after_loading.py   how gradients travel, rows at a time, and layers of a streamed base on the card
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TextIO
 import torch
 
 from train import recipes
-from train.data import left_out, parts
+from train.data import left_out, mix_data_sets
 from train.engine import consistency, early_stop, kept_decisions, resume
-from train.engine.loaded import ON_PROCESSOR, Loaded, keep_loaded, load
+from train.engine.after_loading import Tuned, device_of, tune
+from train.engine.before_loading import Data, Layout, Settled, agree, arrange, read_rows, say, settle
+from train.engine.load_or_keep import ON_PROCESSOR, Loaded, keep_loaded, load
 from train.engine.loop import Run
 from train.engine.reporter import Reporter
-from train.engine.settled import Data, Layout, Settled, agree, arrange, read_rows, say, settle
 from train.engine.split_last_rows import may_deal
-from train.engine.tuned import Tuned, device_of, tune
 from train.models import backends, dropout
 from train.parallel import sync
 from train.parallel.diloco import DiLoCo
@@ -69,7 +69,7 @@ def assemble(
     out: TextIO | None,
 ) -> Run:  # fmt: skip
     config, world, workers = settled.config, settled.world, layout.workers
-    total_steps = config.steps_over(parts.epoch_of(data.rows))
+    total_steps = config.steps_over(mix_data_sets.epoch_of(data.rows))
     strategy = make_strategy(settled, layout, loaded, tuned.wire, total_steps)
     return Run(
         config=config,
@@ -149,7 +149,7 @@ def reasons_of(run: Run, settled: Settled, why: list[str]) -> list[str]:
         decided_now = [f"{what}: {reason}" for what, reason in decisions.whys.items() if reason]
     reasons = [*settled.why_decided, *decided_now, *why, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
-    reasons += config.length_reasons(parts.epoch_of(run.rows))
+    reasons += config.length_reasons(mix_data_sets.epoch_of(run.rows))
     return [*reasons, *dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
 
 

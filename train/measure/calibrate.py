@@ -148,8 +148,8 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     import torch
 
     from train import recipes
-    from train.engine.loaded import make_trained
-    from train.engine.tuned import choose_micro_batch
+    from train.engine.after_loading import choose_micro_batch
+    from train.engine.load_or_keep import make_trained
     from train.models.device import look
     from train.plan.placement.first_way_that_fits import choose_on_devices
     from train.plan.placement.fit import placed

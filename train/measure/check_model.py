@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from train.plan.model.catalogue import HubConfig, config_of, read_config, resolve_model
-from train.proof.admit import verdict_of
+from train.proof.admit_model import verdict_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

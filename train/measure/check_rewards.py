@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.formats import BadRecord, JsonObject
+from train.data.convert_record import BadRecord, JsonObject
 from train.data.parse_files import Source
 from train.data.prompt_records import Prompt, read
 from train.data.read_records import require_bytes

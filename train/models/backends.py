@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from train.models import noise
+from train.models import row_noise
 
 Batch = dict[str, Tensor]
 
@@ -98,7 +98,7 @@ class LossModule(nn.Module):  # type: ignore[misc]
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
-        batch = noise.of_rows(self.model, batch)
+        batch = row_noise.of_rows(self.model, batch)
         if not self.in_steps:
             with self.autocast():
                 return self.loss_sum(self.model, batch)

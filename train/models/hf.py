@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import dropout, experts, load_streamed, noise, part, wrapper
+from train.models import dropout, experts, load_streamed, part, row_noise, wrapper
 from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec
 from train.plan.model import weight_files
@@ -55,7 +55,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 def with_noise(model: nn.Module, spec: ModelSpec) -> nn.Module:
     embedding = whole_of(model).get_input_embeddings()
-    noise.put(model, embedding, alpha=spec.neftune_alpha, dropout=spec.lora_dropout, seed=spec.seed)
+    row_noise.put(model, embedding, alpha=spec.neftune_alpha, dropout=spec.lora_dropout, seed=spec.seed)
     return model
 
 
@@ -250,7 +250,7 @@ def _lora(model: nn.Module, spec: ModelSpec) -> Any:
         target_parameters=named or None,
         use_rslora=spec.rslora,
         use_dora=spec.dora,
-        lora_dropout=spec.lora_dropout,  # noise.py draws its mask: a random one would depend on the cluster
+        lora_dropout=spec.lora_dropout,  # row_noise.py draws its mask: a random one would depend on the cluster
         bias="none",
         task_type="CAUSAL_LM",
     )

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
-from train.parallel.deltas import Exchange, connections
+from train.parallel.delta_exchange import Exchange, connections
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import FlatSync

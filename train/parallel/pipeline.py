@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from train.models import noise
+from train.models import row_noise
 from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.weights import Trained
@@ -66,7 +66,7 @@ class Stage:
         """Hidden states, or the summed loss."""
         start = time.perf_counter()
         with autocast(self.precision, self.device), record_function(COMPUTE):
-            out: Tensor = self.part.states(self.backbone, noise.of_rows(self.model, batch), hidden)
+            out: Tensor = self.part.states(self.backbone, row_noise.of_rows(self.model, batch), hidden)
             if self.part.ends:
                 out = loss_of_states(self.model, out, batch)
         self._count(start)

@@ -30,7 +30,7 @@ from train.models.weights import trained_weights, write_weights
 from train.plan.model.catalogue import EXPERTS, PER_TOKEN
 from train.plan.model.verdict import Verdict
 from train.proof import miniature, model_in_parts, reasons
-from train.proof.count import count
+from train.proof.count_weights import count
 from train.proof.reasons import NotExactError
 
 TOLERANCE = 5e-5

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from train.data.formats import BadRecord
+from train.data.convert_record import BadRecord
 from train.data.to_tokens import Chat, before_a_text, end_ids, without_system
 
 ROLES = ("system", "user", "assistant")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from train.runlog.event_types import FIELDS, MadeRows
-from train.runlog.stages import layer_words
+from train.runlog.pipe_in_words import layer_words
 from train.runlog.time_left import StepTime
 from train.safe_stdio import draw, plain
 

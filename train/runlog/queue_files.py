@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..files import write_atomic
 from .paths import QUEUE, QUEUE_ASKED, QUEUE_LIST, SECRET, THEN, WANTED
-from .run_queue import Entry, Queue, launch_of
+from .queue_order import Entry, Queue, launch_of
 from .secret import secret_of
 
 LOCK = f"{QUEUE}/.lock"

@@ -23,8 +23,8 @@ from console.infra.kubernetes.shown import is_active
 from train.errors import BadInput
 from train.plan.launch.decide import decide
 from train.plan.launch.extra_packages import refuse_elsewhere
-from train.plan.launch.hand_on import launch_plan
 from train.plan.launch.launch_plan import LaunchPlan
+from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.settings import request
 
 

@@ -10,7 +10,7 @@ from console import launch_records, notice_address, render
 from console.infra import Facts, OnNode
 from train.plan.launch.launch_plan import LaunchPlan, own
 from train.runlog import paths
-from train.runlog.run_queue import launch_of
+from train.runlog.queue_order import launch_of
 from train.runlog.secret import Secret
 
 

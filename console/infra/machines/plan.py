@@ -7,14 +7,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console import adapter_of_run, electricity, hub, launch_records, notice_address, plan_view, receipt, render
+from console import (
+    adapter_of_run,
+    electricity,
+    hub,
+    launch_records,
+    notice_address,
+    plan_view,
+    playbook_receipt,
+    render,
+)
 from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import decide
-from train.plan.launch.hand_on import launch_plan
+from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.verdict import Verdict
@@ -97,7 +106,7 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path, hub_aske
         },
         off=off,
         launched=launch_records.known(state),
-        proof_mbit=receipt.link_mbit(state / "receipts"),
+        proof_mbit=playbook_receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
         unmeasured=unmeasured(hosts),
         code=package_hash(ROOT / "train"),

@@ -16,7 +16,7 @@ from train.errors import BadInput
 from train.package import package_hash
 from train.plan.launch.decide import Decided, decide
 from train.plan.launch.extra_packages import refuse_elsewhere
-from train.plan.launch.hand_on import launch_plan, prepare_words
+from train.plan.launch.plan_for_playbook import launch_plan, prepare_words
 from train.plan.machines import gpu_types
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts

@@ -10,7 +10,7 @@ from ..train.package import package_hash
 from ..train.versions import content_hash, of_machine
 from . import env_files, graphics
 from .env_record import read_record
-from .relay import read_memo
+from .pass_files_on import read_memo
 
 
 def collect(home: Path, packages: list[str], *, full: bool = False, write: bool = True) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ import torch
 from torch._C import _distributed_c10d as dist
 
 from tests.train.breaks import RANK
-from train.engine import checkpoint, loaded, loop, setup, tuned
+from train.engine import after_loading, checkpoint, load_or_keep, loop, setup
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import process_group, sync
@@ -83,7 +83,7 @@ def room_for_layers(layers: int) -> None:
             raise torch.OutOfMemoryError("simulated")
         return forward(self, batch)
 
-    setup.settle, tuned.trial_of, loop.compute, LossModule.forward = settling, trial, watched, small
+    setup.settle, after_loading.trial_of, loop.compute, LossModule.forward = settling, trial, watched, small
 
 
 def sick_card() -> None:
@@ -107,4 +107,4 @@ def no_base() -> None:
     def build(*_):
         raise RuntimeError("CUDA error: out of memory, a game has it")
 
-    loaded.build = build
+    load_or_keep.build = build

@@ -10,10 +10,10 @@ import torch
 
 from tests.train.breaks import RANK
 from train.data.rows import PackedRows
-from train.engine import between_steps, loaded, loop, shutdown
+from train.engine import between_steps, load_or_keep, loop, shutdown
 from train.models import sample_tokens
 from train.models.backends import LossModule
-from train.parallel import deltas, sync
+from train.parallel import delta_exchange, sync
 from train.parallel.peers import Peers
 from train.parallel.rebalance import Balance
 from train.recipes.grpo import hand_out
@@ -98,7 +98,7 @@ def slow_syncs(milliseconds: int) -> None:
     def quick(self, batches, weight):
         return dataclasses.replace(gradients(self, batches, weight), compute_s=0.001)
 
-    deltas.Exchange.took_s, sync.FlatSync.gradients = milliseconds / 1000, quick
+    delta_exchange.Exchange.took_s, sync.FlatSync.gradients = milliseconds / 1000, quick
 
 
 def slow_rank(milliseconds: int) -> None:
@@ -132,13 +132,13 @@ def slow_to_begin(seconds: int) -> None:
 
 def slow_base(seconds: int) -> None:
     """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
-    build = loaded.build
+    build = load_or_keep.build
 
     def slow(*words):
         time.sleep(seconds)
         return build(*words)
 
-    loaded.build = slow
+    load_or_keep.build = slow
 
 
 def slow_answers(milliseconds: int) -> None:

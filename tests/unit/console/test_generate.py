@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console import generate, pieces
+from console import commands_in_pieces, generate
 from console.inventory.read import Inventory
 from train.errors import BadInput
 
@@ -40,8 +40,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any],
         found.append((name, settings, more))
         return 1
 
-    monkeypatch.setattr(pieces, "known_runs", lambda _: RUNS)
-    monkeypatch.setattr(pieces, "run_it", run_it)
+    monkeypatch.setattr(commands_in_pieces, "known_runs", lambda _: RUNS)
+    monkeypatch.setattr(commands_in_pieces, "run_it", run_it)
     return found
 
 
@@ -93,8 +93,8 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(
 
 
 def test_a_name_that_is_taken_gets_a_number() -> None:
-    assert pieces.free_name(RUNS, "new") == "new-2" and pieces.free_name({}, "new") == "new"
-    assert pieces.free_name({"new": {}, "new-2": {}}, "new") == "new-3"
+    assert commands_in_pieces.free_name(RUNS, "new") == "new-2" and commands_in_pieces.free_name({}, "new") == "new"
+    assert commands_in_pieces.free_name({"new": {}, "new-2": {}}, "new") == "new-3"
 
 
 @pytest.mark.parametrize(("facts", "said"), [
@@ -105,10 +105,10 @@ def test_what_is_not_done_is_not_fetched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], said: str
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(pieces.launch_playbook, "launch", lambda _, words: asked.append(words) or 0)
-    monkeypatch.setattr(pieces, "known_runs", lambda _: {"a": facts})
+    monkeypatch.setattr(commands_in_pieces.launch_playbook, "launch", lambda _, words: asked.append(words) or 0)
+    monkeypatch.setattr(commands_in_pieces, "known_runs", lambda _: {"a": facts})
     inventory = Inventory(path=Path("inventory/loopback"), nodes={}, findings=[])
-    assert pieces.run_it(inventory, "a", {"recipe": "generate"}, ["piece=4"], Path("results")) == 1
+    assert commands_in_pieces.run_it(inventory, "a", {"recipe": "generate"}, ["piece=4"], Path("results")) == 1
     assert said in capsys.readouterr().out
     values = [json.loads(word) for word in asked[0] if word != "-e"]
     assert {"recipe": "generate", "run": "a"} in values

@@ -16,7 +16,7 @@ from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.watch import status
 from train.errors import BadInput
-from train.runlog.run_queue import End, Entry, Queue
+from train.runlog.queue_order import End, Entry, Queue
 
 NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
 NOW = time.time()

@@ -9,7 +9,7 @@ from typing import Any
 from console.dashboard.feed import Feed
 from console.dashboard.pages import Pages
 from console.report.page import view, write_page
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 from console.watch.run_in_words import RunView
 from tests.support.run_files import Event, start, write
 from train.runlog.state import RunState, replay

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from console import pieces, tasks
+from console import commands_in_pieces, tasks
 from console.command_line import commands_as_typed
 from console.inventory.read import Inventory
 from console.report.command import report
 from console.report.page import write_page
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 from tests.support.run_files import HEAD, start, step, write
 from train.errors import BadInput
 from train.runlog import scores
@@ -55,8 +55,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         seen.append({"run": run, **settings, "more": more})
         return 0
 
-    monkeypatch.setattr(pieces, "known_runs", lambda _: runs)
-    monkeypatch.setattr(pieces, "run_it", run_it)
+    monkeypatch.setattr(commands_in_pieces, "known_runs", lambda _: runs)
+    monkeypatch.setattr(commands_in_pieces, "run_it", run_it)
     monkeypatch.setattr(tasks, "show", lambda *_: 0)
     return seen
 
@@ -82,10 +82,10 @@ def test_the_newest_run_that_has_an_adapter_is_asked_where_none_is_named() -> No
 
     scored = run(recipe="preference", loss="reward")
     runs = {"notes-tasks": run(recipe="evaluate"), "scores": scored, "whole": run(method="full"), "notes": run()}
-    assert pieces.trained(runs, "") == ("notes", {"model": "tiny", "adapter": "notes"})
+    assert commands_in_pieces.trained(runs, "") == ("notes", {"model": "tiny", "adapter": "notes"})
     for name in ("notes-tasks", "scores", "whole"):
         with pytest.raises(BadInput, match=f"run {name} has made no adapter that writes"):
-            pieces.trained(runs, name)
+            commands_in_pieces.trained(runs, name)
 
 
 def test_what_cannot_be_asked_is_refused_before_a_machine_is(results: Path, tmp_path: Path) -> None:

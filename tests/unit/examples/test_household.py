@@ -9,7 +9,7 @@ import pytest
 
 from lab.demo_courses import FACTS, HOUSEHOLD
 from lab.judge import of_weight, right
-from train.data.formats import convert
+from train.data.convert_record import convert
 from train.data.split import split_of
 
 SUBJECTS = {

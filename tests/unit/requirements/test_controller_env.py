@@ -114,7 +114,7 @@ def test_an_environment_that_has_more_serves_who_wants_less(tmp_path: Path) -> N
 
 
 def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
-    program = "import console, plugins.module_utils.motley.relay, train.plan; print(console.__file__)"
+    program = "import console, plugins.module_utils.motley.pass_files_on, train.plan; print(console.__file__)"
     found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(found.stdout.strip()).is_relative_to(REQUIREMENTS.parent)
 

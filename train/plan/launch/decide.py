@@ -33,7 +33,7 @@ from train.plan.speed.step_time import wire_for
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """What a launch decided, with its reasons. `hand_on.py` makes of it what the later steps read."""
+    """What a launch decided, with its reasons. `plan_for_playbook.py` makes of it what the later steps read."""
 
     request: Request
     nodes: Sequence[PlanNode]

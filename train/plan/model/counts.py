@@ -1,5 +1,5 @@
-"""How many weights a model has, by what becomes of them: as the model itself was counted (train/proof/count.py), else
-by the shape that most families have. Pure."""
+"""How many weights a model has, by what becomes of them: as the model itself was counted
+(train/proof/count_weights.py), else by the shape that most families have. Pure."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
 
 
 DATA_FORMATS = ("chat", "sharegpt", "alpaca", "prompt", "text")
-"""What a record of text may be, by the names of train/data/formats.py."""
+"""What a record of text may be, by the names of train/data/convert_record.py."""
 LEAST_STEPS = 50
 """Least steps where nobody set a length: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
@@ -160,8 +160,10 @@ class RunConfig:
             raise BadInput(f"epochs: {self.epochs} is not above 0")
         if self.learning_rate <= 0 or self.timeout_s <= 0:
             raise BadInput("learning_rate and timeout_s must be above 0")
-        if self.learning_rate > 1:  # 2e4, where 2e-4 was meant: the loss would be NaN after minutes
-            raise BadInput(f"learning_rate: {self.learning_rate} is above 1", fix="for example: --learning-rate 2e-4")
+        if self.learning_rate > 100:  # 2e4, where 2e-4 was meant; SGD takes 3 for thousands of pictures a step
+            raise BadInput(
+                f"learning_rate: {self.learning_rate:g} is above 100", fix="for example: --learning-rate 2e-4"
+            )
         _check_local(self)
         _check_parts(self)
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):

@@ -3,7 +3,7 @@
 dora               PEFT's DoRA: the strength of each layer's outputs is trained apart from their direction
 lora_init          the adapter begins as parts of the base (train/models/lora_init.py)
 loraplus_lr_ratio  the second matrix learns faster
-lora_dropout       a mask for each row and layer (train/models/noise.py)
+lora_dropout       a mask for each row and layer (train/models/row_noise.py)
 neftune_alpha      noise on the embeddings for each row
 """
 

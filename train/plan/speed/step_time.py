@@ -36,7 +36,7 @@ LEAST_ROUNDS = 8
 """How many exchanges a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
 DELTA_BYTES = 0.5 + 2 / 64
-"""Of a weight's delta, which each sends to all others (train/parallel/deltas.py)."""
+"""Of a weight's delta, which each sends to all others (train/parallel/delta_exchange.py)."""
 ROOM = 1.25
 """How many times as long as deltas travel a round of local steps computes: links and machines vary."""
 

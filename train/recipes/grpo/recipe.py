@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from train.data.parts import looked_at
+from train.data.mix_data_sets import looked_at
 from train.data.to_tokens import Chat, load_chat
 from train.errors import BadInput, PeerFailed
 from train.models.backends import Batch, LossModule, to_tensors

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.formats import BadRecord, Message
+from train.data.convert_record import BadRecord, Message
 from train.data.index import Index, SplitIndex
 from train.data.left_out import TRAINED_ON
-from train.data.parts import Parts, RowsPart, parts_in
+from train.data.mix_data_sets import Parts, RowsPart, parts_in
 from train.data.prepare import rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.read_records import Reader, Say

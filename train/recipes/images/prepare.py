@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from train.cache import build_once
 from train.data import left_out
-from train.data import parse_files as formats
+from train.data import parse_files as convert_record
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
 from train.data.read_records import SHOWN_BAD, Say, Tally
@@ -126,8 +126,8 @@ def sources(data: Dataset) -> list[Source]:
 
 
 def content(file: Path) -> bytes:
-    if file.stat().st_size > formats.LONGEST_RECORD:
-        raise ValueError(formats.too_long())
+    if file.stat().st_size > convert_record.LONGEST_RECORD:
+        raise ValueError(convert_record.too_long())
     return file.read_bytes()
 
 

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from train.data.parts import looked_at
+from train.data.mix_data_sets import looked_at
 from train.data.rows import date_of, padded_left, template_of
 from train.data.to_tokens import Chat, end_ids, load_chat
 from train.models.backends import Batch, LossModule, to_tensors

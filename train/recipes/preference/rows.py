@@ -9,8 +9,8 @@ that are never packed, and beside it
 
     labels.bin  uint8  1 where the first answer is good, as of every pair
 
-The rows of several data sets stand behind one another, each set's as it has them alone (parts.py). The same data, model
-and settings give the same bytes.
+The rows of several data sets stand behind one another, each set's as it has them alone (mix_data_sets.py). The same
+data, model and settings give the same bytes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.formats import BadRecord
+from train.data.convert_record import BadRecord
 from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
+from train.data.mix_data_sets import Parts, RowsPart
 from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
-from train.data.parts import Parts, RowsPart
 from train.data.prepare import Questions, rows_folder
 from train.data.read_records import Asked, Reader, Say
 from train.data.rows import FORMAT, IGNORED, PackedRows, RowWriter, mapped, packed_rows, read_index

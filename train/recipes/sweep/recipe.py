@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from train import recipes
-from train.data import parts
+from train.data import mix_data_sets
 from train.data.left_out import require_held_out
 from train.errors import BadInput, CheckFailed
 from train.files import whole_folder
@@ -66,7 +66,7 @@ class SweepRecipe:
         self.base = recipe.start(first, print)
         rows, held_out = recipe.rows(first, print)
         require_held_out(self.config, len(held_out))
-        self.rows = parts.epoch_of(rows)
+        self.rows = mix_data_sets.epoch_of(rows)
         at = int(desk.device.partition(":")[2] or 0)
         self.device = look(first, desk.node, at, self.base)
 

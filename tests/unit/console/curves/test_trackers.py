@@ -18,7 +18,7 @@ from console import report_to
 from console.curves import tensorboard_points, tensorboard_view, trackers
 from console.report import command
 from console.report.numbers import numbers
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 from tests.support import pace
 from train.errors import CheckFailed
 

@@ -11,7 +11,7 @@ import yaml
 
 from console.doctor.judge import judge
 from plugins.filter import doctor as filters
-from plugins.module_utils.motley import blocking_rules, knocking, run_processes
+from plugins.module_utils.motley import blocking_rules, port_probe, run_processes
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
 from train.plan.launch.cluster_config import ClusterConfig
@@ -98,24 +98,24 @@ def test_what_is_closed_is_found_to_the_port() -> None:
     def answers(ports: list[int]) -> dict[int, str]:
         return {port: "no answer" if port in closed else "" for port in ports}
 
-    found = answers(knocking.tried(span))
+    found = answers(port_probe.tried(span))
     assert len(found) < 130 and {32768, 60999} <= found.keys()
-    found |= answers(knocking.edges(span, found))
+    found |= answers(port_probe.edges(span, found))
     assert len(found) < 700
-    assert knocking.closed_ranges(span, found) == [(33000, 34000, "no answer")]
-    assert knocking.closed_ranges(span, dict.fromkeys(found, "refused")) == [(32768, 60999, "refused")]
-    assert knocking.closed_ranges(span, dict.fromkeys(found, "")) == []
+    assert port_probe.closed_ranges(span, found) == [(33000, 34000, "no answer")]
+    assert port_probe.closed_ranges(span, dict.fromkeys(found, "refused")) == [(32768, 60999, "refused")]
+    assert port_probe.closed_ranges(span, dict.fromkeys(found, "")) == []
 
 
 def test_doors_are_called_and_those_of_others_are_left_alone() -> None:
-    doors = knocking.Doors()
+    doors = port_probe.Doors()
     with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
         other, port = taken.getsockname()[1], free.getsockname()[1]
         free.close()
         assert doors.add([other, port]) == [port]
-        assert knocking.knock("127.0.0.1", [port], 1) == {port: ""}
+        assert port_probe.knock("127.0.0.1", [port], 1) == {port: ""}
         doors.close()
-        assert knocking.knock("127.0.0.1", [port], 1) == {port: "refused"}
+        assert port_probe.knock("127.0.0.1", [port], 1) == {port: "refused"}
 
 
 def test_the_ports_are_those_that_a_run_takes() -> None:

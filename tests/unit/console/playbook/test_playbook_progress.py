@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console import receipt
+from console import playbook_receipt
 from console.inventory.read import Inventory
 from console.playbook import playbook_view, run_playbook
 from console.playbook.ansible_errors import explain
@@ -174,8 +174,8 @@ def test_an_unknown_failure_is_quoted() -> None:
 def test_receipts_hide_secrets_and_public_addresses(tmp_path: Path) -> None:
     progress = Progress()
     ran(progress, "one", 'Say "s3cret"', changed=True, motley_say="from 8.8.4.4 to 192.168.1.5, version 1.2.3")
-    data = receipt.as_data("bootstrap", "inventory/x", progress, outcome="proven", seconds=1)
-    page = receipt.write(tmp_path, data, ("s3cret",))
+    data = playbook_receipt.as_data("bootstrap", "inventory/x", progress, outcome="proven", seconds=1)
+    page = playbook_receipt.write(tmp_path, data, ("s3cret",))
     for text in (page.read_text(), page.with_suffix(".json").read_text()):
         assert "s3cret" not in text and "8.8.4.4" not in text
         assert "8.8.x.x" in text and "192.168.1.5" in text
@@ -186,7 +186,9 @@ def test_a_receipt_says_of_a_phase_what_it_did_and_why_it_failed() -> None:
     progress = Progress()
     ran(progress, "one", "Write its names", changed=True, motley_say="one", measured={"ms": 2})
     progress.take(event("runner_on_failed", "one", task="Ask", res={"msg": "it is full\nfix: empty {host}"}))
-    node = receipt.as_data("bootstrap", "inventory/x", progress, outcome="incomplete", seconds=1)["nodes"]["one"]
+    node = playbook_receipt.as_data("bootstrap", "inventory/x", progress, outcome="incomplete", seconds=1)["nodes"][
+        "one"
+    ]
     assert list(node) == ["off", "changed", "phases"]
     assert node["phases"]["hostname"] == {
         **{"seconds": 0, "changed": ["Write its names"], "files": [], "proven": [], "says": ["one"]},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import receipt
+from console import playbook_receipt
 from console.inventory.read import Inventory
 from console.playbook import run_playbook
 from console.playbook.playbook_progress import Progress
@@ -150,8 +150,10 @@ def run(folder: Path, playbook: str) -> Ran:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(words):
         patch.setattr(run_playbook, "ROOT", folder)
         patch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
-        write = receipt.write
-        patch.setattr(receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets))
+        write = playbook_receipt.write
+        patch.setattr(
+            playbook_receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets)
+        )
         request = run_playbook.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
         assert run_playbook.run(request, run_playbook.Passwords("", ""), Progress()) == 1
     return Ran(words.getvalue(), kept[0])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from console.report.page import write_page
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 from tests.unit.console.report.test_page import text_of
 
 START = {

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from console.report.page import write_page
-from console.report.run_data import read_history
+from console.report.read_run import read_history
 
 PROBE = """
 document.querySelectorAll("details").forEach((d) => d.open = true);

@@ -21,7 +21,7 @@ from console.report import charts
 from console.report import where_time_goes as parts
 from console.report.command import report
 from console.report.page import write_page
-from console.report.run_data import NothingHappened, read_history
+from console.report.read_run import NothingHappened, read_history
 from console.report.series import kwh
 from tests.support.run_files import HEAD, WORKER, write
 

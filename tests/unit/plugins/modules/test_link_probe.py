@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.motley import single_packets
+from plugins.module_utils.motley import ping
 from plugins.modules import link_probe
 
 MEASURED = {"rtt_ms": 1.0, "jitter_ms": 0.1, "loss_percent": 21.0}
@@ -33,7 +33,7 @@ def test_a_node_that_never_answered_is_not_called_lossy(here: link_probe.Here) -
 
 
 def test_an_answer_to_a_ping_is_known_by_its_number_with_and_without_an_ip_head() -> None:
-    asked = single_packets.echo(7)
-    answer = bytes([single_packets.ECHO_REPLY]) + asked[1:]
+    asked = ping.echo(7)
+    answer = bytes([ping.ECHO_REPLY]) + asked[1:]
     head = bytes([0x45, *[0] * 8, socket.IPPROTO_ICMP, *[0] * 10])
-    assert [single_packets.number_of(packet) for packet in (answer, head + answer, asked, b"")] == [7, 7, 0, 0]
+    assert [ping.number_of(packet) for packet in (answer, head + answer, asked, b"")] == [7, 7, 0, 0]

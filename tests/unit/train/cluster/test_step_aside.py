@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from train.cluster import in_use
-from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse, running_program
+from train.cluster.may_run_here import Fitness
 from train.cluster.step_aside import StepAside, on_battery
 from train.game_on_card import drawing
 from train.plan.settings.step_aside_rules import AsideRules

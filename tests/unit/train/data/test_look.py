@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from train.data import look as looking
-from train.data.formats import FORMATS
+from train.data.convert_record import FORMATS
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from train.data.formats import BadRecord
+from train.data.convert_record import BadRecord
 from train.data.look import look
 from train.data.pair_records import Preference, preference_of
 from train.data.read_records import Found

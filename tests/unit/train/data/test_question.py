@@ -11,7 +11,7 @@ import pytest
 from tests.support.plans import handed_on
 from tests.unit.train.plan.test_own_recipe import decided
 from tests.unit.train.plan.test_plan import look as node
-from train.data.formats import BadRecord
+from train.data.convert_record import BadRecord
 from train.data.look import look
 from train.data.pair_records import Preference, preference_of
 from train.data.prompt_records import Prompt, prompt_of

@@ -12,7 +12,7 @@ from tests.support.plans import node_facts
 from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch.decide import decide
-from train.plan.launch.hand_on import launch_plan
+from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 from train.plan.settings.config import load_config

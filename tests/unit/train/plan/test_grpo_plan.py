@@ -18,8 +18,8 @@ from tests.unit.train.plan.test_plan import card, look, nodes
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.launch import answer_server
-from train.plan.launch.hand_on import launch_plan
 from train.plan.launch.launch_plan import RecipeFile, RunElectricity
+from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
 from train.plan.settings import request

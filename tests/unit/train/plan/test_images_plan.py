@@ -12,7 +12,7 @@ from console import plan_view
 from tests.support.plans import files_of, handed_on, node_facts
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
-from train.plan.launch import hand_on
+from train.plan.launch import plan_for_playbook
 from train.plan.launch.decide import Decided, decide
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.picture_facts import PictureFacts
@@ -170,7 +170,7 @@ def test_what_no_picture_is_made_of_is_told_to_the_head(photos: Path) -> None:
     found = decided({"dataset": str(photos)}, GPU, GPU)
     passed_over = "no picture is in bird; no picture that is read: dog/notes.txt; convert pictures to .jpg"
     assert found.request.dataset.reason.endswith(f"; {passed_over}")
-    assert f"--passed-over={passed_over}" in hand_on.prepare_words(found)
+    assert f"--passed-over={passed_over}" in plan_for_playbook.prepare_words(found)
 
 
 def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is_set() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from console import hub, launch_records, plan_view, receipt, render
+from console import hub, launch_records, plan_view, playbook_receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
 from train.plan.estimate.predict_and_cut import machines, predict
-from train.plan.launch import hand_on, new_or_resumed, obstacles
+from train.plan.launch import new_or_resumed, obstacles, plan_for_playbook
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan
@@ -240,13 +240,13 @@ def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
 
 def test_what_is_predicted_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
-    told = hand_on.predicted(found)
+    told = plan_for_playbook.predicted(found)
     assert told and told.shares == {"n0": 8, "n1": 4} and 2.0 < told.step_s < 3.0
     text = "\n".join(plan_view.lines(found))
     assert "8  (4.00 rows/s)" in text and f"predicted {told.step_s:.2f} s a step (measured in earlier), 0:01:" in text
-    even = hand_on.predicted(replace(found, settings=found.settings | {"balance": "even"}))
+    even = plan_for_playbook.predicted(replace(found, settings=found.settings | {"balance": "even"}))
     assert even and even.step_s == pytest.approx(told.step_s + 1.0, abs=0.01)
-    assert hand_on.predicted(made(nodes(look(), look()))) is None
+    assert plan_for_playbook.predicted(made(nodes(look(), look()))) is None
 
 
 def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
@@ -262,7 +262,10 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     older = json.dumps(proof).replace("94", "50")
     (tmp_path / "2026-11-20-bootstrap.json").write_text(older)
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
-    assert receipt.link_mbit(tmp_path) == pytest.approx(1000) and receipt.link_mbit(tmp_path / "none") == 0
+    assert (
+        playbook_receipt.link_mbit(tmp_path) == pytest.approx(1000)
+        and playbook_receipt.link_mbit(tmp_path / "none") == 0
+    )
     found = nodes(look(), look(route={"why": "", "nic": "wlan0", "mbit": 0}), look(route={"why": "", "mbit": 100}))
     assert link(found, 900) == (900, "measured by bootstrap's proof")
     assert link(found, 0) == (100, "as n2's network card says")

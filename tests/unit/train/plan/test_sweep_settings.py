@@ -67,7 +67,7 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends() -> None:
     ("search", "words"),
     [
         ("learning_rate=1e-3..1e-5", "1e-3 is not below 1e-5"),
-        ("learning_rate=1e-5..inf", "is not below inf"),
+        ("learning_rate=1e-5..inf", "'inf' is not a number"),
         ("learning_rate=0..1e-3:log", "a range with :log begins above 0"),
         ("learning_rate=1..2..3", "is not LOW..HIGH or LOW..HIGH:log"),
         ("learning_rate=1e-5..1e-3:lgo", "is not LOW..HIGH or LOW..HIGH:log"),

@@ -16,7 +16,7 @@ from tests.unit.train.plan.test_decide import SHAPE, gpu
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
-from train.plan.launch.hand_on import launch_plan
+from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model import verdict
 from train.plan.model.catalogue import Facts

@@ -8,7 +8,7 @@ import pytest
 from plugins.module_utils.motley import queueing
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths, queue_files
-from train.runlog.run_queue import End, Entry, Queue, launch_of
+from train.runlog.queue_order import End, Entry, Queue, launch_of
 from train.runlog.secret import Secret
 
 TOKEN, NEXT = "0123456789abcdef", "fedcba9876543210"

@@ -9,9 +9,9 @@ from functools import partial
 import torch
 
 from train.engine import kept_decisions, micro_batch_search, pipe_members
-from train.engine.loaded import Loaded
+from train.engine.before_loading import Layout, Settled
+from train.engine.load_or_keep import Loaded
 from train.engine.loop import Run
-from train.engine.settled import Layout, Settled
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained

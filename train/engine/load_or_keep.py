@@ -11,10 +11,10 @@ from typing import Any, cast
 import torch
 
 from train import recipes
+from train.engine.before_loading import Layout, Settled
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer
 from train.engine.reporter import doing
-from train.engine.settled import Layout, Settled
 from train.errors import PeerFailed
 from train.models.backends import LossModule
 from train.models.weights import Trained, trained_weights

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from train.parallel.deltas import BLOCK, LEVELS, Exchange, Packed
+from train.parallel.delta_exchange import BLOCK, LEVELS, Exchange, Packed
 from train.parallel.process_group import World
 
 

@@ -21,7 +21,7 @@ from train.cluster.timing import TIMING
 from train.errors import BadInput
 from train.plan.launch.cluster_config import read_cluster
 from train.runlog.queue_files import put_in_place
-from train.runlog.run_queue import Entry, launch_of
+from train.runlog.queue_order import Entry, launch_of
 
 SCRIPT = "scripts/launch_cluster.sh"
 ENDED = (0, 1, 2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from train.data import parse_files
-from train.data.formats import BadRecord, convert, detect
+from train.data.convert_record import BadRecord, convert, detect
 from train.data.parse_files import Source
 from train.errors import BadInput
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self, TextIO
 
-from train.data import left_out, parts
+from train.data import left_out, mix_data_sets
 from train.data.rows import Rows
 from train.engine import consistency, kept_decisions, pipe_members
 from train.engine.loop import Run
@@ -23,7 +23,7 @@ from train.plan.placement.decisions import Decisions
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import placed, setup_for
 from train.plan.settings.config import RunConfig
-from train.proof.admit import require_exact
+from train.proof.admit_model import require_exact
 from train.recipes import Recipe
 
 
@@ -111,7 +111,7 @@ def read_rows(settled: Settled, out: TextIO | None) -> Data:
     if settled.world.writes:  # one reading a node; a page that was lost with the power would train in silence
         rows.verify()
         held_out.verify()
-    hashes = settled.recipe.identity(config, settled.base) | parts.identity(rows, held_out)
+    hashes = settled.recipe.identity(config, settled.base) | mix_data_sets.identity(rows, held_out)
     left_out.require_held_out(config, len(held_out))
     return Data(rows=rows, held_out=held_out, hashes=hashes)
 

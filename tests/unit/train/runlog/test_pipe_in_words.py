@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.runlog.events import progress_line
-from train.runlog.stages import behind, parts_of
+from train.runlog.pipe_in_words import behind, parts_of
 
 CUTS = st.lists(
     st.tuples(st.integers(0, 9), st.lists(st.integers(1, 7), min_size=1, max_size=4)), min_size=1, max_size=4

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from train.runlog.run_queue import KEPT_ENDS, MOST_WAITING, End, Entry, Queue, Refused, launch_of, merged, names_of
+from train.runlog.queue_order import KEPT_ENDS, MOST_WAITING, End, Entry, Queue, Refused, launch_of, merged, names_of
 
 NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
 A, B, C = (Entry(launch=f"l{i}", run=run, nodes=NODES, added=10.0 + i) for i, run in enumerate("ABC"))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.motley import relay
+from plugins.module_utils.motley import pass_files_on
 from plugins.module_utils.motley.errors import ModuleError
-from plugins.module_utils.motley.relay import File, Store, Target
+from plugins.module_utils.motley.pass_files_on import File, Store, Target
 from tests.support import pace
 
 TOKEN = "known to the chain alone"
@@ -35,8 +35,8 @@ def source(tmp_path: Path) -> tuple[Path, list[File]]:
     pieces = {"a.whl": 3_000_000, "sub/b.bin": 70_000, "empty": 0, "one": 1}
     for name, size in pieces.items():
         (folder / name).write_bytes(random.Random(name).randbytes(size))
-    facts = {n: {"size": s, "sha256": relay.file_hash(folder / n)} for n, s in pieces.items()}
-    return folder, relay.listed(facts)
+    facts = {n: {"size": s, "sha256": pass_files_on.file_hash(folder / n)} for n, s in pieces.items()}
+    return folder, pass_files_on.listed(facts)
 
 
 class Node:
@@ -50,13 +50,13 @@ class Node:
 
     def run(self) -> None:
         self.store.folder.mkdir(parents=True, exist_ok=True)
-        with relay.open_door(self.address, self.port) as door:
+        with pass_files_on.open_door(self.address, self.port) as door:
             self.store.look(verify=False)
             ask = (self.store, self.after, self.port, TOKEN, WAIT_S)
-            follower = threading.Thread(target=relay.hand_on, args=ask, daemon=True)
+            follower = threading.Thread(target=pass_files_on.hand_on, args=ask, daemon=True)
             follower.start()
             try:
-                relay.receive(door, self.store, TOKEN, WAIT_S * (int(self.address[-1])))
+                pass_files_on.receive(door, self.store, TOKEN, WAIT_S * (int(self.address[-1])))
                 self.store.remember()
                 follower.join()
             except ModuleError as why:
@@ -71,7 +71,7 @@ def chain(tmp_path: Path, files: list[File], port: int, numbers: tuple[int, ...]
 
 def feed(source: tuple[Path, list[File]], nodes: list[Node], port: int) -> None:
     store = Store.whole(*source)
-    relay.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
+    pass_files_on.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
     for node in nodes:
         node.thread.join(20)
         assert not node.thread.is_alive()
@@ -92,7 +92,7 @@ def test_all_nodes_hold_the_same_and_each_byte_came_once(source, tmp_path, port)
 
 def test_a_second_time_nothing_travels_and_nothing_is_read(source, tmp_path, port, monkeypatch) -> None:
     feed(source, chain(tmp_path, source[1], port), port)
-    monkeypatch.setattr(relay, "file_hash", lambda path: f"{path} is read again")
+    monkeypatch.setattr(pass_files_on, "file_hash", lambda path: f"{path} is read again")
     nodes = chain(tmp_path, source[1], port)
     feed(source, nodes, port)
     assert [node.store.received for node in nodes] == [0, 0, 0]
@@ -142,7 +142,7 @@ def test_a_lost_node_is_passed_over(source, tmp_path, port) -> None:
     targets = [Target(str(n), f"127.0.0.{n}") for n in (11, 12, 13)]
     nodes = [Node(11, tmp_path / "11", source[1], targets[1:], port), Node(13, tmp_path / "13", source[1], [], port)]
     store = Store.whole(*source)
-    relay.hand_on(store, targets, port, TOKEN, WAIT_S)
+    pass_files_on.hand_on(store, targets, port, TOKEN, WAIT_S)
     for node in nodes:
         node.thread.join(20)
     assert same(source, tmp_path / "11") and same(source, tmp_path / "13")
@@ -151,7 +151,7 @@ def test_a_lost_node_is_passed_over(source, tmp_path, port) -> None:
 def test_a_caller_without_the_token_gets_nothing(source, tmp_path, port) -> None:
     nodes = chain(tmp_path, source[1], port, (11,))
     thief = threading.Thread(
-        target=relay.hand_on, args=(Store.whole(*source), [Target("x", "127.0.0.11")], port, "guessed", 1.0)
+        target=pass_files_on.hand_on, args=(Store.whole(*source), [Target("x", "127.0.0.11")], port, "guessed", 1.0)
     )
     thief.start()
     thief.join()
@@ -180,13 +180,13 @@ def connected(port: int) -> socket.socket | None:
 @pytest.mark.parametrize("name", ["../up", "/etc/passwd", "", "a/../../b"])
 def test_no_file_lands_outside(name: str) -> None:
     with pytest.raises(ModuleError):
-        relay.listed({name: {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}})
+        pass_files_on.listed({name: {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}})
 
 
 def test_it_is_pipelined(source, tmp_path, port, monkeypatch) -> None:
     """With a slow first link the last node is done soon after the first, not twice as late."""
     real = socket.socket.sendfile
-    monkeypatch.setattr(relay, "CHUNK", 1 << 16)
+    monkeypatch.setattr(pass_files_on, "CHUNK", 1 << 16)
 
     def slowly(line: socket.socket, stream, offset: int, count: int) -> int:
         count = min(count, 1 << 16)
@@ -220,12 +220,12 @@ def test_the_first_node_may_give_what_the_controller_has_not(source: tuple[Path,
     shutil.rmtree(folder)
     nodes = chain(folder.parent, files, port, (11, 12))
     store = Store.whole(folder, files)
-    relay.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
+    pass_files_on.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
     for node in nodes:
         node.thread.join(20)
     assert (store.to_give, store.given) == (0, 0)
     assert {file.name for file in files} == {str(p.relative_to(worker)) for p in worker.rglob("*") if p.is_file()} - {
-        relay.MEMO
+        pass_files_on.MEMO
     }
 
 
@@ -234,7 +234,7 @@ def test_a_source_that_is_gone_is_given_up(source: tuple[Path, list[File]], port
     shutil.rmtree(folder)
     [node] = chain(folder.parent, files, port, (11,))
     start = pace.now()
-    relay.hand_on(Store.whole(folder, files), [Target("11", node.address)], port, TOKEN, WAIT_S)
+    pass_files_on.hand_on(Store.whole(folder, files), [Target("11", node.address)], port, TOKEN, WAIT_S)
     node.thread.join(20)
     assert "nothing came" in node.error and pace.now() - start < 20
 
@@ -243,6 +243,6 @@ def test_progress_counts_what_is_handed_on(source: tuple[Path, list[File]], port
     folder, files = source
     [node] = chain(folder.parent, files, port, (11,))
     store = Store.whole(folder, files)
-    relay.hand_on(store, [Target("11", node.address)], port, TOKEN, WAIT_S)
+    pass_files_on.hand_on(store, [Target("11", node.address)], port, TOKEN, WAIT_S)
     node.thread.join(20)
     assert store.given == store.to_give == sum(file.size for file in files)

@@ -16,8 +16,8 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.counts import Counts, counts_of
 from train.plan.model.memory import Setup, expert_copies, lora_parameters, memory, parameters
 from train.plan.model.verdict import Verdict
-from train.proof import admit, miniature
-from train.proof.count import count
+from train.proof import admit_model, miniature
+from train.proof.count_weights import count
 
 OFF = 0.05
 WRAPPERS = ("gemma3",)
@@ -98,7 +98,7 @@ def vars_of(known):
 
 
 def test_the_verdict_carries_the_counts_of_the_model_itself_and_not_of_its_miniature():
-    found = admit.prove(AutoConfig.for_model("gpt2").to_dict())
+    found = admit_model.prove(AutoConfig.for_model("gpt2").to_dict())
     assert found.counts and found.counts.all == 124_439_808, found.refused
     assert set(found.counts.adapters) == {"c_attn", "c_proj", "c_fc"}
     assert not Verdict(family="x", refused="no").counts
