@@ -212,7 +212,7 @@ def test_what_is_not_finite_is_no_number(name: str, value: str) -> None:
 
 
 def test_a_rate_without_its_minus_sign_is_refused() -> None:
-    assert "learning_rate: 20000.0 is above 1\nfor example: --learning-rate 2e-4" in refusal(learning_rate="2e4")
+    assert "learning_rate: 20000 is above 100\nfor example: --learning-rate 2e-4" in refusal(learning_rate="2e4")
 
 
 def test_all_findings_come_at_once() -> None:
