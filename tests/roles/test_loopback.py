@@ -136,7 +136,7 @@ def test_its_versions_can_be_checked(inventory: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_before")
-@pytest.mark.long  # tests/unit/console/test_launch.py, test_run_commands.py; the launch below
+@pytest.mark.long  # tests/unit/console/test_launch_playbook.py, test_run_commands.py; the launch below
 def test_a_run_can_be_read_as_data(inventory: Path) -> None:
     asked = (
         "--model",
