@@ -19,7 +19,7 @@ from console.run_commands import EventView, show, show_as_json
 from console.text_layout import say
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of
-from plugins.module_utils.motley.answers import Look
+from plugins.module_utils.motley.node_replies import Look
 from train.runlog.state import RunState
 
 CHECKING = "checking your request …"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from console import rented_machine
-from console.extra_vars import extra_vars
+from console.extra_vars import values_of
 from console.infra.node import Node
 from console.rent import asleep, needs, shop, watcher, wording
 from console.rent import lease as leases
@@ -99,8 +99,7 @@ def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[s
     for name, value in (("gpu", gpu), ("hours", hours), ("max", usd_h)):
         if not value or (not isinstance(value, str) and not 0 < value < 1000):
             raise BadInput(f"rent needs --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
-    asked = dict(setting.split("=", 1) for setting in settings if extra_vars([setting]))
-    named = {**asked, **({"model": model} if model else {})}
+    named = {**values_of(settings), **({"model": model} if model else {})}
     found = request.read(named) if named else None
     return needs.needs_of(gpu, hours, usd_h, cuda=min(float(branch["cuda"]) for branch in BRANCHES), request=found)
 

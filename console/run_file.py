@@ -20,11 +20,10 @@ import yaml
 from console import strict_yaml
 from console.command_line.where_typed import PLACES, moved
 from console.extra_vars import SECRET
-from console.inventory.finding import nearest
 from console.launch_request import LAUNCH_ONLY, NOT_OURS, SWITCHES, unknown_inner
 from train.errors import BadInput
-from train.plan.settings import own_recipe, request
-from train.plan.settings.config import SETTINGS, coerce, names_of, recipe_of
+from train.plan.settings import request
+from train.plan.settings.config import SETTINGS, coerce
 
 FIRST = ("model", "dataset", "recipe", "run")
 """What a reader looks for at the top."""
@@ -35,16 +34,8 @@ def read(file: Path, also: Iterable[str] = ()) -> dict[str, Any]:
     """Its variables; files that it names lie beside it, or else where they do on the command line. `also`: further
     names. BadInput where a name is none, before anything is connected to."""
     values = {name: _place(name, value, file.parent) for name, value in _lines(file).items()}
-    known = [*request.settings(), *LAUNCH_ONLY, *also]
-    if own_recipe.is_file(values.get("recipe", "")):
-        known += names_of(recipe_of(values))
-    unknown = [name for name in values if not name.startswith(NOT_OURS) and name not in known]
-    findings = [
-        f"{name}: {request.DECLINED[name]}"
-        if name in request.DECLINED
-        else f"unknown variable '{name}': {nearest(name, known)}"
-        for name in unknown
-    ]
+    settings = [name for name in values if not name.startswith(NOT_OURS)]
+    findings = request.unknown(settings, request.known_names(values, [*LAUNCH_ONLY, *also]), "variable")
     findings += unknown_inner(values)
     if findings:
         raise BadInput("\n".join(findings), f"file: {file}")

@@ -136,7 +136,6 @@ def offer_of(server: Mapping[str, Any]) -> Offer:
         ram_gb=_number(specs.get("ram")),
         disk_gb=disk_gb(str(specs.get("disk") or "")),
         down_mbit=_number(net.get("down")),
-        up_mbit=_number(net.get("up")),
         reliability=_number(server.get("reliability")),
         country=str(net.get("cc") or "?"),
         max_hours=_number(server.get("mrl")),

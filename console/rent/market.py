@@ -29,7 +29,6 @@ class Offer:
     ram_gb: float
     disk_gb: float
     down_mbit: float
-    up_mbit: float
     reliability: float
     """From 0 to 1."""
     country: str

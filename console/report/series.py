@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from console.report import charts, preference, rewards
 from console.report.charts import Axes, Line, Mark, Point
-from console.report.history import History
-from console.report.news import numbered
+from console.report.run_data import History
+from console.report.what_happened import numbered
 from train.runlog.events import ON_DATA
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
@@ -23,7 +23,6 @@ MOST_MARKS_IN_WORDS = 6
 SAME_ROWS = 0.01
 """Part by which two losses over the same held-out rows may differ: another machine, another precision."""
 
-ByNode = Callable[[Event], dict[str, float]]
 Clock = Callable[[float], float]
 
 

@@ -8,10 +8,10 @@ from dataclasses import fields
 import torch
 
 from train.engine import checkpoint
+from train.engine.between_steps import Milestones, state_of
 from train.engine.checkpoint import State
 from train.engine.early_stop import Gains
 from train.engine.loop import Run, drawn_rows
-from train.engine.milestones import Milestones, state_of
 from train.errors import BadInput
 from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state

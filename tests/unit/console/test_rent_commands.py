@@ -187,6 +187,13 @@ def test_bad_input_orders_nothing(other: dict[str, object], says: str, books: Bo
     assert books.orders == {}
 
 
+def test_what_it_is_rented_for_may_be_json_as_with_a_launch() -> None:
+    named, as_json = (
+        rent_commands.wanted_of("RTX 4090", 3, 0.5, "", [setting]) for setting in ("model=tiny", '{"model": "tiny"}')
+    )
+    assert named == as_json != rent_commands.wanted_of("RTX 4090", 3, 0.5, "", [])
+
+
 def test_an_account_without_enough_dollars_is_said_before_anything_is_ordered(books: Books) -> None:
     books.wallets = {"USD-Blockchain": 0.1, "CLORE-Blockchain": 0.0}
     for server in books.servers:

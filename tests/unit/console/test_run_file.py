@@ -64,7 +64,7 @@ def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("lora_rank: 8\nmodel: tiny\n", r"unknown variable 'lora_rank': did you mean 'lora_r'\?\nfile: .*run.yml"),
+        ("lora_rank: 8\nmodel: tiny\n", r"unknown variable 'lora_rank' — did you mean 'lora_r'\?\nfile: .*run.yml"),
         ("learning-rate: 1\n", "did you mean 'learning_rate'"),
         ("motley_firewal_manage: false\n", "did you mean 'motley_firewall_manage'"),
         ("model: {name: tiny}\n", "model: it is neither a value nor a list of values"),
@@ -108,7 +108,7 @@ def test_several_data_sets_may_be_a_list(tmp_path: Path) -> None:
 def test_a_recipe_of_ones_own_has_variables_of_its_own(tmp_path: Path) -> None:
     text = f"recipe: {Path(__file__).parents[3]}/examples/table.py\ntarget: kwh\n"
     assert run_file.read(written(tmp_path, text))["target"] == "kwh"
-    with pytest.raises(BadInput, match="unknown variable 'targett': did you mean 'target'"):
+    with pytest.raises(BadInput, match="unknown variable 'targett' — did you mean 'target'"):
         run_file.read(written(tmp_path, text.replace("target:", "targett:")))
 
 

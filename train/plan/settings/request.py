@@ -76,9 +76,9 @@ def read(
 ) -> Request:
     """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here;
     without `default_data` a data set that is not named is none."""
-    of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
-    known = [*dict.fromkeys([*settings(), *of_file]), *also]
-    refuse_unknown(values, known, what)
+    known = known_names(values, also)
+    if wrong := unknown(values, known, what):
+        raise BadInput("\n".join(wrong))
     findings = Findings()
     given = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(given)
@@ -114,16 +114,20 @@ def sent_from_here(models: Iterable[Model | None], dataset: Dataset | None) -> I
         yield dataset.folder, [path for path in dataset.files if path != dataset.file]
 
 
-def refuse_unknown(values: Settings, known: Collection[str], what: str) -> None:
-    findings = [
+def known_names(values: Settings, also: Iterable[str] = ()) -> list[str]:
+    """What a run of this recipe may be given."""
+    of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
+    return [*dict.fromkeys([*settings(), *of_file]), *also]
+
+
+def unknown(names: Iterable[str], known: Collection[str], what: str) -> list[str]:
+    return [
         f"{name}: {DECLINED[name]}"
         if name in DECLINED
         else f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
-        for name in values
+        for name in names
         if name not in known
     ]
-    if findings:
-        raise BadInput("\n".join(findings))
 
 
 def found_adapter(
