@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import time
@@ -71,7 +72,12 @@ def main() -> None:
         absent = [f.name for f in files if not store.path(files.index(f)).is_file()]
         module.exit_json(changed=bool(absent), missing=absent)
     folder.mkdir(parents=True, exist_ok=True)
-    took_s, handed_to = take_and_hand_on(module, store)
+    try:
+        took_s, handed_to = take_and_hand_on(module, store)
+    except OSError as wrong:
+        if wrong.errno != errno.EADDRINUSE:
+            raise
+        module.fail_json(msg=port_taken(params["port"]))
     removed = prune(folder, {file.name for file in files}) if params["prune"] else []
     say = f"{folder.name}: {megabytes(store.received)} in {took_s:.1f} s" if store.received else "all was here"
     module.exit_json(
@@ -112,6 +118,13 @@ def take_and_hand_on(module: AnsibleModule, store: Store) -> tuple[float, str]:
     store.remember()
     follower.join()
     return took_s, "".join(followed)
+
+
+def port_taken(port: int) -> str:
+    return (
+        f"port {port} is taken: most likely another launch brings its files at this moment\n"
+        f"fix: the same again in a minute; if it stays taken: sudo ss -ltnp 'sport = :{port}' shows by whom"
+    )
 
 
 def fix_for(wrong: Exception) -> str:

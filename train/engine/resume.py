@@ -97,9 +97,9 @@ def require_same_math(run: Run, state: State) -> None:
     where = f"checkpoint: {run.config.checkpoint_folder()}"
     if changed and set(changed) <= {"rows", "held-out rows"}:  # hashes, which tell a person nothing
         raise BadInput(
-            f"run '{run.config.run}' cannot continue: its data, {run.config.dataset}, has changed since it began",
+            f"run '{run.config.run}' cannot continue: its data has changed since it began; put the old data back, or "
+            "begin a new run, without --resume",
             where,
-            "put the old data back, or begin a new run: another --run NAME, without --resume",
         )
     if changed:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
