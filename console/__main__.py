@@ -47,6 +47,7 @@ def run_verb(verb: str, words: list[str]) -> int:
     if verb in (*without_environment.HELP, *without_environment.VERSION):
         return without_environment.main([verb, *words])
     interrupt.listen_to_sigterm()
+    interrupt.listen_to_sigint()
     try:
         if verb not in VERBS:
             raise without_environment.unknown(verb)

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from console.infra.choose import from_inventory
@@ -20,7 +19,7 @@ from console.run_commands import EventView, show, show_as_json
 from console.text_layout import say
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of
-from plugins.module_utils.motley.answers import Look
+from plugins.module_utils.motley.node_replies import Look
 from train.runlog.state import RunState
 
 CHECKING = "checking your request …"
@@ -44,7 +43,7 @@ def ours(code: int) -> int:
 
 
 def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path.resolve()), playbook]
+    return [sys.executable, "-m", "console.playbook.ansible_playbook", "-i", str(inventory.path.resolve()), playbook]
 
 
 def launch(

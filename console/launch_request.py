@@ -21,7 +21,7 @@ from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from train.data.look import look
 from train.errors import BadInput
-from train.plan.settings import aside, request
+from train.plan.settings import request, step_aside_rules
 
 SWITCHES = {"follow": True, "queue": False}
 MOST_RUNS = 100
@@ -124,7 +124,11 @@ def wrong_switches(switches: Mapping[str, bool | None], own: Mapping[str, Any]) 
 
 
 def wrong_then(then: str) -> list[str]:
-    return [f"then: '{then}' is none of {', '.join(aside.THEN)}"] if then not in ("", *aside.THEN) else []
+    return (
+        [f"then: '{then}' is none of {', '.join(step_aside_rules.THEN)}"]
+        if then not in ("", *step_aside_rules.THEN)
+        else []
+    )
 
 
 def wrong_on(on: str, own: dict[str, Any]) -> list[str]:
@@ -171,7 +175,7 @@ def begin(clock: Any) -> tuple[float, list[str]]:
     if isinstance(clock, int):  # YAML reads 22:00 as a number to the base of 60
         clock = f"{clock // 60}:{clock % 60:02}"
     try:
-        return aside.next_time(str(clock), time.time()), []
+        return step_aside_rules.next_time(str(clock), time.time()), []
     except BadInput as wrong:
         return 0.0, [str(wrong)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from console import hub
-from console.report.history import NothingHappened, newest_run
+from console.report.run_data import NothingHappened, newest_run
 from console.text_layout import counted, say
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash

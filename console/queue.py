@@ -20,7 +20,7 @@ from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.text_layout import counted, first, say
-from plugins.module_utils.motley.answers import Queued, Stopped
+from plugins.module_utils.motley.node_replies import Queued, Stopped
 from train.errors import BadInput
 from train.runlog.run_queue import End, Entry, Queue, Refused, merged, names_of
 

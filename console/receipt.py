@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from console.playbook.playbook_progress import Phase, Progress
-from train.plan.speed.speedup import LINK_EFFICIENCY
+from train.plan.speed.step_time import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 

@@ -17,9 +17,9 @@ from train.layout import ADAPTERS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.plan.settings.aside import AsideRules, rules
 from train.plan.settings.config import Settings
 from train.plan.settings.rewards import with_rows
+from train.plan.settings.step_aside_rules import AsideRules, rules
 from train.runlog import paths
 from train.runlog.secret import Secret
 

@@ -26,8 +26,8 @@ from console.rent.market import Market
 from console.rent.wording import IDLE_S
 from console.text_layout import say
 from console.torchrun import script_view
-from plugins.module_utils.motley.answers import Look
 from plugins.module_utils.motley.hostkeys import greets
+from plugins.module_utils.motley.node_replies import Look
 from train.errors import BadInput
 from train.files import file_hash
 from train.runlog import paths

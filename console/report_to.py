@@ -24,8 +24,8 @@ from console.infra.choose import from_inventory
 from console.infra.node import ROOT
 from console.inventory.check import check
 from console.inventory.read import Inventory
-from console.report.history import LaunchRecord, NothingHappened, read_history
 from console.report.numbers import numbers
+from console.report.run_data import LaunchRecord, NothingHappened, read_history
 from console.text_layout import say
 from train.errors import CheckFailed
 from train.files import write_atomic

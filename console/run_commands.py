@@ -24,7 +24,7 @@ from console.watch import follow_view
 from console.watch.follow import Follower
 from console.watch.run_in_words import RunView
 from console.watch.status import gathered, is_script, runs_of, status_lines
-from plugins.module_utils.motley.answers import Stopped
+from plugins.module_utils.motley.node_replies import Stopped
 from train.runlog.state import Change, RunState
 from train.safe_stdio import unread
 

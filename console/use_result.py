@@ -29,7 +29,7 @@ from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.text_layout import say
 from console.watch.status import gathered
-from plugins.module_utils.motley.answers import Runs
+from plugins.module_utils.motley.node_replies import Runs
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES

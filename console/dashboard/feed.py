@@ -19,12 +19,12 @@ from console.electricity import number, price_of, watts_of
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.keys import Nodes
 from console.processes import end_group
-from console.report.history import History, LaunchRecord, history_of
+from console.report.run_data import History, LaunchRecord, history_of
 from console.report.series import kwh
 from console.watch.follow import Follower
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of
-from plugins.module_utils.motley.answers import Look
+from plugins.module_utils.motley.node_replies import Look
 from train.runlog.state import Change, Event, RunState, time_of
 
 LOOK_S = 45.0

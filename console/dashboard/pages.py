@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import Any
 
 from console.dashboard.feed import LOOK_S, Feed
@@ -30,7 +29,6 @@ SELDOM = 1000
 """Drawing the charts takes at most so small a part of the time: one of 1000."""
 CALM_S = 5.0
 HEAD_S = 0.9
-STEPS = 15
 HOT = 85
 OLD_S = 3 * LOOK_S
 """From this age on a reading is not of now."""
@@ -119,14 +117,13 @@ def live(feed: Feed) -> dict[str, object]:
     ended = view.ended if view else None
     step, total = state.step, max(1, state.total)
     done = state.verdict == "done" or (state.ending or {}).get("event") == "done"
-    steps = [change.event for change in feed.changes[-6 * STEPS :] if change.kind == "step"][-STEPS:]
     away = sorted({*state.lost, *state.away})
     word = in_words(feed, done=done, away=away)
     missed = {*state.lost} - {*state.away}  # who steps aside is missed by nobody
     well = state.state in ("training", "starting") or (state.state == "waiting" and bool(state.away))
     good = done or (well and not (missed or feed.problem or ended))
-    left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
-    ends = "" if ended or done or not steps or state.state == "waiting" else ready(left_s)
+    known = state.last.get("event") == "step" and state.state != "waiting"
+    ends = ready(state.left_s) if known and not ended and not done else ""
     percent = 100 * step // total if state.total else 0
     return {
         "title": " · ".join(filter(None, [f"{percent} %", ends.partition(" (")[0] or word[:40], feed.run or "Motley"])),

@@ -21,7 +21,7 @@ from console.watch.status import (
     run_state,
     state_of,
 )
-from plugins.module_utils.motley.answers import Look, Runs
+from plugins.module_utils.motley.node_replies import Look, Runs
 from train.runlog.state import Event
 
 Row = dict[str, str | bool]

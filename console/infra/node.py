@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar, cast
 
 from console.text_layout import in_place
-from plugins.module_utils.motley.answers import Begun, Hashes, Look, Paused, Queued, Runs, Stopped
+from plugins.module_utils.motley.node_replies import Begun, Hashes, Look, Paused, Queued, Runs, Stopped
 from train.layout import HOME
 from train.runlog.paths import MEMBERS
 
@@ -33,7 +33,7 @@ TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
     *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "run_queue", "queue_files")),
-    *(f"{MOTLEY}.{name}" for name in ("answers", "files", "run_files", "run_processes", "run_unit")),
+    *(f"{MOTLEY}.{name}" for name in ("node_replies", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
 )
 ANSWER_S = 12.0

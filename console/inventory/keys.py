@@ -18,7 +18,7 @@ from console.inventory.finding import Finding, nearest
 from console.strict_yaml import Vaulted, load
 from train.errors import BadInput
 from train.layout import HOME, PORTS
-from train.plan.settings.aside import IN_USE, ON_BATTERY, windows
+from train.plan.settings.step_aside_rules import IN_USE, ON_BATTERY, windows
 
 ADDRESS = "an IPv4 address such as 192.168.1.100"
 FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")

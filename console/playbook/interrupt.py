@@ -39,6 +39,12 @@ def changing() -> Iterator[None]:
         raise Halfway from None
 
 
+def listen_to_sigint() -> None:
+    """All is loaded: from here on a Ctrl-C is an exception (console/__init__.py). One that is ignored stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def listen_to_sigterm() -> None:
     """It is Ctrl-C from afar."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)

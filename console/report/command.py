@@ -9,8 +9,8 @@ from pathlib import Path
 from console import report_to
 from console.command_line import commands_as_typed
 from console.fetch import RECEIPT, no_name
-from console.report.history import NothingHappened, newest_run, read_history
 from console.report.page import write_page
+from console.report.run_data import NothingHappened, newest_run, read_history
 from console.tasks import write_in_card
 from train.errors import BadInput
 from train.plan.run_name import is_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.electricity import money
-from console.report.history import History
+from console.report.run_data import History
 from console.report.series import kwh
 from console.text_layout import wh_or_kwh
 from train.runlog.state import nodes_of, time_of

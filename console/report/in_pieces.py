@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.report.history import History, recipe_of
+from console.report.run_data import History, recipe_of
 from console.text_layout import counted, duration
 from train.plan.settings.config import kind_of
 from train.runlog.state import Event, node_of

@@ -9,7 +9,7 @@ from typing import TypedDict
 from console.electricity import number as known_number
 from console.report.charts import swatch
 from console.report.energy import node_kwh
-from console.report.history import History
+from console.report.run_data import History
 from console.report.series import colour, work_by_node
 from console.text_layout import wh_or_kwh
 from train.plan.machines.facts import short_name

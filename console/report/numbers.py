@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.report.energy import node_kwh
-from console.report.history import History
+from console.report.run_data import History
 from console.report.series import loss_of
 from console.report.where_time_goes import COLOURS, part_table
 

@@ -13,11 +13,11 @@ import jinja2
 from console.command_line.commands_as_typed import as_typed
 from console.report import in_pieces, preference, rewards, trials
 from console.report.energy import energy
-from console.report.history import History
 from console.report.machines import computes_on, node_table
-from console.report.news import numbered
 from console.report.request import command, settings
+from console.report.run_data import History
 from console.report.series import by_data, first_charts, further_charts, loss_of
+from console.report.what_happened import numbered
 from console.report.where_time_goes import COLOURS as PART_COLOURS
 from console.report.where_time_goes import part_advice, part_charts, part_table
 from console.text_layout import counted, duration

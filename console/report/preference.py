@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.report import charts
 from console.report.charts import Axes, Line, Point
-from console.report.history import History
+from console.report.run_data import History
 from train.runlog.state import Event
 
 TRAINING, HELD_OUT, BETTER, WORSE = "var(--ink)", "var(--held)", "var(--n1)", "var(--n2)"

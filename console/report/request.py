@@ -7,7 +7,7 @@ import shlex
 
 from console.command_line.shared_options import SETTINGS
 from console.command_line.verbs import VERBS
-from console.report.history import LaunchRecord
+from console.report.run_data import LaunchRecord
 
 MATTER = {
     "epochs": "epochs",

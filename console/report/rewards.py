@@ -6,7 +6,7 @@ from statistics import mean
 
 from console.report import charts
 from console.report.charts import Axes, Line, Point
-from console.report.history import History
+from console.report.run_data import History
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"

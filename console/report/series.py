@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from console.report import charts, preference, rewards
 from console.report.charts import Axes, Line, Mark, Point
-from console.report.history import History
-from console.report.news import numbered
+from console.report.run_data import History
+from console.report.what_happened import numbered
 from train.runlog.events import ON_DATA
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from console.report.charts import Axes, Frame, Line, swatch
-from console.report.history import History
+from console.report.run_data import History
 from console.report.series import chart, colour
 from train.plan.speed.row_split import split_rows
 from train.runlog.state import Event, node_of

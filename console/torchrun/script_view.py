@@ -18,7 +18,7 @@ from console.infra.node import Node, Silent
 from console.processes import end_group
 from console.text_layout import detached, first, say
 from console.watch.run_in_words import Ended
-from plugins.module_utils.motley.answers import AgentView, Look
+from plugins.module_utils.motley.node_replies import AgentView, Look
 from train.runlog.state import Event
 from train.safe_stdio import unread
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from console.infra.node import Node, Silent, ask_all
 from console.processes import each_line, end_group
 from console.watch.run_in_words import Ended, RunView
-from plugins.module_utils.motley.answers import NowLine
+from plugins.module_utils.motley.node_replies import NowLine
 
 SILENT_S = 6.0
 GONE_S = 3.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from console.text_layout import clock, first, progress_bar
-from plugins.module_utils.motley.answers import AgentView, NowLine
+from plugins.module_utils.motley.node_replies import AgentView, NowLine
 from train.runlog.events import evaluated_words, sample_line, step_words
 from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
@@ -76,10 +76,6 @@ class RunView:
     times: dict[str, float] = field(default_factory=dict)
     """Node → the newest time by its own clock."""
     unreachable: set[str] = field(default_factory=set)
-    pace_s: float = 0.0
-    piece_s: float = 0.0
-    """Seconds from one piece to the next, of a run whose work comes in pieces."""
-    piece_at: float = 0.0
     ended: Ended | None = None
 
     def take(self, node: str, kind: str, facts: Event) -> list[str]:
@@ -101,7 +97,6 @@ class RunView:
             case "step":
                 return self._step(event, change.gap)
             case "piece":
-                self._piece(event)
                 return [f"{event['node']}: {event['words']}"] if self.state.trials else []
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
@@ -131,14 +126,7 @@ class RunView:
         lines = [self._training_again(event, gap)] if gap else []
         if moved := self.shares.moved(rows_of(event)):
             lines.append(f"shares at step {event['step']}: {moved}")
-        pace = float(event["step_s"])
-        self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
-
-    def _piece(self, event: Event) -> None:
-        passed_s = max(0.0, event["time"] - self.piece_at) if self.piece_at else event["step_s"]
-        self.piece_s = 0.9 * self.piece_s + 0.1 * passed_s if self.piece_s else passed_s
-        self.piece_at = float(event["time"])
 
     def _training_again(self, event: Event, gap: Gap) -> str:
         repeated = max(0, gap.step - int(event["step"]) + 1)
@@ -242,9 +230,9 @@ class RunView:
         state = self.state
         assert state.last
         if state.last["event"] == "piece":
-            return pieces(state, self.piece_s, bar=bar)
+            return pieces(state, bar=bar)
         done = [progress_bar(state.step / max(1, state.total))] if bar else []
-        eta = f"eta {clock((state.total - state.step) * self.pace_s)}"
+        eta = f"eta {clock(state.left_s)}"
         return [f"step {state.step}/{state.total}", *done, *rates(state.last), eta]
 
     def _machines(self) -> list[str]:
@@ -279,15 +267,15 @@ def lost_lines(event: Event) -> list[str]:
     ]
 
 
-def pieces(state: RunState, piece_s: float, *, bar: bool) -> list[str]:
+def pieces(state: RunState, *, bar: bool) -> list[str]:
     """How far a run is whose work comes in pieces, and what came of the last one."""
     done, total = state.step, state.total
     if not total:
         return [f"{done} pieces", state.last["words"]]
     shown = [progress_bar(done / total)] if bar else []
     if trials := state.trials:
-        return [f"trial {done}/{total}", *shown, progress(trials), f"eta {clock((total - done) * piece_s)}"]
-    return [f"piece {done}/{total}", *shown, state.last["words"], f"eta {clock((total - done) * piece_s)}"]
+        return [f"trial {done}/{total}", *shown, progress(trials), f"eta {clock(state.left_s)}"]
+    return [f"piece {done}/{total}", *shown, state.last["words"], f"eta {clock(state.left_s)}"]
 
 
 def rates(step: Event) -> list[str]:

@@ -19,7 +19,7 @@ from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.text_layout import clock, counted, first, say
 from console.watch.run_in_words import gpu_gb, rates
-from plugins.module_utils.motley.answers import Launched, Look, RunFacts, Runs
+from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
@@ -106,9 +106,8 @@ def run_line(run: str, state: RunState, looks: list[Look]) -> str:
     if not state.last:
         reason = next((look["now"].get("reason") for look in looks if look["now"].get("reason")), "")
         return f"run {run}  {now}{f': {first(str(reason))}' if reason else ''}"
-    eta = clock((state.total - state.step) * max(1e-6, float(state.last["step_s"])))
     words = [f"run {run}", f"step {state.step}/{state.total}", *rates(state.last)]
-    return "  ".join([*words, f"eta {eta}" if now == "training" else now])
+    return "  ".join([*words, f"eta {clock(state.left_s)}" if now == "training" else now])
 
 
 def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:

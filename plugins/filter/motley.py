@@ -10,8 +10,8 @@ from ansible.errors import AnsibleFilterError
 from console import wake
 from console.inventory.keys import is_folder
 from console.playbook.ansible_events import Contact
-from plugins.module_utils.motley.key_login import Login
 from plugins.module_utils.motley.listening_ports import Service
+from plugins.module_utils.motley.try_key import Login
 from train.plan.run_name import is_name
 
 

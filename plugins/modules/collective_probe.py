@@ -56,7 +56,7 @@ def main() -> None:
     python = Path(params["home"]) / "env/bin/python"
     if not list(Path(params["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
         module.fail_json(msg="there is no torch in its environment\nfix: ./motley bootstrap --phase python_env")
-    if not (Path(params["home"]) / "code/train/measure/proof.py").is_file():
+    if not (Path(params["home"]) / "code/train/measure/compute_together.py").is_file():
         module.fail_json(msg="Motley's code is not there\nfix: ./motley bootstrap --phase workspace")
     me = params["addresses"][params["rank"]]
     start = time.monotonic()
@@ -66,7 +66,7 @@ def main() -> None:
     environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
     environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
     environ |= {"PYTHONPATH": str(Path(params["home"]) / "code")}
-    code, output = run([str(python), "-m", "train.measure.proof"], environ, params["timeout_s"])
+    code, output = run([str(python), "-m", "train.measure.compute_together"], environ, params["timeout_s"])
     took_s = round(time.monotonic() - start, 2)
     reports = [json.loads(line.removeprefix("MOTLEY ")) for line in output.splitlines() if line.startswith("MOTLEY ")]
     if reports:

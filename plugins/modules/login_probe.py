@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ansible.module_utils.motley import key_login
+from ansible.module_utils.motley import try_key
 from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
@@ -41,8 +41,8 @@ ssh_args: {type: str, returned: always, description: "Options of ssh that offer 
 
 def main() -> None:
     module = module_of(DOCUMENTATION)
-    own = key_login.own_keys(Path.home() / ".ssh", key_login.agent_has_some())
-    names = key_login.opened_by(own, module.params["nodes"], module.params["state_folder"])
+    own = try_key.own_keys(Path.home() / ".ssh", try_key.agent_has_some())
+    names = try_key.opened_by(own, module.params["nodes"], module.params["state_folder"])
     module.exit_json(changed=False, names=names, ssh_args=shlex.join(own))
 
 

@@ -8,12 +8,14 @@ HOME/code is a link to code.HASH, which holds train/. What a run or a person put
 from __future__ import annotations
 
 import base64
+import fcntl
 import io
 import json
 import os
 import shutil
 import tarfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -49,6 +51,7 @@ RETURN = """
 changed: {type: bool, returned: always, description: Whether something was made or removed}
 """
 RECORD = ".motley-workspace.json"
+LOCK = ".code.lock"
 KEEP = 2  # versions of the code: the present one and the one before, which a run may still use
 
 
@@ -108,14 +111,16 @@ def make(home: Path, params: Make, *, pretend: bool) -> Done:
     missing = list(dict.fromkeys(missing))
     package = params["package"]
     was, now = link_target(home / "code"), f"code.{package['hash']}" if package else ""
-    renew = bool(package) and (was != now or not intact(home / now))
+    renew = bool(package) and not in_place(home, now)
     if not pretend:
         for path in missing:
-            path.mkdir()
+            path.mkdir(exist_ok=True)
         if missing:
             remember(home, missing)
         if renew and package:
-            unpack(home, now, package)
+            with one_at_a_time(home):
+                if not in_place(home, now):  # another launch may have brought it meanwhile
+                    unpack(home, now, package)
     lines_before = [was] if was and renew else []
     lines_after = [str(path) for path in missing] + ([now] if renew else [])
     say = f"train {package['hash']}" if package else "there is no training package in this checkout"
@@ -133,6 +138,18 @@ def missing_folders(path: Path) -> list[Path]:
 
 def link_target(link: Path) -> str:
     return os.readlink(link) if link.is_symlink() else ""  # noqa: PTH115  the name as written
+
+
+def in_place(home: Path, code: str) -> bool:
+    return link_target(home / "code") == code and intact(home / code)
+
+
+@contextmanager
+def one_at_a_time(home: Path) -> Iterator[None]:
+    """Two launches at once would write and remove the same folder."""
+    with (home / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def intact(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from tests.bench.page import Figures, bench, over, row
 from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
-from train.parallel.shares import QUIET
+from train.parallel.rebalance import QUIET
 
 ROWS = 24
 PAIR_ROWS = 48

@@ -20,7 +20,7 @@ from lab.lab import Lab
 from tests.bench.page import Figures, bench
 from tests.support import torchrun
 from tests.support.torchrun import Training
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 
 NAME = "exchange"
 LINKS_MBIT = (1000, 100, 20)

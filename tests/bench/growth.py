@@ -25,8 +25,8 @@ from tests.bench.page import Figures, bench, spread
 from tests.sim.run_story import PlayedRun, RunStory
 from tests.support.cluster import REPOSITORY
 from tests.support.training import Training
-from train.parallel.shares import Balance
-from train.plan.speed.speedup import Machine, Traffic, together
+from train.parallel.rebalance import Balance
+from train.plan.speed.step_time import Machine, Traffic, together
 
 NAME = "growth"
 COUNTS = (3, 5, 16, 64)

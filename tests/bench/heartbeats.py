@@ -13,9 +13,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from train.cluster.agent_surroundings import Outside
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.node_status import Generation, NodeStatus
-from train.cluster.outside import Outside
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 

@@ -31,10 +31,10 @@ from tests.support.torchrun import AT, environment, on_disk
 from train.plan.estimate import pipeline_prediction
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit, cut_by_speed
-from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import RunConfig, load_config
-from train.plan.speed.speedup import Machine, Traffic, together
+from train.plan.speed.step_time import Machine, Traffic, together
 
 LAYERS, ROWS, ROW_LENGTH, MICRO_BATCH = 12, 24, 256, 1
 SETTLE, COUNT = 3, 6

@@ -6,7 +6,7 @@
 A machine drifts by more than the 5 % that are asked for within a minute. So the run over all hosts and, as `train
 calibrate` measures, each host alone with one and with three micro-batches all stay loaded and compute in turns of some
 steps; who has no turn is stopped. From those alone and from the set links the run is predicted. No number in
-train/plan/speed/speedup.py comes from these cases.
+train/plan/speed/step_time.py comes from these cases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.bench.turns import turn
 from tests.support import torchrun
 from tests.support.torchrun import Training
 from train.measure.calibrate import LARGER, Speed, line
-from train.plan.speed.speedup import Estimate, Machine, Traffic, together, together_local
+from train.plan.speed.step_time import Estimate, Machine, Traffic, together, together_local
 
 CYCLES = {"flat": 4, "local": 2}
 """Turns of each; those with local steps are longer."""

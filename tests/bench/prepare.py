@@ -50,7 +50,7 @@ with open(sys.argv[1], "w") as file:
 ALONE = """
 import json, os, sys, time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-from train.data.chat import load_chat
+from train.data.to_tokens import load_chat
 from train.plan.model.catalogue import resolve_model
 
 chat = load_chat(resolve_model(sys.argv[2]))

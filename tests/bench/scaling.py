@@ -16,7 +16,7 @@ from lab.lab import Lab
 from tests.bench.page import Figures, bench
 from tests.bench.speed import rows_per_second
 from tests.support import torchrun
-from train.plan.speed.speedup import Machine, together
+from train.plan.speed.step_time import Machine, together
 
 NAME = "scaling"
 COUNTS = (1, 2, 3, 5)

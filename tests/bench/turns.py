@@ -26,7 +26,7 @@ from tests.bench.page import Figures, bench, spread
 from tests.bench.speed import EXCHANGE, LATEST, REST, SLOWEST, Window, begun
 from tests.support import torchrun
 from tests.support.torchrun import Training
-from train.parallel.shares import QUIET
+from train.parallel.rebalance import QUIET
 
 NAME = "turns"
 SPENT = {

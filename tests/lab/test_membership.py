@@ -124,6 +124,7 @@ def test_a_stalled_worker_is_found_and_named(trio: Training) -> None:
     assert len(stalled()) == 1 and f"{LAPTOP} (a worker is stopped)" in stalled()[0]["reason"], trio.tell()
 
 
+@pytest.mark.long  # tests/sim cuts it; test_run_life.py loses one and has it back
 def test_of_a_cut_network_the_larger_side_trains(trio: Training) -> None:
     """The head alone on one side: the other two are the majority, and it says why it waits."""
     began = time.time()

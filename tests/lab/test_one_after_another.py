@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lab.profile import CLUSTER_HOME as HOME
 from tests.support.bootstrap import Person
 from train.plan.model.adapters import CONFIG, WEIGHTS
@@ -66,6 +68,7 @@ def launched(person: Person, run: str, **settings: object) -> Made:
     return Made(said.out, at / f"results/{run}/adapter", read(at / f"logs/runs/{run}/events.jsonl"))
 
 
+@pytest.mark.long  # tests/train/test_begin_with_adapter.py, tests/unit/train/plan/test_adapters.py
 def test_each_begins_with_the_adapter_of_the_one_before(person: Person, tmp_path: Path) -> None:
     files = {
         name: writes(tmp_path / f"{name}.jsonl", [{"prompt": asked, "completion": answer} for asked, answer in pairs])

@@ -34,6 +34,7 @@ def events_of(person: Person, run: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.long  # tests/train/test_sweep.py, test_tasks.py; tests/unit/console/test_sweep.py has --then
 def test_the_best_of_a_sweep_is_trained_and_asked_tasks(person: Person, tmp_path: Path) -> None:
     """Optuna and lm-evaluation-harness reach each machine as a set of their own beside what is there."""
     (task := tmp_path / "sums.yaml").write_text(TASK)

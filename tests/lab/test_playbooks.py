@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from lab import faults
 from tests.support.cluster import Cluster
 
@@ -33,6 +35,7 @@ def test_it_changes_once_and_then_nothing(trio: Cluster, tmp_path: Path) -> None
     assert "WARNING" not in first.stdout
 
 
+@pytest.mark.long  # roles/test_when_it_breaks.py has a node that is off
 def test_an_unreachable_host_does_not_stop_the_others(trio: Cluster, tmp_path: Path) -> None:
     playbook = tmp_path / "play.yml"
     playbook.write_text(PLAYBOOK)

@@ -58,6 +58,7 @@ def kinds(host: Host, run: str) -> list[str]:
     return [event["event"] for event in events(host, run)]
 
 
+@pytest.mark.long  # tests/sim plays such nights; a run begins by itself in test_run_life.py
 def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     hosts = {host.name: host for host in person.cluster.hosts}
     launched(person, "first")
@@ -103,10 +104,3 @@ def test_a_night_of_three_runs_without_the_controller(person: Person) -> None:
     assert "done" in kinds(hosts[OLD], "third"), "who was off comes back into the run whose turn it is"
     assert kinds(hosts[OLD], "first").count("start") == 1, "it does not train again what has ended"
     assert kinds(hosts[MASTER], "never") == []
-
-
-def test_an_undo_takes_the_queue_away(person: Person) -> None:
-    assert all(at(host, "config/queue/asked.json").exists() for host in person.cluster.hosts)
-    undone = person.types("undo", phase="run")
-    assert undone.rc == 0, undone.out
-    assert not any(at(host, "config/queue").exists() for host in person.cluster.hosts)

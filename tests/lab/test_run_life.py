@@ -371,3 +371,12 @@ def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> N
         assert kept("short") == left and kept("long") == 3
     assert "there is nothing to clean" in says(person, "clean")
     assert all((host.disk.root / HOME.lstrip("/") / "results/short").exists() for host in person.cluster.hosts)
+
+
+def test_an_undo_takes_the_queue_away(person: Person) -> None:
+    """Behind all others here: the run's unit goes with it."""
+    queues = [host.disk.root / HOME.lstrip("/") / "config/queue" for host in person.cluster.hosts]
+    assert any((queue / "asked.json").exists() for queue in queues), "on two of them a test has removed all of config"
+    undone = person.types("undo", phase="run")
+    assert undone.rc == 0, undone.out
+    assert not any(queue.exists() for queue in queues)

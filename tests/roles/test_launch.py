@@ -161,7 +161,7 @@ def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None
         assert speed["rows_per_s"] > 0 and speed["fixed_s"] >= 0
 
 
-@pytest.mark.long  # test_a_gated_model_is_fetched_once…
+@pytest.mark.long  # tests/train/test_fetch.py
 def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
     hub.behave(gated=[REPOSITORY], token=TOKEN)
     rc, out = launch_llama(tiny, hub)
@@ -175,6 +175,7 @@ def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub)
         assert host.outcome("test", "-e", f"{HOME}/models/base/llama2-7b").returncode
 
 
+@pytest.mark.long  # tests/train/test_fetch.py; the first launch here hands a model on
 def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: Hub) -> None:
     size = (hub.folder / REPOSITORY / "model.safetensors").stat().st_size
     hub.behave(gated=[REPOSITORY], token=TOKEN, drop={"model.safetensors": size // 2}, damage={"tokenizer.json": 1})

@@ -136,6 +136,7 @@ def test_its_versions_can_be_checked(inventory: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_before")
+@pytest.mark.long  # tests/unit/console/test_launch.py, test_run_commands.py; the launch below
 def test_a_run_can_be_read_as_data(inventory: Path) -> None:
     asked = (
         "--model",
@@ -175,6 +176,9 @@ def test_a_launch_says_what_of_the_data_is_left_out_and_the_nodes_tell_its_end(
     assert done.returncode and "patience: 3, but no rows are held out" in done.stderr, done.stdout + done.stderr
     assert not (home(inventory, NODES[0]) / "logs/runs/left").exists(), "it starts nothing in vain"
 
+    planned = console("plan", "--json", *asked, inventory=inventory, front=True)
+    assert planned.returncode == 0 and json.loads(planned.stdout)["run"] == "left", planned.stderr
+
     file = inventory / "group_vars/cluster.yml"
     before = file.read_text() if file.exists() else ""
     request.addfinalizer(lambda: file.write_text(before) if before else file.unlink())
@@ -192,6 +196,8 @@ def test_a_launch_says_what_of_the_data_is_left_out_and_the_nodes_tell_its_end(
         lost = "1 of 2 records are skipped, the first: notes.jsonl line 2: the answer is empty"
         assert f"  ⚠ data: {lost}\n  ⚠ data: 0 rows are held out" in done.stdout
         assert "the nodes send them: the address of motley_notify lies on" in done.stdout
+        listed = console("runs", "--json", inventory=inventory, front=True)
+        assert json.loads(listed.stdout)["runs"]["left"]["done"], listed.stdout + listed.stderr
         pace.until(lambda: server.got, 30)
         assert b"left: done" in server.got[0][2] and len(server.got) == 1
         assert all((home(inventory, node) / "config/secret.json").stat().st_mode & 0o777 == 0o600 for node in NODES)

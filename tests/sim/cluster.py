@@ -26,11 +26,11 @@ from tests.sim.story import Story
 from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
+from train.cluster.agent_surroundings import Outside
 from train.cluster.fitness import OWN_FAILURES
 from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
-from train.cluster.outside import Outside
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING

@@ -16,9 +16,9 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from train.clock import Clock
+from train.cluster.agent_surroundings import Signals
 from train.cluster.disk import Disk
 from train.cluster.network import Network
-from train.cluster.outside import Signals
 from train.runlog.tail import Tail
 
 MIDNIGHT = 1_800_000_000.0

@@ -18,8 +18,8 @@ from tests.sim.trainer import Group, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
+from train.cluster.next_from_queue import take_turns
 from train.cluster.queue_gossip import QueueKeeper
-from train.cluster.turns import take_turns
 from train.runlog import paths
 from train.runlog.run_queue import End, Entry, Queue, Refused, launch_of, merged
 
@@ -94,7 +94,7 @@ class TruthOfRun(Truth):
 
 
 class TurnSignals(PlayedSignals):
-    """As train.cluster.turns has them, for played ones."""
+    """As train.cluster.next_from_queue has them, for played ones."""
 
     def __init__(self, life: Life, keeper: QueueKeeper) -> None:
         super().__init__(life)

@@ -19,8 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 from tests.support import pace
 from tests.support.browser import Browser, Tab
 from tests.support.live_run import ROOT, Board, LiveRun

@@ -7,7 +7,7 @@ from dataclasses import replace
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import GIB, Setup, layer_bytes, memory
-from train.plan.placement.held_streamed_or_cut import choose
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.settings.config import load_config
 
 MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")

@@ -24,6 +24,8 @@ from train.runlog.tail import read
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48
+ENDS_S = 200.0
+"""Processes that wait for each other show: after timeout_s, five minutes, they would end all the same."""
 STARTED: list[subprocess.Popen | Worker] = []
 
 
@@ -142,7 +144,7 @@ class Cluster:
     def node_home(self, rank: int) -> Path:
         return self.home / f"node-{self.machines[rank]}"
 
-    def wait(self, limit_s: float = pace.HANG_S) -> list[int]:
+    def wait(self, limit_s: float = ENDS_S) -> list[int]:
         return [pace.ended(process, limit_s, self.said) for process in self.processes]
 
     def reaches(self, step: int) -> None:

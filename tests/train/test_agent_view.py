@@ -6,8 +6,8 @@ from types import SimpleNamespace as Some
 
 from train.cluster.agent import Agent
 from train.cluster.agent_files import StatusFile
+from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import NodeStatus
-from train.cluster.outside import Outside
 
 
 def test_a_change_is_shown_at_once_and_the_same_again_only_after_a_second(tmp_path: Path) -> None:

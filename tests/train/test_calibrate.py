@@ -12,7 +12,7 @@ from tests.train.test_vllm import install
 from train import __main__
 from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
-from train.models import drawing
+from train.models import sample_tokens
 from train.models.vllm import Server, python_of
 from train.plan.settings.config import config_of
 from train.recipes.grpo import generate
@@ -110,9 +110,9 @@ def test_where_the_model_makes_its_rows_both_halves_are_measured(tmp_path, capsy
         assert __main__.main(words) == 0
         return json.loads(capsys.readouterr().out.splitlines()[-1])["speed"]["rows_per_s"]
 
-    clock, choose = {"now": 0.0}, drawing.choose
+    clock, choose = {"now": 0.0}, sample_tokens.choose
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
-    monkeypatch.setattr(drawing, "choose", choosing)
+    monkeypatch.setattr(sample_tokens, "choose", choosing)
     monkeypatch.setattr(generate, "time", SimpleNamespace(perf_counter=lambda: clock["now"]))
     monkeypatch.setattr(calibrate, "fit", lambda *_: Speed(10.0, 0.0))
     both = [speed("--max-new-tokens", str(tokens)) for tokens in (10, 40)]

@@ -149,6 +149,14 @@ def test_other_settings_are_refused_before_anything_is_done(copy):
     assert "resume: never" in run.said()
 
 
+def test_data_that_has_changed_is_called_that(copy, tmp_path):
+    home, options = copy
+    run = cluster.Cluster(home, {**options, "dataset": cluster.make_rows(tmp_path / "others", 9, 2)}, 1)
+    assert run.wait() == [2]
+    assert "cannot continue: its data, " in run.said() and "has changed since it began" in run.said()
+    assert "put the old data back, or begin a new run" in run.said() and "other settings" not in run.said()
+
+
 @pytest.mark.parametrize(("form", "other"), [FORMS, FORMS[::-1]])
 def test_a_base_held_otherwise_is_another_setting(form, other, copy):
     home, options = copy

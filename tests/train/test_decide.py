@@ -13,7 +13,7 @@ from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB
-from train.plan.placement.held_streamed_or_cut import choose_on_devices
+from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import SftConfig
 
 LLAMA = model_facts(resolve_model("llama2-7b"))

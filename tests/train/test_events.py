@@ -10,7 +10,7 @@ import pytest
 from console.curves import tensorboard_points
 from tests.train import cluster
 from train.cluster import agent_files
-from train.cluster.outside import Outside
+from train.cluster.agent_surroundings import Outside
 from train.runlog import events
 from train.runlog.event_types import FIELDS, EveryNodeStep, Rollout
 from train.runlog.state import history

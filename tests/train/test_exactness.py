@@ -95,16 +95,17 @@ IN_4_BIT_ALWAYS = ("5:2:1, ddp, micro-batch 2", "a share of zero, flat")
 
 
 def cases(names, always, seldom=()):
-    """Each on both forms of the base; some of those in 4 bit, and what is seldom, only in test-long."""
+    """Each on both forms of the base; in test-long alone: in 16 bit what is seldom, in 4 bit what is not `always`."""
 
     def case(form, name):
-        marks = [] if name in always or (form == "16bit" and name not in seldom) else [pytest.mark.long]
+        usual = name in always if form == "4bit" else name not in seldom
+        marks = [] if usual else [pytest.mark.long]
         return pytest.param(form, name, marks=marks, id=f"{form}-{name}")
 
     return [case(form, name) for form in FORMS for name in names]
 
 
-@pytest.mark.parametrize(("form", "name"), cases(CLUSTERS, IN_4_BIT_ALWAYS))
+@pytest.mark.parametrize(("form", "name"), cases(CLUSTERS, IN_4_BIT_ALWAYS, ("one process", *IN_4_BIT_ALWAYS)))
 def test_losses_are_those_of_one_machine(name, settings, truth, tmp_path):
     size, options = CLUSTERS[name]
     run = cluster.train(tmp_path, {**settings, **options}, size)
@@ -119,7 +120,7 @@ def test_a_base_in_4_bit_has_losses_of_its_own(truth_of):
     assert reference.largest_error(quantised, plain) > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [pytest.param("16bit", marks=pytest.mark.long), "4bit"])
 def test_shares_may_change_at_every_step(settings, truth, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
     run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
@@ -128,7 +129,7 @@ def test_shares_may_change_at_every_step(settings, truth, tmp_path):
     assert_each_row_once(run)
 
 
-@pytest.mark.parametrize("sync", ["ddp", "flat"])
+@pytest.mark.parametrize("sync", [pytest.param("ddp", marks=pytest.mark.long), "flat"])
 def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recovery(sync, data, truth, tmp_path):
     """The times are made up (rank 1 takes four times as long up to step 10); what follows from them is real."""
     program = [str(Path(__file__).with_name("broken.py")), "slow_rank=30"]
@@ -149,7 +150,7 @@ def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recov
 KILLED = {f"{before} then {after}": (before, after) for before, after in ((3, 3), (3, 2), (1, 3))}
 
 
-@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",), seldom=("3 then 3",)))
+@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",), ("3 then 3", "3 then 2")))
 def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     """SIGKILL in the middle, then the same command with the same or another number of processes. A process without a
     checkpoint of its own gets everything from one that has it."""

@@ -12,13 +12,13 @@ import pytest
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
 from train.cluster.agent_files import TrainerProgress
+from train.cluster.agent_surroundings import CLOCK, Outside
 from train.cluster.fitness import Fitness, Newcomers, stuck_words
 from train.cluster.health import whose
 from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
 from train.cluster.membership import End, Idle, Propose, decide
 from train.cluster.node_status import Generation, RunEnd
-from train.cluster.outside import CLOCK, Outside
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
 from train.cluster.what_agent_sees import Observed

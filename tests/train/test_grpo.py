@@ -20,8 +20,8 @@ from train.engine.run import train_run
 from train.errors import CheckFailed
 from train.models import backends
 from train.models.backends import to_tensors
-from train.models.drawing import Draw, answers, gumbel, key
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw, answers, gumbel, key
 from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
 from train.recipes.grpo.advantages import advantages
@@ -132,7 +132,9 @@ def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_
     assert found[-1]["made"]["node-0"] < ROWS / 3 < found[-1]["made"]["node-1"] + found[-1]["made"]["node-2"]
 
 
-@pytest.mark.parametrize("again", [{}, AGAIN], ids=["one step", "four steps on the same answers"])
+@pytest.mark.parametrize(
+    "again", [pytest.param({}, marks=pytest.mark.long), AGAIN], ids=["one step", "four steps on the same answers"]
+)
 def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth_of, tmp_path):
     settings = {**settings, **again}
     run = cluster.Cluster(tmp_path, settings, 3)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from train.errors import PeerFailed
-from train.models.drawing import Answer
+from train.models.sample_tokens import Answer
 from train.recipes.grpo import hand_out
 from train.recipes.grpo.hand_out import Begun, HandOut, asked, gone, handed, is_over
 

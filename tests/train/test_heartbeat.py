@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 
 from tests.support import pace
 from train.cluster import heartbeat
+from train.cluster.agent_surroundings import CLOCK, Outside
 from train.cluster.heartbeat import MUTE, NOTHING, Heartbeat, Peer, from_json
-from train.cluster.ledger import Ledger, Loss
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
-from train.cluster.outside import CLOCK, Outside
+from train.cluster.notice_ledger import Ledger, Loss
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 

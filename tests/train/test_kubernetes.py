@@ -182,7 +182,7 @@ def test_a_run_is_launched_seen_and_stopped(kubernetes):
     heard = lambda: set(re.findall(r"\[pod/(\S+)/agent\] \S", logged.read_text()))  # noqa: E731
     pace.until(lambda: heard() == pods, 60, logged.read_text)
     assert follow.poll() is None and logs.poll() is None, "they go on with the run"
-    stops(there, step)
+    stops(there, step, compared=80)
     assert pace.ended(follow, 60, followed.read_text) == 0, followed.read_text()
     assert re.search(r"stopped at step \d+", followed.read_text()), followed.read_text()
     assert pace.ended(logs, 60, logged.read_text) == 0, logged.read_text()
@@ -219,8 +219,9 @@ def begins(there: Kubernetes) -> None:
     assert "the API server would take them" in launched.stdout
 
 
-def stops(there: Kubernetes, step: int) -> None:
-    """All three train; what was saved is said, nothing is left, and the losses are those of one process."""
+def stops(there: Kubernetes, step: int, *, compared: int = STEPS) -> None:
+    """All three train; what was saved is said, nothing is left, and the losses are those of one process: the first
+    ones, as the truth takes its time as well."""
     shown = there.motley("status").stdout
     assert f"run {there.run}" in shown and "3 of 3 pods" in shown
     homes = [there.folder.place(pod, there.run) for _, pod in sorted(there.agents().items())]
@@ -233,9 +234,10 @@ def stops(there: Kubernetes, step: int) -> None:
     # Another one may have written a step that this one did not: it took it over from there.
     losses = {event["step"]: event["loss"] for event in history(read(log_of(home, there.run)))}
     rows = next(there.folder.path.glob("machines/*/home/user/ai-cluster/data/processed/pairs-*"))
-    truth = reference.losses(model_folder("tiny"), rows, steps=max(losses), rows_per_step=4, rate=RATE, of_steps=STEPS)
+    last = min(max(losses), compared)
+    truth = reference.losses(model_folder("tiny"), rows, steps=last, rows_per_step=4, rate=RATE, of_steps=STEPS)
     assert max(losses) > step and len(losses) > max(losses) - 4
-    assert max(abs(loss / truth[step - 1] - 1) for step, loss in losses.items()) < 1e-5
+    assert max(abs(loss / truth[step - 1] - 1) for step, loss in losses.items() if step <= last) < 1e-5
 
 
 @pytest.mark.long

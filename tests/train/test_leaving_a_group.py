@@ -14,11 +14,11 @@ from torch import nn
 
 from tests.support import pace
 from tests.train.cluster import ROOT, environment
-from train.engine import milestones, resume
+from train.engine import between_steps, resume
+from train.engine.between_steps import Milestones
 from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
 from train.engine.loaded import NotKeptError
-from train.engine.milestones import Milestones
 from train.engine.run import stays
 from train.models.backends import LossModule
 from train.models.weights import Trained
@@ -157,9 +157,9 @@ def test_whose_group_breaks_twice_before_it_began_starts_again(orders):
 @pytest.mark.parametrize(("best", "saves"), [({"step": 8}, 1), ({"step": 4}, 0), (None, 0)])
 def test_the_best_that_a_break_kept_from_the_disk_is_saved_where_the_run_resumes(monkeypatch, best, saves):
     made, done = Milestones(settled=8, best=best, evaluated=8, gains=Gains()), []
-    monkeypatch.setattr(milestones, "save", done.append)
+    monkeypatch.setattr(between_steps, "save", done.append)
     config = SimpleNamespace(patience=0)
-    milestones.make_up(SimpleNamespace(step=8, total_steps=20, milestones=made, config=config))
+    between_steps.make_up(SimpleNamespace(step=8, total_steps=20, milestones=made, config=config))
     assert len(done) == saves
 
 

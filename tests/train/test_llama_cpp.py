@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.support import llama_cpp
 from train.__main__ import main
-from train.data.chat import load_chat
+from train.data.to_tokens import load_chat
 from train.models.model_files import model_folder
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model

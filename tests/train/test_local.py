@@ -20,7 +20,7 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
 from train.plan.settings.config import SftConfig
-from train.plan.speed.speedup import most_local_steps
+from train.plan.speed.step_time import most_local_steps
 
 ROWS, STEPS = 60, 20
 OPTIONS = {
@@ -133,7 +133,7 @@ def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
 # -- stopping, resuming, losing ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_stopped_run_resumes_from_its_last_sync(how, finished, data, tmp_path):
     """Killed, it resumes from the last checkpoint and is exactly the run that was never stopped. So it is after a
     SIGTERM in the round behind that checkpoint."""

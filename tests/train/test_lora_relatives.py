@@ -68,7 +68,9 @@ def alone(data, tmp_path_factory):
     return functools.cache(run)
 
 
-@pytest.mark.parametrize("name", RELATIVES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "dora" else name for name in RELATIVES]
+)  # dora: two others have it, too
 def test_three_processes_are_one(name, alone, data, tmp_path):
     how = {"shares": "5,2,1", "micro_batch": 2}
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, **RELATIVES[name], **how}, 3)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from train.cluster.ledger import Lost
 from train.cluster.membership import (
     HOST_RULES,
     MOST_FAILURES,
@@ -24,6 +23,7 @@ from train.cluster.membership import (
     majority,
 )
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.notice_ledger import Lost
 from train.plan.placement.pipeline_split import Room
 
 PAIR, TRIO, FOUR = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")

@@ -25,7 +25,7 @@ from train.plan.model.memory import (
     memory,
     parameters,
 )
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 
 MODELS = sorted(catalogue()["models"])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from train.data.chat import CONTINUED, PLAIN_TEMPLATE, load_chat, with_system
+from train.data.to_tokens import CONTINUED, PLAIN_TEMPLATE, load_chat, with_system
 from train.plan.model.catalogue import resolve_model
 from train.results.modelfile import modelfile
 

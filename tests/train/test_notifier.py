@@ -60,6 +60,7 @@ def hears(agents: Agents, name: str, lost: str) -> None:
     agents.wait(known, 20, f"{name} does not hear that somebody was told of {lost}")
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_notifier.py
 def test_a_loss_is_told_once_though_the_host_changes(data, tmp_path, server):
     agents = Agents(tmp_path, TINY | {"dataset": data, "max_steps": 100000}, size=4)
     bring(agents, server.address)

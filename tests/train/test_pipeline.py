@@ -21,7 +21,7 @@ from train.models.weights import trained_weights
 from train.parallel.process_group import World
 from train.parallel.row_takers import RowTakers
 from train.plan.settings.config import load_config
-from train.proof import cut
+from train.proof import model_in_parts
 
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma", "granite", "olmo2", "stablelm", "starcoder2", "cohere",
@@ -44,8 +44,8 @@ def assert_alike(folder, cuts, **spec):
     batch = streaming.batch(1)
     loss = hf.loss_sum(whole, batch)
     loss.backward()
-    assert cut.step(parts, batch) == loss.item()
-    wanted, found = cut.gradients(whole), [cut.gradients(part) for part in parts]
+    assert model_in_parts.step(parts, batch) == loss.item()
+    wanted, found = model_in_parts.gradients(whole), [model_in_parts.gradients(part) for part in parts]
     assert sum(map(len, found)) == len(wanted)
     for name, gradient in (pair for own in found for pair in own.items()):
         assert torch.equal(gradient, wanted[name]), name
@@ -93,7 +93,7 @@ def config_of(folder):
 
 def test_the_miniature_proof_passes_real_models():
     for name in ("tiny", "smollm2-135m"):
-        cut.prove(config_of(model_folder(name)))
+        model_in_parts.prove(config_of(model_folder(name)))
 
 
 def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp_path):
@@ -101,14 +101,14 @@ def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp
     enter = Part.enter
     monkeypatch.setattr(Part, "enter", lambda *given, **more: enter(*given, **more) * 1.0007)
     with pytest.raises(BadInput, match=r"a llama model cannot be cut: in parts .* off by \d"):
-        cut.prove(config_of(families.make("llama", tmp_path)))
+        model_in_parts.prove(config_of(families.make("llama", tmp_path)))
 
 
 def test_a_family_of_another_build_is_refused_by_name():
     from transformers import AutoConfig  # noqa: PLC0415
 
     with pytest.raises(BadInput, match=r"pipes: a gpt2 model cannot be cut: .*\n.*pipes: off"):
-        cut.prove(AutoConfig.for_model("gpt2", n_layer=4, n_embd=64, n_head=4))
+        model_in_parts.prove(AutoConfig.for_model("gpt2", n_layer=4, n_embd=64, n_head=4))
 
 
 @pytest.mark.parametrize(

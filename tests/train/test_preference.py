@@ -124,7 +124,13 @@ CLUSTERS = {
 }
 
 
-@pytest.mark.parametrize("name", CLUSTERS)
+SELDOM = ("ddp", "a head")
+"""tests/train/test_exactness.py has ddp, and the last of these the head."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in SELDOM else name for name in CLUSTERS]
+)
 def test_a_cluster_does_what_one_process_does(name, settings_of, truth_of, tmp_path):
     size, loss, options = CLUSTERS[name]
     run = cluster.train(tmp_path, settings_of(loss, **options), size)
@@ -134,7 +140,7 @@ def test_a_cluster_does_what_one_process_does(name, settings_of, truth_of, tmp_p
     assert adapters[0] and adapters[1:] == adapters[:-1]
 
 
-@pytest.mark.parametrize("loss", ["kto", "reward"])
+@pytest.mark.parametrize("loss", ["kto", pytest.param("reward", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_exactly_with_other_machines(loss, settings_of, truth_of, tmp_path):
     settings = settings_of(loss)
     run = cluster.Cluster(tmp_path, settings, 3)
@@ -183,13 +189,15 @@ def test_what_a_file_does_not_have_whole_is_asked_again(tmp_path):
     assert reference.References(file, 3).lacking([0, 1, 2]) == [0, 1]
 
 
-@pytest.mark.parametrize("loss", ["dpo", "kto", "reward"])
+@pytest.mark.parametrize("loss", ["dpo", pytest.param("kto", marks=pytest.mark.long), "reward"])
 def test_a_streamed_base_gives_the_same_numbers(loss, settings_of, truth_of, tmp_path):
     steps, weights, events = alone(settings_of(loss, weights="stream"), tmp_path)
     assert_is_truth(steps, truth_of(loss), events, weights)
 
 
-@pytest.mark.parametrize(("loss", "weights"), [("dpo", "gpu"), ("dpo", "stream"), ("reward", "gpu")])
+@pytest.mark.parametrize(
+    ("loss", "weights"), [("dpo", "gpu"), pytest.param("dpo", "stream", marks=pytest.mark.long), ("reward", "gpu")]
+)
 def test_a_base_in_4_bit_is_its_own_reference(loss, weights, settings_of, truth_of, tmp_path):
     steps, _, events = alone(settings_of(loss, load_in="4bit", weights=weights), tmp_path)
     assert_is_truth(steps, truth_of(loss, nf4=True), events, within=10)
@@ -240,11 +248,10 @@ def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path
         assert_figures(step["pairs"], one)
 
 
-@pytest.mark.parametrize(
-    ("loss", "steps"),
-    [("dpo", 10), *(pytest.param(loss, 50, marks=pytest.mark.long) for loss in ("dpo", "kto", "reward"))],
-)
-def test_shares_of_5_2_1_and_a_machine_that_is_lost_are_one_process(loss, steps, data_of, settings_of, tmp_path):
+@pytest.mark.long  # test_a_cluster_does_what… has the shares, test_a_machine_that_is_lost… the loss
+@pytest.mark.parametrize("loss", ["dpo", "kto", "reward"])
+def test_shares_of_5_2_1_and_a_machine_that_is_lost_are_one_process(loss, data_of, settings_of, tmp_path):
+    steps = 50
     options = settings_of(loss, max_steps=steps, speeds="node-0=5,node-1=2,node-2=1", save_every=20)
     agents, half = Agents(tmp_path, options), steps // 2
     agents.start(program=f"tests/train/broken.py speeds_as_known+last_node_rests={half}")

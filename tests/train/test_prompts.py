@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.chat import load_chat
 from train.data.rows import open_rows
+from train.data.to_tokens import load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import GrpoConfig

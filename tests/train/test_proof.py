@@ -21,7 +21,7 @@ from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.verdict import Verdict
-from train.plan.placement.held_streamed_or_cut import choose_on_devices
+from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import load_config
 from train.proof import admit, exact, reasons
 from train.proof.reasons import FAILS

@@ -7,7 +7,7 @@ import pytest
 from tests.support import pace
 from tests.train import cluster
 
-PROOF = "train.measure.proof"
+PROOF = "train.measure.compute_together"
 PRETEND = """
 import pickle, runpy, sys, torch
 import torch.distributed.distributed_c10d as c10d

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from tests.train import families, preferred
 from train import recipes
 from train.__main__ import main
-from train.data.chat import load_chat
+from train.data.to_tokens import load_chat
 from train.engine.run import train_run
 from train.errors import BadInput
 from train.models.backends import to_tensors

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.train.test_vllm import install
-from train.data.chat import end_ids, load_chat
+from train.data.to_tokens import end_ids, load_chat
 from train.errors import CheckFailed
 from train.models import hf
 from train.models.backends import ModelSpec
 from train.models.model_files import model_folder
 from train.plan.model.catalogue import model_facts, resolve_model
-from train.results.answers import Questioner
+from train.results.answer_question import Questioner
 from train.results.finished_run import FinishedRun
 from train.serve.batch import Batch
 from train.serve.by_vllm import ByVllm, can_serve, serving

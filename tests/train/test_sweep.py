@@ -381,6 +381,7 @@ def told(agents, name):
     return found
 
 
+@pytest.mark.long  # test_generate.py loses and stops such a run; test_a_trial_whose_machine_leaves…
 def test_a_sweep_outlives_a_lost_machine_and_a_stop(tmp_path):
     """One is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
     agents = Agents(tmp_path, REAL | {"trials": 3, "max_steps": 40, "save_every": 5, "eval_every": 5}, size=3)

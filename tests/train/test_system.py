@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
 from train.data.formats import BadRecord
 from train.data.prepare import prepare
 from train.data.rows import open_rows
+from train.data.to_tokens import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import GrpoConfig, PreferenceConfig, SftConfig

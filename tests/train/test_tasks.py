@@ -20,7 +20,7 @@ from tests.train import tasks_asked
 from tests.train.cluster import ROOT, Cluster, environment
 from train.__main__ import main
 from train.plan.settings.config import load_config
-from train.recipes.evaluate import harness, model, prepare, requests, score
+from train.recipes.evaluate import load_tasks, model, prepare, requests, score
 from train.runlog import paths
 
 SEED = 7
@@ -48,7 +48,7 @@ def one_machine(asked, own) -> dict:
     """Of each side what the harness itself says, with its own order of requests."""
     found = {}
     for side in ("base", "adapter"):
-        tasks = list(harness.fetched(tasks_asked.FILES, own)[0]["tasks"].values())
+        tasks = list(load_tasks.fetched(tasks_asked.FILES, own)[0]["tasks"].values())
         seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed"), SEED)
         with asked.model.disable_adapter() if side == "base" else nullcontext():
             found[side] = lm_eval.simple_evaluate(asked, tasks=tasks, bootstrap_iters=score.DRAWS, **seeds)
@@ -61,11 +61,11 @@ def prepared(options, tmp_path_factory) -> Path:
     return prepare.prepare(load_config(options), lambda _: None, out=str(out))
 
 
-@pytest.mark.parametrize("share", [1, 3, 7])
+@pytest.mark.parametrize("share", [1, 3, pytest.param(7, marks=pytest.mark.long)])
 def test_however_it_is_cut_and_whatever_the_order_the_scores_are_those_of_one_machine(
     share, asked, prepared, one_machine
 ):
-    loaded = harness.kept(prepared)
+    loaded = load_tasks.kept(prepared)
     wanted = requests.build(loaded, limit=0, shots=None, seed=SEED)
     parts = requests.cut(wanted, share)
     mixed = [(part, side) for part in parts for side in ("base", "adapter")]
@@ -83,7 +83,7 @@ def test_however_it_is_cut_and_whatever_the_order_the_scores_are_those_of_one_ma
 
 
 def test_parts_are_whole_blocks_of_falling_cost_and_hold_each_document_once(prepared):
-    wanted = requests.build(harness.kept(prepared), limit=0, shots=None, seed=SEED)
+    wanted = requests.build(load_tasks.kept(prepared), limit=0, shots=None, seed=SEED)
     parts = requests.cut(wanted)
     for task in tasks_asked.TASKS:
         numbers = [number for part in parts if part.task == task for number in range(part.first, part.end)]
@@ -99,11 +99,11 @@ def vars_of(part: requests.Part) -> dict:
 
 def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_path):
     config = load_config(options | {"documents": 20, "shots": 1, "tasks": "sums.yaml"})
-    loaded = harness.kept(prepare.prepare(config, lambda _: None, out=str(tmp_path / "tasks")))
+    loaded = load_tasks.kept(prepare.prepare(config, lambda _: None, out=str(tmp_path / "tasks")))
     wanted = requests.build(loaded, limit=20, shots=1, seed=SEED)
     answers = model.answers_to(asked, wanted, "sums", range(20), "adapter")
     found = score.scores(loaded, {"sums": [(range(20), answers)]}, limit=20)
-    tasks = list(harness.fetched(["sums.yaml"], own)[0]["tasks"].values())
+    tasks = list(load_tasks.fetched(["sums.yaml"], own)[0]["tasks"].values())
     seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed"), SEED)
     whole = lm_eval.simple_evaluate(asked, tasks=tasks, limit=20, num_fewshot=1, bootstrap_iters=score.DRAWS, **seeds)
     assert found["results"] == whole["results"]
@@ -111,7 +111,7 @@ def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_pat
 
 def test_where_memory_ends_fewer_are_asked_side_by_side(prepared, options):
     asked = model.load(load_config(options), "cpu", "fp32")
-    wanted = requests.build(harness.kept(prepared), limit=0, shots=None, seed=SEED)
+    wanted = requests.build(load_tasks.kept(prepared), limit=0, shots=None, seed=SEED)
     some, sizes = [one for number in range(16) for one in wanted["sums"][number]], []
 
     def answer(some, disable_tqdm):
@@ -160,7 +160,7 @@ def test_without_an_adapter_the_base_alone_is_asked(options, prepared, one_machi
 
 
 def test_the_error_of_a_change_is_that_of_the_differences_by_document(one_machine, prepared):
-    rows = {(row["task"], row["metric"]): row for row in score.compared(harness.kept(prepared), one_machine)}
+    rows = {(row["task"], row["metric"]): row for row in score.compared(load_tasks.kept(prepared), one_machine)}
     right = [[sample["acc"] for sample in one_machine[side]["samples"]["sums"]] for side in ("base", "adapter")]
     changes = [after - before for before, after in zip(*right, strict=True)]
     row = rows["sums", "acc"]
@@ -252,5 +252,5 @@ def test_a_task_of_the_harness_reads_its_data_from_the_hub_once(tmp_path):
         server.server_close()
     assert prepare.read(tmp_path / "out")["documents"] == {"arc_easy": 5}
     assert len(json.loads((tmp_path / "out/tasks.json").read_text())["folders"]) == 1
-    wanted = requests.build(harness.kept(tmp_path / "out"), limit=0, shots=None, seed=SEED)
+    wanted = requests.build(load_tasks.kept(tmp_path / "out"), limit=0, shots=None, seed=SEED)
     assert wanted["arc_easy"][3][1].args == ("Question: How many are 3 and 3?\nAnswer:", " 6")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
 
-from train.data.chat import encode, load_chat
 from train.data.formats import Example
+from train.data.to_tokens import encode, load_chat
 from train.data.token_places import ByBytes, byte_tokens, encodings, token_span
 from train.plan.model.catalogue import resolve_model
 

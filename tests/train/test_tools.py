@@ -23,8 +23,8 @@ from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
 from tests.train.cluster import ROOT, environment, free_port, rank_environment
 from train.__main__ import main
-from train.data.chat import Chat, load_chat
 from train.data.prepare import prepare
+from train.data.to_tokens import Chat, load_chat
 from train.engine.reporter import Reporter
 from train.errors import CheckFailed
 from train.measure import collectives
@@ -35,10 +35,10 @@ from train.package import package_hash
 from train.parallel.process_group import World
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 from train.results import gguf
-from train.results.answers import Listener
 from train.results.ask import AnswerPrinter
+from train.results.before_and_after import Listener
 from train.results.finished_run import FinishedRun, find
 from train.results.gguf import environment_of
 from train.results.modelfile import modelfile

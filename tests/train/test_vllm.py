@@ -15,8 +15,8 @@ from tests.train import cluster, rewarded
 from tests.train.test_grpo import OPTIONS
 from train.models import hf
 from train.models.backends import ModelSpec
-from train.models.drawing import Draw
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw
 from train.models.vllm import PYTHON, Server, ServerFailed, Serving, python_of
 
 FAKE = Path(__file__).parents[1] / "support/fake_vllm.py"

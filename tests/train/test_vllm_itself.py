@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from train.data.chat import load_chat
+from train.data.to_tokens import load_chat
 from train.models import hf
 from train.models.backends import ModelSpec
-from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw, answers
 from train.models.vllm import Server, Serving
 from train.plan.model.catalogue import resolve_model
 

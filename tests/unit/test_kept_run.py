@@ -10,9 +10,9 @@ import pytest
 
 from console import fetch
 from console.inventory.read import Inventory
-from console.report.history import read_history
-from console.report.news import numbered
 from console.report.page import write_page
+from console.report.run_data import read_history
+from console.report.what_happened import numbered
 from console.watch import status
 from console.watch.run_in_words import RunView
 from tests.support.folders import inventory_of

@@ -22,23 +22,23 @@ from typing import Any
 
 from train.cluster import membership, preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
+from train.cluster.agent_surroundings import Outside
 from train.cluster.fitness import Newcomers
 from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.health import Health
 from train.cluster.heartbeat import Heartbeat
-from train.cluster.ledger import Lost
 from train.cluster.local_workers import LocalWorkers, WorkersSeen
+from train.cluster.next_from_queue import TurnSignals, agent_in_turn
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
-from train.cluster.outside import Outside
 from train.cluster.processes import Processes
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
-from train.cluster.turns import TurnSignals, agent_in_turn
 from train.cluster.what_agent_sees import Observed
-from train.engine.staging import Staging
+from train.engine.checkpoint_in_memory import Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, read_cluster
 from train.plan.settings.config import RunConfig, load_config, read_yaml

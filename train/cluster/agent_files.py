@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.cluster.ledger import EMPTY, Ledger
+from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import RunEnd
-from train.cluster.outside import Outside
+from train.cluster.notice_ledger import EMPTY, Ledger
 from train.cluster.timing import TIMING
 from train.runlog import paths
 from train.runlog.tail import Event

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from train.cluster.ledger import Ledger
+from train.cluster.agent_surroundings import Outside
 from train.cluster.network import Link
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
-from train.cluster.outside import Outside
+from train.cluster.notice_ledger import Ledger
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
 

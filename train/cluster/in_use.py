@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from train.cluster.timing import TIMING
-from train.running_game import running_game
+from train.game_on_card import running_game
 
 
 class InUse:

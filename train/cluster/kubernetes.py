@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
-from train.cluster.home import environment, furnish
+from train.cluster.job_home import environment, furnish
 from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic

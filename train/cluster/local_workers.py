@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from train.cluster.agent_files import TrainerProgress
+from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import Generation
-from train.cluster.outside import Outside
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
+from train.engine.checkpoint_in_memory import VARIABLE, Staging
 from train.engine.shutdown import WAITS
-from train.engine.staging import VARIABLE, Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig
 from train.plan.settings.config import RunConfig

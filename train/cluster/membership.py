@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from train import pause
-from train.cluster.ledger import Lost
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.notice_ledger import Lost
 from train.cluster.timing import TIMING
 from train.plan.placement.pipeline_split import Room, why_too_small
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from train.cluster.ledger import EMPTY, Ledger
+from train.cluster.notice_ledger import EMPTY, Ledger
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from train.cluster.agent_files import AgentMemory, TrainerProgress
-from train.cluster.ledger import Ledger, Loss
+from train.cluster.agent_surroundings import Outside
 from train.cluster.membership import how_lost
 from train.cluster.node_status import NodeStatus, RunEnd
-from train.cluster.outside import Outside
+from train.cluster.notice_ledger import Ledger, Loss
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog.secret import Secret

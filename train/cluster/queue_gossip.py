@@ -13,9 +13,9 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from train.cluster.agent_surroundings import Outside
 from train.cluster.network import Link
 from train.cluster.node_status import RunEnd
-from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
 from train.layout import QUEUE_PORT
 from train.runlog import paths

@@ -27,7 +27,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
-from train.cluster.home import environment, furnish
+from train.cluster.job_home import environment, furnish
 from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic

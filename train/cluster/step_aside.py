@@ -17,8 +17,8 @@ from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse
 from train.cluster.timing import TIMING
 from train.files import write_atomic
-from train.plan.settings import aside
-from train.plan.settings.aside import AsideRules
+from train.plan.settings import step_aside_rules
+from train.plan.settings.step_aside_rules import AsideRules
 from train.power_supply import SUPPLIES, supplies
 from train.runlog import paths
 
@@ -107,9 +107,9 @@ class StepAside:
         return Aside("begins later", f"the run begins later, {pause.words(begin, wall)}", begin)
 
     def _outside(self, wall: float, _: float) -> Aside | None:
-        if aside.is_inside(self.rules.hours, wall):
+        if step_aside_rules.is_inside(self.rules.hours, wall):
             return None
-        begin = aside.next_begin(self.rules.hours, wall)
+        begin = step_aside_rules.next_begin(self.rules.hours, wall)
         return Aside("hours", f"outside its hours {self.rules.hours}, {pause.words(begin, wall)}", begin)
 
     def _on_battery(self, _: float, at: float) -> Aside | None:

@@ -25,9 +25,9 @@ from types import FrameType
 from typing import IO
 
 from train.cluster.agent_files import MemberLog, StatusFile
+from train.cluster.agent_surroundings import Outside
 from train.cluster.attach_to_agent import PR_SET_PDEATHSIG, prctl
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.outside import Outside
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
 from train.runlog.secret import secret_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from train.data.formats import BadRecord, Example, JsonObject, Message, as_text, convert
 from train.data.question import asked_in, form_of, question_name, question_of
-from train.data.records import Asked, Found
+from train.data.read_records import Asked, Found
 from train.data.split import draw
 from train.errors import BadInput
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.index import Index, PartIndex
-from train.data.records import Reader, Tally
+from train.data.read_records import Reader, Tally
 from train.plan.model.catalogue import Dataset
 
 

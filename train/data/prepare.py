@@ -25,16 +25,16 @@ from pathlib import Path
 
 from train.cache import build_once, home_dir
 from train.data import left_out
-from train.data.chat import Chat, encode, shown
 from train.data.formats import BadRecord, Example
 from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
 from train.data.packing import Packer, Sample
 from train.data.parts import Parts
-from train.data.records import Asked, Reader, Say, Tally, examples
+from train.data.read_records import Asked, Reader, Say, Tally, examples
 from train.data.rows import FORMAT, RowWriter, packed_rows
 from train.data.run_data import OpenedData, find_data
 from train.data.split import split_of
+from train.data.to_tokens import Chat, encode, shown
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS

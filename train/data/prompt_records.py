@@ -14,7 +14,7 @@ from typing import Any
 from train.data.formats import BadRecord, JsonObject, Message
 from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
-from train.data.records import Asked, Found, lacks, renamed
+from train.data.read_records import Asked, Found, lacks, renamed
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from train.cache import build_once, cache_dir
-from train.data.chat import Chat, load_chat
 from train.data.index import Index
 from train.data.parts import Parts, together
-from train.data.records import Reader, Say, require_bytes
+from train.data.read_records import Reader, Say, require_bytes
 from train.data.rows import FORMAT
+from train.data.to_tokens import Chat, load_chat
 from train.files import file_hash
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, Model, resolve_model

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from train.data.records import MORE_BAD, SHOWN_BAD, Reader, Say, Tally, examples
+from train.data.read_records import MORE_BAD, SHOWN_BAD, Reader, Say, Tally, examples
 from train.data.split import draw
 from train.errors import BadInput
 from train.plan.model.catalogue import TEXTS

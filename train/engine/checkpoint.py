@@ -99,7 +99,7 @@ def write(
     manifest: bool = True,
 ) -> Path:
     """One checkpoint under `root`, there completely or not at all. Whoever takes one without a manifest from there
-    writes it: hashing gigabytes is not for a worker that must leave (train/engine/staging.py)."""
+    writes it: hashing gigabytes is not for a worker that must leave (train/engine/checkpoint_in_memory.py)."""
     target = root / f"step-{step}"
     for left in root.glob(".step-*"):  # by a killed process; they may be what fills the disk
         shutil.rmtree(left, ignore_errors=True)

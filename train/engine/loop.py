@@ -20,15 +20,15 @@ from torch.profiler import record_function
 from train.data.parts import parts_of
 from train.data.rows import Rows
 from train.engine import kept_decisions
-from train.engine.ahead import Ahead, Made, arrays_of
 from train.engine.batches import rows_of_step
-from train.engine.dealt import Dealt, dealt, row_tokens
+from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
 from train.engine.early_stop import is_over
 from train.engine.micro_batch_search import step_down
-from train.engine.milestones import Milestones, between_steps, make_up, saves_after
+from train.engine.next_rows import Ahead, Made, arrays_of
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
+from train.engine.split_last_rows import Dealt, dealt, row_tokens
 from train.engine.step_event import (
     Fed,
     Ranks,
@@ -43,8 +43,8 @@ from train.models.backends import LossModule, to_tensors
 from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.process_group import World
+from train.parallel.rebalance import Balance
 from train.parallel.row_takers import RowTakers
-from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming, Strategy
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import spans, split_rows
@@ -99,7 +99,7 @@ class Run:
     step: int = 0
     """Finished steps; changed by `update`, and set back by a rollback."""
     milestones: Milestones = field(default_factory=Milestones)
-    """What is proven, evaluated and saved; changed by milestones.py."""
+    """What is proven, evaluated and saved; changed by between_steps.py."""
 
     @property
     def due(self) -> Rows | StepRows:

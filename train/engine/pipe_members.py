@@ -28,7 +28,7 @@ from train.plan.placement.pipeline_split import Room
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
 from train.plan.speed.row_split import parse_speeds
-from train.proof.cut import prove as prove_cut
+from train.proof.model_in_parts import prove as prove_cut
 
 HOLDS = "MOTLEY_HOLDS"
 """How many layers this node may hold, where the plan of a launch says so."""

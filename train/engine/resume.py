@@ -8,10 +8,10 @@ from dataclasses import fields
 import torch
 
 from train.engine import checkpoint
+from train.engine.between_steps import Milestones, state_of
 from train.engine.checkpoint import State
 from train.engine.early_stop import Gains
 from train.engine.loop import Run, drawn_rows
-from train.engine.milestones import Milestones, state_of
 from train.errors import BadInput
 from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state
@@ -93,11 +93,19 @@ def choose_source(states: list[State | None]) -> tuple[int, State | None]:
 def require_same_math(run: Run, state: State) -> None:
     defaults = {spec.name: spec.default for spec in fields(run.config)}  # of what was no setting when it was written
     then, now = {**defaults, **state["math"]}, run.math
-    if changed := [name for name in now if then.get(name) != now[name]]:
+    changed = [name for name in now if then.get(name) != now[name]]
+    where = f"checkpoint: {run.config.checkpoint_folder()}"
+    if changed and set(changed) <= {"rows", "held-out rows"}:  # hashes, which tell a person nothing
+        raise BadInput(
+            f"run '{run.config.run}' cannot continue: its data, {run.config.dataset}, has changed since it began",
+            where,
+            "put the old data back, or begin a new run: another --run NAME, without --resume",
+        )
+    if changed:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
         raise BadInput(
             f"run '{run.config.run}' cannot continue with other settings: {what}",
-            f"checkpoint: {run.config.checkpoint_folder()}",
+            where,
             "set them back, choose another run name, or start again with resume: never",
         )
 

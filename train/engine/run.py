@@ -105,7 +105,7 @@ class LeftError(Exception):
 def in_a_group(
     config: RunConfig, leaver: Leaver | None, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any
 ) -> tuple[Run, Ended | None]:
-    from train.engine import early_stop, loop, milestones
+    from train.engine import between_steps, early_stop, loop
     from train.recipes import making
 
     started = time.perf_counter()
@@ -124,7 +124,7 @@ def in_a_group(
         if orders:
             orders.tell_agent(stays=False)
         if world.writes:
-            result = milestones.write_result(run)
+            result = between_steps.write_result(run)
             ended = finish(run, result, time.perf_counter() - started, as_json and world.speaks)
         world.say_last_word()
     except Exception as error:
@@ -140,7 +140,7 @@ def in_a_group(
 
 def enter_group(config: RunConfig, orders: Orders | None, kept: Run | None, *, as_json: bool, recipe: Any) -> Run:
     """Joins the group and sets the run up; where that fails, what this process keeps is saved or waits for the next."""
-    from train.engine import milestones
+    from train.engine import between_steps
     from train.engine.setup import set_up
     from train.parallel.process_group import join
     from train.parallel.worker_orders import LeftGroupError
@@ -156,7 +156,7 @@ def enter_group(config: RunConfig, orders: Orders | None, kept: Run | None, *, a
         if kept and orders and stays(kept, orders, error, begun=False):
             raise leave_group(kept, world) from None
         if kept and kept.step and kept.world.writes:
-            milestones.write_checkpoint(kept)
+            between_steps.write_checkpoint(kept)
         raise
 
 
@@ -230,7 +230,7 @@ class StepFailedError(CheckFailed):
 
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
-    from train.engine import milestones, shutdown, step_event
+    from train.engine import between_steps, shutdown, step_event
     from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
@@ -241,7 +241,7 @@ def fail(run: Run, error: Exception) -> Exception:
     if run.world.writes and not in_doubt:
         try:
             with shutdown.beside_the_usual_stream(run.device):
-                milestones.write_checkpoint(run)
+                between_steps.write_checkpoint(run)
         except Exception as second:  # a sick GPU gives nothing back: what made it sick is what counts
             run.reporter.warn(run.step, f"{node}: the last step could not be saved: {second}")
     trace = "".join(traceback.format_exception(error))

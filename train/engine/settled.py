@@ -20,8 +20,8 @@ from train.parallel.row_takers import RowTakers
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.decisions import Decisions
+from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import placed, setup_for
-from train.plan.placement.held_streamed_or_cut import choose_on_devices
 from train.plan.settings.config import RunConfig
 from train.proof.admit import require_exact
 from train.recipes import Recipe

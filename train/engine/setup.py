@@ -17,18 +17,18 @@ import torch
 from train import recipes
 from train.data import left_out, parts
 from train.engine import consistency, early_stop, kept_decisions, resume
-from train.engine.dealt import may_deal
 from train.engine.loaded import ON_PROCESSOR, Loaded, keep_loaded, load
 from train.engine.loop import Run
 from train.engine.reporter import Reporter
 from train.engine.settled import Data, Layout, Settled, agree, arrange, read_rows, say, settle
+from train.engine.split_last_rows import may_deal
 from train.engine.tuned import Tuned, device_of, tune
 from train.models import backends, dropout
 from train.parallel import sync
 from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync
 from train.parallel.process_group import World
-from train.parallel.shares import Balance
+from train.parallel.rebalance import Balance
 from train.parallel.strategy import Strategy
 from train.plan.settings.config import RunConfig
 from train.plan.speed.row_split import parse_speeds

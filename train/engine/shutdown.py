@@ -98,7 +98,7 @@ class Leaver:
 
 
 def leave(run: Run, reason: str) -> None:
-    from train.engine.milestones import write_checkpoint
+    from train.engine.between_steps import write_checkpoint
 
     run.trained.lock.acquire()  # and kept: what the main thread still does to the run is neither reported nor saved
     try:

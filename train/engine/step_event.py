@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from train.errors import Disagreement
+from train.parallel.rebalance import Balance
 from train.parallel.row_takers import RowTakers
-from train.parallel.shares import Balance
 from train.parallel.strategy import StepTiming
 
 Ranks = list["RankStep"]

@@ -151,8 +151,8 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
     from train.engine.loaded import make_trained
     from train.engine.tuned import choose_micro_batch
     from train.models.device import look
+    from train.plan.placement.first_way_that_fits import choose_on_devices
     from train.plan.placement.fit import placed
-    from train.plan.placement.held_streamed_or_cut import choose_on_devices
 
     base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)

@@ -21,7 +21,7 @@ from typing import Any
 from train.data.formats import BadRecord, JsonObject
 from train.data.parse_files import Source
 from train.data.prompt_records import Prompt, read
-from train.data.records import require_bytes
+from train.data.read_records import require_bytes
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import resolve_dataset
 from train.plan.settings.rewards import ANSWER, require_columns

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from train.errors import CheckFailed
 from train.measure import link
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 
 RING_TURNS = 3
 LATE_S = 0.05

@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 from train.errors import BadInput, CheckFailed
 from train.measure import link
 from train.models.wrapper import text_of
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536

@@ -71,7 +71,7 @@ def versions() -> str:
 def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
     from train.models.device import look
     from train.models.model_files import model_folder, shape_of
-    from train.plan.placement.held_streamed_or_cut import choose_on_devices
+    from train.plan.placement.first_way_that_fits import choose_on_devices
 
     bench.config = config_of(args)
     bench.base = Path(model_folder(bench.config.model))

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.errors import BadInput
-from train.models.counter import key
+from train.models.repeatable_random import key
 
 BESIDE = 16
 """Directions that are followed beside those that are wanted, so that the last of these are found as well."""

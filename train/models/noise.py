@@ -1,6 +1,7 @@
 """Chance while training that does not depend on the cluster: each number follows from the seed, the row's place in the
-stream of all rows, and where in the row it is (counter.py). So it is the same whoever computes the row, in whatever
-micro-batch, and when a lost node's rows are computed again; and a row that comes again in a later epoch gets another.
+stream of all rows, and where in the row it is (repeatable_random.py). So it is the same whoever computes the row, in
+whatever micro-batch, and when a lost node's rows are computed again; and a row that comes again in a later epoch gets
+another.
 
     neftune    noise on what tokens are looked up as (NEFTune), by the length of each sample
     Dropout    in the place of an adapter's own: a mask for each row and layer
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.models.counter import BITS, key, uniform, whole
+from train.models.repeatable_random import BITS, key, uniform, whole
 
 ROWS = "stream_rows"
 """The column of a batch that has the place of each of its rows in the stream of all rows."""

@@ -25,8 +25,8 @@ from typing import Any
 
 from train.child_process import ending_with_this
 from train.errors import BadInput, CheckFailed
-from train.models.counter import key
-from train.models.drawing import Answer, Draw
+from train.models.repeatable_random import key
+from train.models.sample_tokens import Answer, Draw
 
 PYTHON = Path("vllm/env/bin/python")
 """Below the cluster's folder."""

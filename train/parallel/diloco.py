@@ -30,7 +30,7 @@ from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import FlatSync
 from train.plan.settings.config import RunConfig
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 
 CHANGED = 1.5
 """An exchange that took up to so many times as long, or as short, is no reason for another number of steps."""
@@ -66,7 +66,7 @@ class DiLoCo(Strategy):
         self.total_steps = total_steps
         self.measured = config.local_steps == "auto"
         """Whether the number of steps follows from what they take; else it is as set."""
-        self.steps = speedup.first_round(total_steps) if self.measured else int(config.local_steps)
+        self.steps = step_time.first_round(total_steps) if self.measured else int(config.local_steps)
         self.known = False
         """Whether a round has shown what a step and an exchange take."""
         self.group = connections(world)
@@ -190,7 +190,7 @@ class DiLoCo(Strategy):
             return None
         step_s, self.seconds = statistics.median(self.seconds), []
         fewest, wanted, most = (
-            speedup.local_steps(step_s, self.exchange_s * factor, self.total_steps)
+            step_time.local_steps(step_s, self.exchange_s * factor, self.total_steps)
             for factor in (1 / CHANGED, 1, CHANGED)
         )
         stays = fewest <= self.steps <= most if self.known else wanted == self.steps
@@ -222,5 +222,5 @@ class DiLoCo(Strategy):
         if before := state.get("local_steps"):
             self.known = True
             if self.measured:
-                self.steps = min(int(before), speedup.most_local_steps(self.total_steps))
+                self.steps = min(int(before), step_time.most_local_steps(self.total_steps))
         self.begin(step)

@@ -6,7 +6,7 @@ adapters    every linear layer has one, and it gets a gradient
 saved       the adapter is the same after it was saved, in plain PEFT too
 attention   the quick one computes what the plain one does
 asked       its loss is that of the scores which it answers with
-cut         parts of it compute what the whole does (cut.py)
+cut         parts of it compute what the whole does (model_in_parts.py)
 streamed    layers that come from their files compute what held ones do
 precision   bf16 and fp16 give numbers
 """
@@ -29,7 +29,7 @@ from train.models.load_streamed import quietly
 from train.models.weights import trained_weights, write_weights
 from train.plan.model.catalogue import EXPERTS, PER_TOKEN
 from train.plan.model.verdict import Verdict
-from train.proof import cut, miniature, reasons
+from train.proof import miniature, model_in_parts, reasons
 from train.proof.count import count
 from train.proof.reasons import NotExactError
 
@@ -88,7 +88,7 @@ def examine(config: Any, family: str, folder: str) -> Verdict:
         family=family,
         unpacked=fails("packed", lambda: packed(built[0])),
         held=fails("streamed", lambda: streamed(built[0], spec)),
-        whole=fails("cut", lambda: cut.require(folder)),
+        whole=fails("cut", lambda: model_in_parts.require(folder)),
         full=TEXT_PART if wrapper.is_wrapper(config) else "",
         bf16=fails("bf16", lambda: finite(spec, "bf16")),
         fp16=fails("fp16", lambda: finite(spec, "fp16")),

@@ -19,7 +19,7 @@ from train.errors import BadInput
 from train.results import finished_run
 
 if TYPE_CHECKING:
-    from train.results.answers import BeforeAndAfter, OneModel
+    from train.results.before_and_after import BeforeAndAfter, OneModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
         what = f"{run.original} before and after run {run.run}" if run.base else f"the model of run {run.run}"
         print(f"{what}: loading …", flush=True)
 
-    from train.results.answers import models_of
+    from train.results.before_and_after import models_of
 
     models = models_of(run, args.answer_tokens)
     answers = []

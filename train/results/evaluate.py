@@ -105,12 +105,12 @@ def main(args: argparse.Namespace) -> int:
 
 def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> Evaluated:
     """`on_answer` gets each question with both answers as soon as they are there."""
-    from train.data.chat import load_chat
     from train.data.rows import date_of, open_rows, template_of
+    from train.data.to_tokens import load_chat
     from train.models.backends import ModelSpec
     from train.models.model_files import model_folder
     from train.plan.model.catalogue import resolve_model
-    from train.results.answers import Questioner
+    from train.results.answer_question import Questioner
 
     folder = prepared_folder(args)
     rows = some_held_out(open_rows(folder, "eval"), folder, "prepare it with --eval-fraction 0.05")
@@ -150,7 +150,8 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     """Evaluates a model that has no base."""
     from train.data.rows import open_rows
     from train.models.backends import ModelSpec
-    from train.results.answers import Questioner, chat_of
+    from train.results.answer_question import Questioner
+    from train.results.before_and_after import chat_of
 
     folder = Path(run.dataset)
     rows = some_held_out(open_rows(folder, "eval"), folder)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
-from train.data.chat import Chat, load_chat
+from train.data.to_tokens import Chat, load_chat
 from train.errors import BadInput
 from train.files import file_hash
 from train.models.model_files import model_folder
@@ -141,7 +141,7 @@ def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
     if is_made(run, args):
         return report(args, run.step, run.run)
     require_place(args)
-    from train.results.answers import chat_of
+    from train.results.before_and_after import chat_of
 
     chat = chat_of(run)
 

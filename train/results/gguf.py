@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from train.cache import build_once, cache_dir
-from train.data.chat import Chat, end_ids, without_system
+from train.data.to_tokens import Chat, end_ids, without_system
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.hub import pip

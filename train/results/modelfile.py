@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from train.data.chat import Chat, before_a_text, end_ids, without_system
 from train.data.formats import BadRecord
+from train.data.to_tokens import Chat, before_a_text, end_ids, without_system
 
 ROLES = ("system", "user", "assistant")
 SYSTEM, ASK, SAY, ASK_AGAIN, SAY_AGAIN, LAST = MARKS = tuple(chr(0xE000 + number) for number in range(6))

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from train.runlog.event_types import FIELDS, MadeRows
 from train.runlog.stages import layer_words
+from train.runlog.time_left import StepTime
 from train.safe_stdio import draw, plain
 
 ON_DATA = "on "
@@ -131,13 +132,13 @@ class ProgressLine:
         self.total_steps = total_steps
         self.every_s = every_s
         self.last = 0.0
-        self.smooth_s = 0.0
+        self.step_time = StepTime()
 
     def show(self, event: Mapping[str, Any]) -> None:
         if self.out is None:
             return
-        self.smooth_s = event["step_s"] if not self.smooth_s else 0.9 * self.smooth_s + 0.1 * event["step_s"]
-        line = progress_line(event, self.total_steps, (self.total_steps - event["step"]) * self.smooth_s)
+        self.step_time.add(event["step_s"])
+        line = progress_line(event, self.total_steps, self.step_time.left_s(event["step"], self.total_steps))
         if self.out.isatty():
             draw(f"\r\x1b[2K{plain(line)[: shutil.get_terminal_size().columns - 1]}", self.out)
             self.out.flush()

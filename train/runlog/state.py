@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.runlog import tail
+from train.runlog.time_left import StepTime
 from train.runlog.trials import Trial, from_events
 
 Event = tail.Event
@@ -57,6 +58,7 @@ class RunState:
     """Steps of one pass over the data; 0 where an older Motley did not write down the rows."""
     last: Event = field(default_factory=dict)
     """The newest step event."""
+    step_time: StepTime = field(default_factory=StepTime)
     members: list[str] = field(default_factory=list)
     """The nodes that train."""
     state: str = "starting"
@@ -84,6 +86,10 @@ class RunState:
     @property
     def step(self) -> int:
         return int(self.last.get("step", 0))
+
+    @property
+    def left_s(self) -> float:
+        return self.step_time.left_s(self.step, self.total)
 
     @property
     def stepped(self) -> float:
@@ -147,6 +153,7 @@ class RunState:
             self.gap = Gap(time, step, self.gap.nodes)
         elif self.gap and time > self.gap.time:
             ended, self.gap = self.gap, None
+        self.step_time.add(float(event["step_s"]))
         self.last, self.members, self.state, self.failure = event, nodes_of(event["nodes"]), "training", {}
         if self.ending and time > self.ending["time"] + 1:
             self.ending = None
@@ -156,6 +163,9 @@ class RunState:
         """A piece is done. Nodes may hear of pieces in another order, so the most counts."""
         new = self._first(event, event["piece"])
         self.noted += [event] if new else []
+        if new:
+            before = self.last["time"] if self.last.get("event") == "piece" else event["time"] - event["step_s"]
+            self.step_time.add(max(0.0, event["time"] - before))
         if new and event["step"] >= self.step:
             self.last, self.members, self.state, self.failure = event, list(event["nodes"]), "working", {}
             self.gap, self.doing = None, {}

@@ -33,7 +33,7 @@ from train.results import finished_run
 from train.results.finished_run import FinishedRun
 
 if TYPE_CHECKING:
-    from train.results.answers import Trained
+    from train.results.before_and_after import Trained
     from train.serve.memory import Room
     from train.serve.request import Engine
 
@@ -108,7 +108,7 @@ def refuse(run: FinishedRun) -> None:
 
 def serve(run: FinishedRun, orders: queue.Queue[Order | None], write: Callable[[Order], None]) -> None:
     from train.plan.model.catalogue import model_facts, positions, read_config, resolve_model, text_config
-    from train.results.answers import Trained
+    from train.results.before_and_after import Trained
     from train.serve.conversation import Conversations, seconds_for_a_token
     from train.serve.memory import free_bytes, room
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord
+from train.data.to_tokens import Chat, arrangements, end_ids
 from train.errors import CheckFailed
 from train.serve.request import Asked, Engine, Made
 from train.serve.written import Written

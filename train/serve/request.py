@@ -1,7 +1,7 @@
 """A request, and how one token of its answer is drawn.
 
-Chance is a function of the request's seed and of the token's place alone (train/models/counter.py): an answer does not
-depend on what is answered beside it, and whoever continues it draws what the first one would have drawn.
+Chance is a function of the request's seed and of the token's place alone (train/models/repeatable_random.py): an answer
+does not depend on what is answered beside it, and whoever continues it draws what the first one would have drawn.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from train.models.counter import key
-from train.models.drawing import gumbel, likeliest
+from train.models.repeatable_random import key
+from train.models.sample_tokens import gumbel, likeliest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,7 +39,7 @@ from console.infra.kubernetes.shown import (
 )
 from console.infra.node import ROOT, Node, Silent
 from console.processes import each_line, end_group
-from plugins.module_utils.motley.answers import Hashes, Look, RunFacts, Runs, Stopped
+from plugins.module_utils.motley.node_replies import Hashes, Look, RunFacts, Runs, Stopped
 from train.send_notice import Notice, send
 
 ALL = "app.kubernetes.io/name=motley"

@@ -19,7 +19,7 @@ from console.infra.kubernetes.node import KubernetesNode, PodNode
 from console.infra.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.infra.node import Silent
 from console.processes import each_line, end_group
-from plugins.module_utils.motley.answers import NowLine
+from plugins.module_utils.motley.node_replies import NowLine
 from train.runlog.state import Event
 
 LOOK_S = 2.0

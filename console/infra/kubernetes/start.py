@@ -10,7 +10,7 @@ from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.files import file_of, forget_secrets
 from console.infra.kubernetes.node import STOP_S, kubectl_of
 from console.infra.kubernetes.objects import name_of
-from plugins.module_utils.motley.answers import Started
+from plugins.module_utils.motley.node_replies import Started
 from train.errors import BadInput
 
 

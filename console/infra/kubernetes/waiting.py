@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from console.infra.kubernetes.shown import Object, ended_words, has
-from plugins.module_utils.motley.answers import AgentView
+from plugins.module_utils.motley.node_replies import AgentView
 
 NOT_YET = "its pods are not there yet"
 SUSPENDED = "the Job is suspended: a queue lets it begin, or {} patch job {} -p '{}'"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from console.infra import is_local
 from console.infra.node import MOTLEY, SENT_ALONG, Node, Silent, home_of
-from plugins.module_utils.motley.answers import Places, Stopped
+from plugins.module_utils.motley.node_replies import Places, Stopped
 
 STOP_S = 90.0
 ASK_S = 20.0

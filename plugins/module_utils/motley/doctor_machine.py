@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from ..train import nvidia_smi
+from ..train.game_on_card import running_game
 from ..train.power_supply import supplies
-from ..train.running_game import running_game
 from .apt_lock import holder
 from .driver_packages import xids
 from .files import read

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import UNIT, WANTED
 from . import blocking_rules, run_files, run_processes
-from .answers import AsideView
+from .node_replies import AsideView
 from .undo_record import ROOT, Before, KeptFile, read_text, undone
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------

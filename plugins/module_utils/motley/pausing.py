@@ -9,7 +9,7 @@ from pathlib import Path
 from ..train.files import write_atomic
 from ..train.pause import read, words
 from ..train.runlog.paths import PAUSE
-from .answers import Paused
+from .node_replies import Paused
 from .run_files import agent_view, named_run, saving_s
 from .run_processes import processes
 

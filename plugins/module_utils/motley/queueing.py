@@ -13,7 +13,7 @@ from ..train.runlog.paths import QUEUE_LIST
 from ..train.runlog.queue_files import ask, known, launch_in, put_in_place
 from ..train.runlog.queue_files import read as read_queue
 from ..train.runlog.run_queue import Queue
-from .answers import Begun, Queued, Started, Stopped
+from .node_replies import Begun, Queued, Started, Stopped
 from .run_files import agent_view, named_run, newest_checkpoint, saving_s
 from .run_processes import agents_of, end, processes, run_on
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import AGENT, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
-from .answers import AgentView, Event
 from .files import read_json
+from .node_replies import AgentView, Event
 
 TAIL_BYTES = 1 << 18
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from ..train.runlog.paths import PRELOAD, UNIT, WANTED
-from .answers import ProcessFacts
 from .files import read
+from .node_replies import ProcessFacts
 from .run_files import named_run
 
 PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)

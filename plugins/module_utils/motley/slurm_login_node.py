@@ -23,8 +23,8 @@ from typing import Any
 from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, made
 from ..train.runlog.paths import logs as logs_of
 from ..train.runlog.tail import Tail
-from .answers import Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
 from .files import read_json
+from .node_replies import Look, NowLine, Places, RunFacts, Runs, SlurmJob, SlurmRun, Started, Stopped
 from .run_files import agent_view, end_of, launched_start, newest_checkpoint
 from .start_stop_status import clean as clean_at
 from .start_stop_status import look as look_at

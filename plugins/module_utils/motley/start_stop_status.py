@@ -39,8 +39,8 @@ from ..train.runlog.paths import (
 )
 from ..train.runlog.paths import logs as logs_of
 from ..train.runlog.secret import forget_messages
-from .answers import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .files import read, read_json
+from .node_replies import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .pausing import pause, paused, unpause
 from .queueing import enqueue, leave, queue, waiting
 from .run_files import (

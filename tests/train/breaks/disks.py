@@ -5,7 +5,7 @@ import os
 import time
 
 from tests.train.breaks import RANK
-from train.engine import checkpoint, milestones, profiler, staging
+from train.engine import between_steps, checkpoint, checkpoint_in_memory, profiler
 from train.recipes import model_card
 from train.runlog import events
 
@@ -33,7 +33,7 @@ def full_at_the_end() -> None:
     def write_result(run):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(run.config.result_folder))
 
-    milestones.write_result = write_result
+    between_steps.write_result = write_result
 
 
 def no_card() -> None:
@@ -54,25 +54,25 @@ def no_room_for_a_trace() -> None:
 
 def slow_disk(seconds: int) -> None:
     """The agent's: what it brings to the disk takes long."""
-    copy = staging.shutil.copytree
+    copy = checkpoint_in_memory.shutil.copytree
 
     def slow(*paths, **how):
         time.sleep(seconds)
         return copy(*paths, **how)
 
-    staging.shutil.copytree = slow
+    checkpoint_in_memory.shutil.copytree = slow
 
 
 def held_disk() -> None:
     """The agent's: what it brings to the disk waits until somebody lays a file "go" beside it."""
-    copy = staging.shutil.copytree
+    copy = checkpoint_in_memory.shutil.copytree
 
     def held(source, target, **how):
         while not target.with_name("go").exists():
             time.sleep(0.02)
         return copy(source, target, **how)
 
-    staging.shutil.copytree = held
+    checkpoint_in_memory.shutil.copytree = held
 
 
 def slow_save(seconds: int) -> None:

@@ -10,12 +10,12 @@ import torch
 
 from tests.train.breaks import RANK
 from train.data.rows import PackedRows
-from train.engine import loaded, loop, milestones, shutdown
-from train.models import drawing
+from train.engine import between_steps, loaded, loop, shutdown
+from train.models import sample_tokens
 from train.models.backends import LossModule
 from train.parallel import deltas, sync
 from train.parallel.peers import Peers
-from train.parallel.shares import Balance
+from train.parallel.rebalance import Balance
 from train.recipes.grpo import hand_out
 from train.runlog import trace
 
@@ -62,7 +62,7 @@ def last_node_rests(step: int) -> None:
 
 def rests_in_evaluation(step: int) -> None:
     """Nothing broken: it is stopped in the midst of the evaluation after this step."""
-    look = milestones.held_out_loss
+    look = between_steps.held_out_loss
 
     def resting(run):
         if run.step == step:
@@ -70,7 +70,7 @@ def rests_in_evaluation(step: int) -> None:
             time.sleep(600)
         return look(run)
 
-    milestones.held_out_loss = resting
+    between_steps.held_out_loss = resting
 
 
 def lingers(step: int) -> None:
@@ -144,13 +144,13 @@ def slow_base(seconds: int) -> None:
 def slow_answers(milliseconds: int) -> None:
     """Nothing broken: each token of the first rank's answers takes so much longer, and it looks after each whether
     somebody waits."""
-    choose = drawing.choose
+    choose = sample_tokens.choose
 
     def slowed(*words):
         time.sleep(milliseconds / 1000 if RANK == 0 else 0)
         return choose(*words)
 
-    drawing.choose, hand_out.LOOK_S = slowed, 0.0
+    sample_tokens.choose, hand_out.LOOK_S = slowed, 0.0
 
 
 def sleeps_over_answers() -> None:
@@ -160,7 +160,7 @@ def sleeps_over_answers() -> None:
         print("sleeping", flush=True)
         time.sleep(600)
 
-    drawing.choose = sleeping if RANK == 1 else drawing.choose
+    sample_tokens.choose = sleeping if RANK == 1 else sample_tokens.choose
 
 
 def nobody_takes_over() -> None:
@@ -175,7 +175,7 @@ def speeds_as_known() -> None:
 
 def pretended_speed(speed: int) -> None:
     """Nothing broken: a machine so many times as fast as one that takes 30 ms for a token, and 80 for a row."""
-    choose, forward = drawing.choose, LossModule.forward
+    choose, forward = sample_tokens.choose, LossModule.forward
 
     def choosing(scores, *words):
         time.sleep(0.03 / speed * len(scores))
@@ -185,7 +185,7 @@ def pretended_speed(speed: int) -> None:
         time.sleep(0.08 / speed * len(batch["input_ids"]) if batch is not None and torch.is_grad_enabled() else 0)
         return forward(self, batch)
 
-    drawing.choose, LossModule.forward = choosing, trains
+    sample_tokens.choose, LossModule.forward = choosing, trains
 
 
 def pretended_reading(speed: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch.distributed import distributed_c10d
 
 from tests.train.breaks import RANK
-from train.engine import dealt, loop
+from train.engine import loop, split_last_rows
 from train.models.backends import LossModule
 from train.parallel import sync
 
@@ -24,13 +24,13 @@ def mean_of_means() -> None:
 
 def drops_a_sample() -> None:
     """The second rank forgets one of those that it is dealt."""
-    deal = dealt.deal
+    deal = split_last_rows.deal
 
     def careless(*words):
         found = deal(*words)
         return [own[1:] if RANK == 1 and rank == 1 else own for rank, own in enumerate(found)]
 
-    dealt.deal = careless
+    split_last_rows.deal = careless
 
 
 def moving_shares() -> None:

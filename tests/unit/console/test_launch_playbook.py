@@ -102,6 +102,20 @@ def test_a_run_that_waits_in_the_queue_has_a_receipt(
     assert json.loads(printed) == {"event": "queued", **queued} if as_json else printed == ""
 
 
+@pytest.mark.parametrize("following", [True, False])
+def test_as_data_it_says_what_was_started_and_then_what_the_run_does(
+    following: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = {"run": "new", "nodes": ["a"], "since": 1.0, "follow": following}
+    monkeypatch.setattr(launch_playbook, "started_by", lambda *_, **__: started)
+    monkeypatch.setattr(
+        launch_playbook, "from_inventory", lambda _: [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+    )
+    monkeypatch.setattr(launch_playbook, "show_as_json", lambda nodes, _: len(nodes) + 2)
+    assert launch_playbook.launch(HOUSE, [], as_json=True, following=following) == (3 if following else 0)
+    assert json.loads(capsys.readouterr().out) == {"event": "started", "run": "new", "nodes": ["a"]}
+
+
 @pytest.mark.parametrize(("ansible", "code"), [(0, 0), (1, 1), (2, 2), (4, 1), (8, 1), (250, 1), (130, 130)])
 def test_a_plan_ends_with_an_exit_code_of_ours_and_says_at_once_that_it_works(
     ansible: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -8,16 +8,16 @@ from console import render
 from console.infra.machines import plan
 from tests.unit.train.plan.test_plan import look
 from train.errors import BadInput
-from train.plan.settings import aside
+from train.plan.settings import step_aside_rules
 
 
 def test_what_is_set_of_the_launch_and_by_the_owner() -> None:
     values = {"motley_hours": "22:00-07:00", "motley_on_battery": "train", "motley_step_aside": ""}
     found = render.aside_of(values, 5.0, "suspend")
-    assert found == aside.AsideRules(not_before=5.0, then="suspend", hours="22:00-07:00", on_battery="train")
-    assert render.aside_of({}, 0.0) == aside.AsideRules()
+    assert found == step_aside_rules.AsideRules(not_before=5.0, then="suspend", hours="22:00-07:00", on_battery="train")
+    assert render.aside_of({}, 0.0) == step_aside_rules.AsideRules()
     with pytest.raises(BadInput, match="then: 'halt' is none of"):
-        aside.rules({"then": "halt"})
+        step_aside_rules.rules({"then": "halt"})
 
 
 def test_limits_of_a_card_as_the_script_reads_them() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from console.dashboard.feed import Feed
 from console.dashboard.pages import Pages
-from console.report.history import read_history
 from console.report.page import view, write_page
+from console.report.run_data import read_history
 from console.watch.run_in_words import RunView
 from tests.support.run_files import Event, start, write
 from train.runlog.state import RunState, replay

@@ -10,8 +10,8 @@ from console import pieces, tasks
 from console.command_line import commands_as_typed
 from console.inventory.read import Inventory
 from console.report.command import report
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 from tests.support.run_files import HEAD, start, step, write
 from train.errors import BadInput
 from train.runlog import scores

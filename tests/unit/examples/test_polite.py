@@ -6,7 +6,7 @@ import json
 
 from lab.demo_courses import KIND, POLITE, PREFERRED
 from train.data.pair_records import Preference, preference_of
-from train.data.records import Found
+from train.data.read_records import Found
 
 RECORDS = [json.loads(line) for line in POLITE.read_text().splitlines()]
 CURT = ("Look it up.", "Who cares?", "Stop asking.", "Obviously.", "Leave me alone.")

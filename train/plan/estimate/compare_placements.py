@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from train.plan.estimate import pipeline_prediction
-from train.plan.estimate.foresee import predict
 from train.plan.estimate.pipeline_time import FLOP
+from train.plan.estimate.predict_and_cut import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, Setup, layer_bytes, linear_parameters
 from train.plan.placement import pipeline_split
+from train.plan.placement.first_way_that_fits import cut_way, pipe_of_all
 from train.plan.placement.fit import Case, Fit, Way, cut_by_speed, fit
-from train.plan.placement.held_streamed_or_cut import cut_way, pipe_of_all
-from train.plan.placement.streaming import HELD, Place, place
-from train.plan.speed import speedup
-from train.plan.speed.speedup import Machine
+from train.plan.placement.hold_or_stream import HELD, Place, place
+from train.plan.speed import step_time
+from train.plan.speed.step_time import Machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,12 +86,12 @@ def cut(case: Case, tflops: Mapping[str, float]) -> Compared:
     speeds = {one.name: tflops[one.name] * 1e12 / layer_flop for one in devices} if tflops else {}
     fitted = cut_by_speed(fitted, speeds) if tflops else fitted
     assert fitted.cut
-    exchange_s = fitted.seconds[config.wire if config.wire in speedup.WIRE_BYTES else "bf16"]
+    exchange_s = fitted.seconds[config.wire if config.wire in step_time.WIRE_BYTES else "bf16"]
     speed = None
     if tflops and not fitted.cut.lacking:
         speed = tokens(case) / pipeline_prediction.predict(fitted, config, speeds, {}).together.step_s
     rows, hops = config.rows_per_step, min(len(devices) - 1, 2)  # in the middle both ways
-    hop_s = speedup.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), case.mbit)
+    hop_s = step_time.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), case.mbit)
     layers = {name: f"{end - first} layers" for name, (first, end) in fitted.cut.layers.items()}
     return Compared(
         name="cut",

@@ -16,7 +16,7 @@ from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_placement import stages_of
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group, parse_pipes
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 from train.plan.speed.prediction import Figures, Prediction
 
 WORTH = 1.1
@@ -33,9 +33,9 @@ def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s:
     counts = split(config.rows_per_step, seconds)
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
     compute_s += max(fixed_s.values(), default=0.0)
-    wire = speedup.wire_for(found.seconds["fp32"], config.wire)
+    wire = step_time.wire_for(found.seconds["fp32"], config.wire)
     shares = {group[0]: count for group, count in zip(groups, counts, strict=True)}
-    whole = Figures.of(speedup.Estimate(shares, compute_s, found.seconds[wire]))
+    whole = Figures.of(step_time.Estimate(shares, compute_s, found.seconds[wire]))
     return Prediction(wire=wire, together=whole, best=whole)
 
 
@@ -75,7 +75,7 @@ def _seconds(found: Fit, config: RunConfig, group: Group, speeds: Mapping[str, f
     if group not in cut.counts:
         return lambda rows: rows / speeds[group[0]]
     devices = stages_of(group, [node.device for node in found.nodes])
-    link_s = speedup.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
+    link_s = step_time.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
     pipe = Pipe(
         speeds=[speeds[one.name] for one in devices],
         counts=cut.counts[group],

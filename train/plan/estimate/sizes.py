@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, linear_parameters
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import RunConfig
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 from train.plan.speed.prediction import Prediction
-from train.plan.speed.speedup import TOO_MUCH
+from train.plan.speed.step_time import TOO_MUCH
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ class SizeEstimate:
 
 
 def sizes(
-    config: RunConfig, found: Fit, machines: Sequence[speedup.Machine], prediction: Prediction | None
+    config: RunConfig, found: Fit, machines: Sequence[step_time.Machine], prediction: Prediction | None
 ) -> list[SizeEstimate]:
     """`machines` and `prediction`: where the nodes' speeds are known, of the size that was asked for; the others follow
     from their work. Empty for a recipe that has no sizes."""
@@ -57,13 +57,13 @@ def sizes(
     return rows
 
 
-def exchange(one: Fit, machines: Sequence[speedup.Machine], wire: str) -> tuple[float, str]:
+def exchange(one: Fit, machines: Sequence[step_time.Machine], wire: str) -> tuple[float, str]:
     """Seconds, and in which precision."""
     seconds = one.seconds
     if machines:
-        whole = {name: one.trained_weights * size for name, size in speedup.WIRE_BYTES.items()}
-        seconds = {name: speedup.sync_seconds(machines, size) for name, size in whole.items()}
-    chosen = speedup.wire_for(seconds["fp32"], wire)
+        whole = {name: one.trained_weights * size for name, size in step_time.WIRE_BYTES.items()}
+        seconds = {name: step_time.sync_seconds(machines, size) for name, size in whole.items()}
+    chosen = step_time.wire_for(seconds["fp32"], wire)
     return seconds[chosen], chosen
 
 

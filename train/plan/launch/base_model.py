@@ -13,7 +13,7 @@ from train.plan.model.counts import Counts
 from train.plan.model.memory import parameters
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
-from train.plan.placement.held_streamed_or_cut import case_of
+from train.plan.placement.first_way_that_fits import case_of
 from train.plan.settings.request import Request
 
 

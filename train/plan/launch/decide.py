@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from train.errors import BadInput
 from train.plan.estimate import sizes
-from train.plan.estimate.foresee import Foreseen, foresee
+from train.plan.estimate.predict_and_cut import Foreseen, foresee
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.launch import answer_server, obstacles
 from train.plan.launch.base_model import BaseFacts, base_model
@@ -22,13 +22,13 @@ from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, lin
 from train.plan.model import catalogue
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.placement.pipeline_placement import bubbles, staged
 from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.request import Request
 from train.plan.speed.prediction import Prediction, slows_the_run
-from train.plan.speed.speedup import wire_for
+from train.plan.speed.step_time import wire_for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

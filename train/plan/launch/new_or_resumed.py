@@ -127,7 +127,9 @@ def begun(
 
 def refuse_changes(request: Request, known: Known, free: str) -> None:
     if changed := conflicts(request, request.given, known):
-        raise BadInput(changed, fix=f"fix: leave that out, or begin a new run: --run {free}")
+        resume = request.config.resume
+        instead = "" if resume in ("auto", "never") else f" in place of --resume {resume}"
+        raise BadInput(changed, fix=f"fix: leave that out, or begin a new run: --run {free}{instead}")
 
 
 def conflicts(request: Request, names: Iterable[str], known: Known) -> str:

@@ -11,7 +11,7 @@ from train.plan.machines.nodes import PlanNode, gb
 from train.plan.machines.odd_versions import Versions
 from train.plan.model.memory import gib
 from train.plan.placement.fit import Fit
-from train.plan.placement.streaming import lacks
+from train.plan.placement.hold_or_stream import lacks
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.estimate import compare_placements, foresee, sizes
+from train.plan.estimate import compare_placements, predict_and_cut, sizes
 from train.plan.launch.base_model import BaseFacts
 from train.plan.launch.decide import fit_base, refuse, too_long
 from train.plan.machines.nodes import Device
@@ -22,12 +22,12 @@ from train.plan.model.memory import GIB, USABLE, parameters
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
-from train.plan.placement.held_streamed_or_cut import case_of
+from train.plan.placement.first_way_that_fits import case_of
+from train.plan.placement.hold_or_stream import lacks
 from train.plan.placement.pipeline_placement import bubbles
-from train.plan.placement.streaming import lacks
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import RunConfig
-from train.plan.speed import prediction, speedup
+from train.plan.speed import prediction, step_time
 from train.plan.speed.row_split import parse_speeds
 
 ABOUT_MACHINES = {
@@ -93,9 +93,9 @@ def ways_of(fitted: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dic
 
 
 def predicted(
-    fitted: fit.Fit, config: RunConfig, machines: list[speedup.Machine]
+    fitted: fit.Fit, config: RunConfig, machines: list[step_time.Machine]
 ) -> tuple[dict[str, object], list[str]]:
-    together = foresee.predict(fitted, machines, config)
+    together = predict_and_cut.predict(fitted, machines, config)
     others = sizes.sizes(config, fitted, machines, together)
     about = f"{fitted.trained_weights / 1e6:.1f} M weights trained, {together.wire} wire"
     head = f"{fitted.model}: {about if fitted.facts else UNKNOWN}"
@@ -107,7 +107,7 @@ def sizes_json(estimates: list[sizes.SizeEstimate]) -> dict[str, object]:
     return {"sizes": [asdict(estimate) for estimate in estimates]} if estimates else {}
 
 
-def machines_of(speeds: str, nodes: list[Device], about: Mapping[str, str], mbit: float) -> list[speedup.Machine]:
+def machines_of(speeds: str, nodes: list[Device], about: Mapping[str, str], mbit: float) -> list[step_time.Machine]:
     rates = parse_speeds(speeds)
     links, fixed = (named_numbers(what, about[what]) for what in ("links", "fixed"))
     wireless = {name for name in about["wireless"].split(",") if name}
@@ -115,7 +115,7 @@ def machines_of(speeds: str, nodes: list[Device], about: Mapping[str, str], mbit
     for what, names in (("links", set(links)), ("fixed", set(fixed)), ("wireless", wireless)):
         require_known(what, names, nodes)
     return [
-        speedup.Machine(name, speed, links.get(name, mbit), fixed.get(name, 0.0), name in wireless)
+        step_time.Machine(name, speed, links.get(name, mbit), fixed.get(name, 0.0), name in wireless)
         for name, speed in rates.items()
     ]
 

@@ -7,7 +7,7 @@ often.
     faq.csv?prompt=question&completion=reply     other names for its columns
     a.jsonl:2,b.jsonl:1,owner/name:0.5           several: in an epoch a's rows come twice, half of owner/name's once
 
-What it takes is read here, and applied where records are read (train/data/records.py).
+What it takes is read here, and applied where records are read (train/data/read_records.py).
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ from train.plan.model.memory import (
 )
 from train.plan.placement import computing
 from train.plan.placement.decisions import Decisions
+from train.plan.placement.hold_or_stream import HELD, Place, on_node, place
 from train.plan.placement.pipeline_placement import Cut, cut, staged
-from train.plan.placement.streaming import HELD, Place, on_node, place
 from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.pipes import parse_pipes
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing", "answers": "answers_at_once"}
@@ -134,12 +134,13 @@ class Fit:
         """Bytes that each node sends per step, by wire."""
         count = len(self.nodes)
         return {
-            wire: int(speedup.ring_bytes(self.sent_weights * size, count)) for wire, size in speedup.WIRE_BYTES.items()
+            wire: int(step_time.ring_bytes(self.sent_weights * size, count))
+            for wire, size in step_time.WIRE_BYTES.items()
         }
 
     @property
     def seconds(self) -> dict[str, float]:
-        return {wire: speedup.link_seconds(sent, self.link_mbit) for wire, sent in self.traffic.items()}
+        return {wire: step_time.link_seconds(sent, self.link_mbit) for wire, sent in self.traffic.items()}
 
     @property
     def ok(self) -> bool:

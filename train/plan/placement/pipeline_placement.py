@@ -13,8 +13,8 @@ from train.plan.machines.nodes import Device, gb
 from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.memory import Memory, Setup, layer_bytes
 from train.plan.placement import pipeline_split
+from train.plan.placement.hold_or_stream import on_node
 from train.plan.placement.pipeline_split import Room
-from train.plan.placement.streaming import on_node
 from train.plan.settings.pipes import Group, parse_pipes
 
 

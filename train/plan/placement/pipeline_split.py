@@ -22,8 +22,8 @@ from train.plan.model.memory import (
     of_tokens,
     recomputes,
 )  # fmt: skip
+from train.plan.placement.hold_or_stream import on_node
 from train.plan.placement.micro_batch import on_cpu
-from train.plan.placement.streaming import on_node
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group
 

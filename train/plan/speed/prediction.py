@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from train.plan.speed.row_split import compute_seconds
-from train.plan.speed.speedup import (
+from train.plan.speed.step_time import (
     Estimate,
     Machine,
     Remedy,

@@ -5,7 +5,7 @@
 FOLDER has the files of a person's own tasks. In the prepared folder are
 
     data/NUMBER/SPLIT   what a task reads, as `datasets` keeps it
-    tasks.json          which tasks these are, and how to load them over these data (harness.kept)
+    tasks.json          which tasks these are, and how to load them over these data (load_tasks.kept)
     index.json          the parts that are asked in one piece each (requests.cut)
 """
 
@@ -60,10 +60,10 @@ def version() -> str:
 def build(draft: Path, config: EvaluateConfig, names: list[str], own: Path, key: dict[str, Any]) -> None:
     os.environ.setdefault("HF_HOME", str(home_dir() / ".cache/huggingface"))  # where an undo finds it
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from train.recipes.evaluate import harness, requests
+    from train.recipes.evaluate import load_tasks, requests
 
-    loaded, folders = harness.fetched(names, own)
-    harness.keep(loaded, names, folders, own, draft)
+    loaded, folders = load_tasks.fetched(names, own)
+    load_tasks.keep(loaded, names, folders, own, draft)
     asked = requests.build(loaded, limit=config.documents, shots=config.shots, seed=config.seed)
     counts = {name: len(documents) for name, documents in asked.items()}
     rows = {"rows": sum(counts.values())}

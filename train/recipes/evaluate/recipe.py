@@ -25,7 +25,7 @@ from train.runlog.scores import FILE, table
 if TYPE_CHECKING:
     import torch  # noqa: F401
 
-    from train.recipes.evaluate.harness import Loaded
+    from train.recipes.evaluate.load_tasks import Loaded
     from train.recipes.evaluate.model import InBlocks
     from train.recipes.evaluate.requests import Requests
 
@@ -66,11 +66,11 @@ class Evaluate:
         self.model.is_stopped = desk.is_stopped
 
     def tasks(self) -> tuple[Loaded, Requests]:
-        from train.recipes.evaluate import harness, requests
+        from train.recipes.evaluate import load_tasks, requests
 
         with self.lock:
             if self.asked is None:
-                loaded = harness.kept(self.folder)
+                loaded = load_tasks.kept(self.folder)
                 config = self.config
                 asked = requests.build(loaded, limit=config.documents, shots=config.shots, seed=config.seed)
                 self.asked = loaded, asked

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from lm_eval.api.instance import Instance
 
-from train.recipes.evaluate.harness import Loaded
+from train.recipes.evaluate.load_tasks import Loaded
 
 BLOCK = 16
 """Documents of a block."""

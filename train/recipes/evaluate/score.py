@@ -18,7 +18,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean, mean_stderr
 from lm_eval.api.model import LM
 
-from train.recipes.evaluate.harness import Loaded
+from train.recipes.evaluate.load_tasks import Loaded
 from train.recipes.evaluate.model import Answers
 
 DRAWS = 1000

@@ -17,7 +17,7 @@ from train.plan.model import data_sets
 from train.plan.settings.config import GenerateConfig, RunConfig
 from train.pool import Desk
 from train.pool.pieces import Done, Known, Piece
-from train.recipes.generate.answers import Answers
+from train.recipes.generate.write_answers import Answers
 from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
 
 FILE = "answers.jsonl"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from train.models.backends import to_tensors
-from train.models.drawing import Answer, Draw, answers
+from train.models.sample_tokens import Answer, Draw, answers
 from train.models.vllm import Server
 from train.recipes.grpo.hand_out import Begun, HandOut
 from train.recipes.grpo.rows import PromptRows

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.errors import PeerFailed
-from train.models.drawing import Answer
+from train.models.sample_tokens import Answer
 from train.parallel.process_group import HINT, World
 from train.plan.speed.row_split import fastest_split, split_rows
 

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from train.data.chat import Chat, load_chat
 from train.data.parts import looked_at
+from train.data.to_tokens import Chat, load_chat
 from train.errors import BadInput, PeerFailed
 from train.models.backends import Batch, LossModule, to_tensors
-from train.models.drawing import Answer, Draw
 from train.models.label_log_p import placed_log_p
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Answer, Draw
 from train.models.vllm import Server, Serving, python_of
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes

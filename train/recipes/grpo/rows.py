@@ -27,16 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.chat import Chat, arrangements, end_ids
 from train.data.formats import BadRecord, Message
 from train.data.index import Index, SplitIndex
 from train.data.left_out import TRAINED_ON
 from train.data.parts import Parts, RowsPart, parts_in
 from train.data.prepare import rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
-from train.data.records import Reader, Say
+from train.data.read_records import Reader, Say
 from train.data.rows import FORMAT, Ints, mapped, padded_left, read_index
 from train.data.run_data import OpenedData, find_data
+from train.data.to_tokens import Chat, arrangements, end_ids
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.settings.config import GenerateConfig, GrpoConfig

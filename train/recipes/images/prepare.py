@@ -37,7 +37,7 @@ from train.data import left_out
 from train.data import parse_files as formats
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
-from train.data.records import SHOWN_BAD, Say, Tally
+from train.data.read_records import SHOWN_BAD, Say, Tally
 from train.data.rows import FORMAT
 from train.data.split import draw
 from train.errors import BadInput

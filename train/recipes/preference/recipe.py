@@ -28,12 +28,12 @@ import torch
 from numpy.typing import NDArray
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from train.data.chat import Chat, end_ids, load_chat
 from train.data.parts import looked_at
 from train.data.rows import date_of, padded_left, template_of
+from train.data.to_tokens import Chat, end_ids, load_chat
 from train.models.backends import Batch, LossModule, to_tensors
-from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw, answers
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.config import PreferenceConfig

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from train.errors import BadInput
-from train.models.counter import key
 from train.models.hf import whole_of
 from train.models.load_streamed import quietly
+from train.models.repeatable_random import key
 from train.models.weights import SCORE, trained_weights
 from train.models.wrapper import text_of
 

@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data.chat import Chat, encode
 from train.data.formats import BadRecord
 from train.data.in_order import threads_for
 from train.data.index import Index, SplitIndex
@@ -35,9 +34,10 @@ from train.data.packing import Sample
 from train.data.pair_records import FORMAT_NAME, Preference, preference_of
 from train.data.parts import Parts, RowsPart
 from train.data.prepare import Questions, rows_folder
-from train.data.records import Asked, Reader, Say
+from train.data.read_records import Asked, Reader, Say
 from train.data.rows import FORMAT, IGNORED, PackedRows, RowWriter, mapped, packed_rows, read_index
 from train.data.run_data import OpenedData, find_data
+from train.data.to_tokens import Chat, encode
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.settings.config import PreferenceConfig

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from train.data.chat import CONTINUED, load_chat
+from train.data.to_tokens import CONTINUED, load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.pretrain import PLAIN

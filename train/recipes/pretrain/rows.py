@@ -19,7 +19,7 @@ from pathlib import Path
 from train.cache import build_once
 from train.data.index import Index
 from train.data.prepare import report, rows_folder
-from train.data.records import Say, require_bytes
+from train.data.read_records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
 from train.data.run_data import dataset_files
 from train.data.texts import Texts, held_out

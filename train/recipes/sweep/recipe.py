@@ -24,7 +24,7 @@ from train.files import whole_folder
 from train.models.device import look
 from train.plan.launch import extra_packages
 from train.plan.machines.nodes import Device
-from train.plan.placement.held_streamed_or_cut import choose_on_devices
+from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import names_of
 from train.plan.settings.every_run import RunConfig
 from train.plan.settings.sweep import Sweep

@@ -17,8 +17,8 @@ import pytest
 from console import report_to
 from console.curves import tensorboard_points, tensorboard_view, trackers
 from console.report import command
-from console.report.history import read_history
 from console.report.numbers import numbers
+from console.report.run_data import read_history
 from tests.support import pace
 from train.errors import CheckFailed
 

@@ -14,7 +14,7 @@ from console.infra.machines.node import LocalNode
 from console.infra.node import Node
 from console.report.series import kwh
 from console.watch.follow import Follower
-from plugins.module_utils.motley.answers import Look
+from plugins.module_utils.motley.node_replies import Look
 from tests.support.run_files import held_out, member, start, step
 from train.runlog.state import Event, RunState
 

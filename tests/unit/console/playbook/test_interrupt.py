@@ -211,3 +211,35 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
     monkeypatch.setattr(restart, "ask", interrupted)
     assert restart.run(request(), run_playbook.Passwords("", "")) == 130
     assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        ("console", "yaml"),
+        ("console.playbook.ansible_playbook", "yaml"),
+        ("console.command_line.without_environment", "argparse"),
+    ],
+)
+def test_a_ctrl_c_while_it_is_loaded_shows_no_traceback(program: str, loaded: str, tmp_path: Path) -> None:
+    (tmp_path / f"{loaded}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", program, "status"],
+        cwd=__main__.ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_ctrl_c_once_it_is_loaded_is_reported(tmp_path: Path) -> None:
+    """Its settings are a pipe: it waits for whoever writes there."""
+    os.mkfifo(pipe := tmp_path / "run.yml")
+    command = [sys.executable, "-m", "console", "plan", "--cards", "24", "--model", "tiny", "--file", str(pipe)]
+    waits = subprocess.Popen(command, cwd=__main__.ROOT, stderr=subprocess.PIPE, text=True)
+    with pipe.open("w"):
+        waits.send_signal(signal.SIGINT)
+        said = waits.communicate()[1]
+    assert waits.returncode == interrupt.CODE and said.endswith("stopped; nothing was changed\n")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 from tests.support.run_files import HEAD, start, step, write
 from train.runlog.events import held_out_words
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 from tests.unit.console.report.test_page import text_of
 
 START = {

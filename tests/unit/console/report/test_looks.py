@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 
 PROBE = """
 document.querySelectorAll("details").forEach((d) => d.open = true);

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from console.report import series
-from console.report.history import read_history
 from console.report.machines import card_words
 from console.report.page import about, change
 from console.report.request import command, settings
+from console.report.run_data import read_history
 from console.report.where_time_goes import bars, in_columns, part_advice, part_charts
 from tests.support.run_files import HEAD, WORKER, held_out, write
 from tests.unit.console.report.test_truth import figure, made, processors

@@ -20,8 +20,8 @@ from console.command_line import commands_as_typed
 from console.report import charts
 from console.report import where_time_goes as parts
 from console.report.command import report
-from console.report.history import NothingHappened, read_history
 from console.report.page import write_page
+from console.report.run_data import NothingHappened, read_history
 from console.report.series import kwh
 from tests.support.run_files import HEAD, WORKER, write
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from console.report import series
-from console.report.history import read_history
 from console.report.machines import node_table
 from console.report.page import figures, write_page
+from console.report.run_data import read_history
 from tests.support.run_files import HEAD, WORKER, start, step, write
 
 

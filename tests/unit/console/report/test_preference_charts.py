@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from console.report.history import read_history
 from console.report.page import write_page
+from console.report.run_data import read_history
 from tests.support.run_files import HEAD, start, step, write
 from train.runlog.events import held_out_words, progress_line
 

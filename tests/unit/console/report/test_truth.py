@@ -10,10 +10,10 @@ import pytest
 
 from console.report import charts, series
 from console.report.energy import at_rest
-from console.report.history import History, read_history
 from console.report.machines import node_table
-from console.report.news import numbered
 from console.report.page import figures, outcome
+from console.report.run_data import History, read_history
+from console.report.what_happened import numbered
 from console.report.where_time_goes import part_table
 from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
 

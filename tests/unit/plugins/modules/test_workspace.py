@@ -7,6 +7,9 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,24 @@ def test_the_version_before_stays_for_the_run_that_uses_it(tmp_path: Path) -> No
     assert (home / "code/train/__init__.py").read_text() == "c"
     assert sorted(path.name for path in home.glob("code.*")) == ["code.b", "code.c"]
     assert not workspace.make(home, params(package=package("c")), pretend=False)["changed"]
+
+
+def test_two_launches_at_once_bring_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both would write and remove the same folder, and what was left of it would count as whole from then on."""
+    whole, both, opened = package(), threading.Barrier(2), []
+
+    def waits(**archive: Any) -> tarfile.TarFile:
+        opened.append(archive)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)
+        return tarfile.TarFile.open(**archive)
+
+    monkeypatch.setattr(workspace.tarfile, "open", waits)
+    with ThreadPoolExecutor(2) as launches:
+        done = [launches.submit(workspace.make, tmp_path, params(package=whole), pretend=False) for _ in range(2)]
+        assert all(one.result()["changed"] for one in done)
+    assert len(opened) == 1 and (tmp_path / "code/train/__init__.py").read_text() == "a"
+    assert not workspace.make(tmp_path, params(package=whole), pretend=False)["changed"]
 
 
 def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from train.cluster.agent_files import AgentMemory, MemberLog, TrainerProgress
+from train.cluster.agent_surroundings import Outside
 from train.cluster.disk import Disk
-from train.cluster.ledger import Ledger
-from train.cluster.outside import Outside
+from train.cluster.notice_ledger import Ledger
 
 STEP = {"event": "step", "step": 3, "step_s": 0.5, "loss": 2.0}
 KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["done"]}

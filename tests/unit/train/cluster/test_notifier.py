@@ -11,9 +11,9 @@ import pytest
 
 from train.clock import Clock
 from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notifier import LOST_S, MAJORITY_S, NodeNotifier
-from train.cluster.outside import Outside
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog.secret import Secret

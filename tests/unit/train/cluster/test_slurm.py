@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.cluster import slurm
-from train.cluster.home import furnish
+from train.cluster.job_home import furnish
 from train.errors import BadInput
 from train.plan.launch.cluster_config import Member, read_cluster
 from train.runlog.secret import Secret, secret_of

@@ -11,8 +11,8 @@ from train.cluster import in_use
 from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse, running_program
 from train.cluster.step_aside import StepAside, on_battery
-from train.plan.settings.aside import AsideRules
-from train.running_game import drawing
+from train.game_on_card import drawing
+from train.plan.settings.step_aside_rules import AsideRules
 
 XML = "<nvidia_smi_log><gpu><processes>{}</processes></gpu></nvidia_smi_log>"
 

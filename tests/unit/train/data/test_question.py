@@ -15,7 +15,7 @@ from train.data.formats import BadRecord
 from train.data.look import look
 from train.data.pair_records import Preference, preference_of
 from train.data.prompt_records import Prompt, prompt_of
-from train.data.records import Found
+from train.data.read_records import Found
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.config import load_config

@@ -13,8 +13,8 @@ from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Facts, Setup, memory, trained_parameters
+from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import setup_for
-from train.plan.placement.held_streamed_or_cut import choose_on_devices
 from train.plan.settings import lora_relatives, request
 from train.plan.settings.config import SftConfig, load_config
 

@@ -12,8 +12,8 @@ from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, USABLE
+from train.plan.placement.first_way_that_fits import choose, choose_on_devices
 from train.plan.placement.fit import Fit, placed, to_json
-from train.plan.placement.held_streamed_or_cut import choose, choose_on_devices
 from train.plan.placement.pipeline_placement import bubbles, fewest
 from train.plan.placement.pipeline_split import Room, stage_memory
 from train.plan.settings.config import load_config

@@ -18,7 +18,7 @@ from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
 from train.plan.settings import request
 from train.plan.settings.config import RunConfig, load_config
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 from train.plan.speed.prediction import Figures
 
 PAIR = (card("a", 8), card("b", 8))
@@ -56,7 +56,7 @@ def test_a_slow_link_holds_a_pipe_up() -> None:
     found = planned("llama2-13b", *PAIR)
     assert found.facts and hasattr(found.facts, "hidden")
     fast, slow = (predicted(found, {"a": 40.0, "b": 40.0}, mbit) for mbit in (1000, 20))
-    hops_s = speedup.link_seconds(32 * 2 * 1024 * found.facts.hidden, 20)
+    hops_s = step_time.link_seconds(32 * 2 * 1024 * found.facts.hidden, 20)
     assert slow.compute_s > hops_s > fast.compute_s
 
 

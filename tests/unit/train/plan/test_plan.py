@@ -14,7 +14,7 @@ import yaml
 from console import hub, launch_records, plan_view, receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
-from train.plan.estimate.foresee import machines, predict
+from train.plan.estimate.predict_and_cut import machines, predict
 from train.plan.launch import hand_on, new_or_resumed, obstacles
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.decide import Decided
@@ -23,8 +23,8 @@ from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, nodes
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory
 from train.plan.model.sources import BaseModel
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings import request
 from train.plan.settings.config import load_config
 from train.plan.speed.prediction import MachinesPrediction, remedies_as_text, slows_the_run
@@ -316,7 +316,11 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
 
 def test_settings_of_a_run_cannot_change() -> None:
     said = refusal({"qa": KNOWN}, run="qa", max_steps=50)
-    assert "max_steps: the run was launched with 40, 50 is asked for" in said
+    assert "max_steps: the run was launched with 40, 50 is asked for" in said and said.endswith("a new run: --run qa-2")
+    for branch in ({}, {"run": "qa-2"}):
+        assert "a new run: --run qa-2 in place of --resume qa" in refusal(
+            {"qa": KNOWN}, resume="qa", max_steps=50, **branch
+        )
 
 
 LLAMA = {

@@ -131,7 +131,7 @@ def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "argv", ["console", "report", "--results", str(tmp_path), "--run", "../x"])
     monkeypatch.setattr("console.playbook.interrupt.listen_to_sigterm", lambda: None)
     monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
-    monkeypatch.setattr("console.report.history.read_history", lambda _: pytest.fail("it would be read"))
+    monkeypatch.setattr("console.report.run_data.read_history", lambda _: pytest.fail("it would be read"))
     assert main() == 2
 
 

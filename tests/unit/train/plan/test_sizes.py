@@ -3,16 +3,16 @@
 import pytest
 
 from train.plan.estimate import sizes
-from train.plan.estimate.foresee import predict
+from train.plan.estimate.predict_and_cut import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
+from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.placement.held_streamed_or_cut import choose
 from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
-from train.plan.speed import speedup
+from train.plan.speed import step_time
 
 NODES = [Device("desktop", "cuda", 24 * GIB), Device("laptop", "cuda", 4 * GIB)]
-MACHINES = [speedup.Machine("desktop", 400.0, 1000.0), speedup.Machine("laptop", 200.0, 1000.0)]
+MACHINES = [step_time.Machine("desktop", 400.0, 1000.0), step_time.Machine("laptop", 200.0, 1000.0)]
 
 
 def fitted(config: RunConfig, nodes: list[Device] = NODES) -> Fit:

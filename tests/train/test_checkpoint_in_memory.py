@@ -10,8 +10,8 @@ from tests.support import pace
 from tests.support.pids import is_alive
 from tests.train import cluster
 from tests.train.agents import Agents
-from train.engine import checkpoint, staging
-from train.engine.staging import Staging
+from train.engine import checkpoint, checkpoint_in_memory
+from train.engine.checkpoint_in_memory import Staging
 
 OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000, "sync": "flat"}
 
@@ -83,11 +83,11 @@ def test_a_folder_of_somebody_else_is_not_used(stage, tmp_path):
 
 
 def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
-    monkeypatch.delenv(staging.VARIABLE, raising=False)
-    assert staging.room_for(1) is None
-    monkeypatch.setenv(staging.VARIABLE, str(tmp_path))
-    assert staging.room_for(1) == tmp_path
-    assert staging.room_for(1 << 60) is None
+    monkeypatch.delenv(checkpoint_in_memory.VARIABLE, raising=False)
+    assert checkpoint_in_memory.room_for(1) is None
+    monkeypatch.setenv(checkpoint_in_memory.VARIABLE, str(tmp_path))
+    assert checkpoint_in_memory.room_for(1) == tmp_path
+    assert checkpoint_in_memory.room_for(1 << 60) is None
     own = Staging(tmp_path / "root", "node-0", memory=tmp_path)
     assert own.has_room(1) and not own.has_room(1 << 60), "its agent goes by the same rule"
 

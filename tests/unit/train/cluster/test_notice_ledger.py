@@ -6,7 +6,7 @@ import itertools
 import json
 from dataclasses import asdict, replace
 
-from train.cluster.ledger import EMPTY, Ledger, Loss, Lost
+from train.cluster.notice_ledger import EMPTY, Ledger, Loss, Lost
 from train.send_notice import Notice
 
 ORDER = ("a", "b", "c", "d")

@@ -9,8 +9,8 @@ from tests.train import cluster, reference
 from tests.train.test_exactness import OPTIONS, ROWS, ROWS_PER_STEP, STEPS, TOLERANCE, assert_each_row_once
 from train.data.rows import IGNORED, open_rows
 from train.models.model_files import model_folder
-from train.parallel.dealing import deal, into_rows
-from train.parallel.shares import Balance
+from train.parallel.deal_samples import deal, into_rows
+from train.parallel.rebalance import Balance
 
 SPEEDS = {"node-0": 5.0, "node-1": 2.0, "node-2": 1.0}
 
@@ -101,7 +101,14 @@ def dealt_run(data, home, size=3, change="speeds_as_known", **options):
     return cluster.Cluster(home, settings, size, program=["tests/train/broken.py", change])
 
 
-@pytest.mark.parametrize("options", [{}, {"sync": "ddp", "micro_batch": 2}, {"sync": "flat", "micro_batch": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.long),  # auto: one of those below
+        {"sync": "ddp", "micro_batch": 2},
+        {"sync": "flat", "micro_batch": 1},
+    ],
+)
 def test_the_step_is_that_of_one_machine(data, tmp_path, options):
     run = dealt_run(data, tmp_path, **options)
     assert run.wait() == [0, 0, 0], run.said()

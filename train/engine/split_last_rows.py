@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from train.data.rows import PackedRows
 from train.engine.step_event import CHECKSUMS
-from train.parallel.dealing import deal, into_rows
+from train.parallel.deal_samples import deal, into_rows
 
 if TYPE_CHECKING:
     from train.data.rows import Rows
-    from train.engine.ahead import Made
     from train.engine.loop import Run
+    from train.engine.next_rows import Made
     from train.parallel.row_takers import RowTakers
     from train.plan.settings.config import RunConfig
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.data import left_out
 from train.data.parts import looked_at
-from train.engine import checkpoint, consistency, early_stop, staging
+from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
@@ -194,7 +194,7 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
         if milestones.saved == run.step:
             return
         started = time.perf_counter()
-        stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
+        stage = checkpoint_in_memory.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
         try:
             state = state_of(run)
             state["adapter"] = consistency.tensors_hash(run.trained.named.items())

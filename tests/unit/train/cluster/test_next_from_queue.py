@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from train.cluster import turns
+from train.cluster import next_from_queue
+from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import RunEnd
-from train.cluster.outside import Outside
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING
 from train.errors import BadInput
@@ -96,7 +96,7 @@ def becomes(entry: Entry) -> None:
 def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, outside: Outside, done: bool) -> None:
     keeper = keeper_of(tmp_path, outside)
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper, ends(keeper, done), becomes)
+        next_from_queue.take_turns(keeper, ends(keeper, done), becomes)
     kept = Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text())
     assert kept.of("l1").end == End(how="done" if done else "failed", time=100.0, reason="so"), "before it is left"
 
@@ -104,12 +104,15 @@ def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, outside:
 def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, "l2", QUEUE.ended("l1", End(how="done")))
     assert keeper.is_last()
-    assert turns.take_turns(keeper, ends(keeper, False), never) == 1
+    assert next_from_queue.take_turns(keeper, ends(keeper, False), never) == 1
 
 
 def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, queue=Queue())
-    assert turns.take_turns(keeper, lambda: 70, never) == 70 and turns.take_turns(keeper, lambda: 0, never) == 0
+    assert (
+        next_from_queue.take_turns(keeper, lambda: 70, never) == 70
+        and next_from_queue.take_turns(keeper, lambda: 0, never) == 0
+    )
     assert not outside.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
     assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
 
@@ -123,14 +126,14 @@ def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, outside: Outside) ->
         return ends(keeper)()
 
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper, run, becomes)
+        next_from_queue.take_turns(keeper, run, becomes)
     assert outside.network.served == [("10.0.0.1", 29405)]  # type: ignore[attr-defined]
 
 
 def test_what_has_ended_while_the_power_was_off_does_not_begin_again(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, "l1", QUEUE.ended("l1", End(how="done")))
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper, never, becomes)
+        next_from_queue.take_turns(keeper, never, becomes)
 
 
 def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Path, outside: Outside) -> None:
@@ -141,14 +144,14 @@ def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Pat
         lambda: keeper.take(others.ended("l3", End(how="failed"))),
     ]
     ran: list[int] = []
-    assert turns.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
+    assert next_from_queue.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
 
 
 @pytest.mark.parametrize("status", [143, 70])
 def test_a_run_that_is_stopped_on_this_node_alone_ends_here_as_without_a_queue(
     tmp_path: Path, outside: Outside, status: int
 ) -> None:
-    assert turns.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
+    assert next_from_queue.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
 
 
 def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, outside: Outside) -> None:
@@ -159,7 +162,7 @@ def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, outside: Outside
         keeper.is_asked_to_end = True
         return ends(keeper)()
 
-    assert turns.take_turns(keeper, run, never) == 0
+    assert next_from_queue.take_turns(keeper, run, never) == 0
 
 
 @pytest.mark.parametrize("how", ["stopped", "removed"])
@@ -169,7 +172,7 @@ def test_a_run_that_a_person_ends_is_left_for_the_next(tmp_path: Path, outside: 
     keeper.take(QUEUE.ended("l1", End(how=how)))
     assert keeper.is_to_leave() and keeper.verdict() is None
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper_of(tmp_path, outside), never, becomes)
+        next_from_queue.take_turns(keeper_of(tmp_path, outside), never, becomes)
 
 
 def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Path, outside: Outside) -> None:
@@ -177,11 +180,11 @@ def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Pa
 
     def run() -> int:
         keeper.take(QUEUE.moved("r2", 1))
-        assert turns.TurnSignals(keeper).time_is_over()
+        assert next_from_queue.TurnSignals(keeper).time_is_over()
         return 143
 
     with pytest.raises(Becomes, match="r2"):
-        turns.take_turns(keeper, run, becomes)
+        next_from_queue.take_turns(keeper, run, becomes)
     assert keeper.queue.of("l1").end is None
 
 
@@ -210,8 +213,8 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, ou
         keeper._ask("b", "10.0.0.2")
     assert not keeper.is_alone()
     keeper._ask("b", "10.0.0.2")
-    assert keeper.is_alone() and turns.TurnSignals(keeper).time_is_over() and not keeper.has_left
-    assert turns.take_turns(keeper, never, never) == 0
+    assert keeper.is_alone() and next_from_queue.TurnSignals(keeper).time_is_over() and not keeper.has_left
+    assert next_from_queue.take_turns(keeper, never, never) == 0
     keeper.has_group = True  # it trains alone, as whoever listed it first may
     assert not keeper.is_alone()
     keeper.has_group = False
@@ -272,12 +275,12 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    first = replace(FIRST, launch=turns.launch_of("t"))
+    first = replace(FIRST, launch=next_from_queue.launch_of("t"))
     queue = Queue(key="k").added(first, SECOND)
     (tmp_path / "config/queue").mkdir()
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(turns, "Outside", lambda: outside)
-    monkeypatch.setattr(turns, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
+    monkeypatch.setattr(next_from_queue, "Outside", lambda: outside)
+    monkeypatch.setattr(next_from_queue, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
     kept: list[QueueKeeper] = []
 
     def run(keeper: QueueKeeper) -> int:
@@ -287,7 +290,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     ended = queue.ended(first.launch, End(how="done"))
     outside.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
     with pytest.raises(Becomes, match="r2"):
-        turns.agent_in_turn(tmp_path, file, run)
+        next_from_queue.agent_in_turn(tmp_path, file, run)
 
 
 def test_who_starts_it_by_hand_means_the_run_that_is_here(
@@ -298,20 +301,20 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
     (tmp_path / "config/queue").mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    queue = Queue(key="k").added(replace(FIRST, launch=turns.launch_of("t")), SECOND)
-    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(turns.launch_of("t"), End(how="stopped")).to_json())
-    monkeypatch.setattr(turns, "Outside", lambda: outside)
-    monkeypatch.setattr(turns, "put_in_place", never)
+    queue = Queue(key="k").added(replace(FIRST, launch=next_from_queue.launch_of("t")), SECOND)
+    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(next_from_queue.launch_of("t"), End(how="stopped")).to_json())
+    monkeypatch.setattr(next_from_queue, "Outside", lambda: outside)
+    monkeypatch.setattr(next_from_queue, "put_in_place", never)
     begun: list[bool] = []
 
     def run(keeper: QueueKeeper) -> int:
         begun.append(keeper.is_to_leave())
         return 143
 
-    assert turns.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
+    assert next_from_queue.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
     monkeypatch.setenv("MOTLEY_STARTED", "launch")
     with pytest.raises(AssertionError):  # its turn is another's, whose files would be put in place
-        turns.agent_in_turn(tmp_path, file, run)
+        next_from_queue.agent_in_turn(tmp_path, file, run)
 
 
 def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,10 +323,10 @@ def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, mon
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    monkeypatch.setattr(turns, "Outside", lambda: outside)
+    monkeypatch.setattr(next_from_queue, "Outside", lambda: outside)
 
     def run(_: QueueKeeper) -> int:
         raise BadInput("the settings are torn")
 
     with pytest.raises(BadInput, match="torn"):
-        turns.agent_in_turn(tmp_path, file, run)
+        next_from_queue.agent_in_turn(tmp_path, file, run)

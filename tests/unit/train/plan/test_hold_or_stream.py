@@ -11,9 +11,9 @@ from tests.support.too_big import MODELS, facts_of
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
+from train.plan.placement.first_way_that_fits import choose, choose_on_devices
 from train.plan.placement.fit import placed
-from train.plan.placement.held_streamed_or_cut import choose, choose_on_devices
-from train.plan.placement.streaming import Place, lacks, place
+from train.plan.placement.hold_or_stream import Place, lacks, place
 from train.plan.settings.config import load_config
 
 CPU = Device("a", "cpu", 48 * GIB)

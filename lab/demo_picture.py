@@ -1,6 +1,6 @@
-"""A recorded run as a picture for the front page: python -m lab.picture RECORD PICTURE ["COMMAND"]
+"""A recorded run as a picture for the front page: python -m lab.demo_picture RECORD PICTURE ["COMMAND"]
 
-    sudo ./motley demo | tee demo.log && .venv/bin/python -m lab.picture demo.log docs/demo.svg
+    sudo ./motley demo | tee demo.log && .venv/bin/python -m lab.demo_picture demo.log docs/demo.svg
 
 COMMAND is the first line, where it was another.
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from train.parallel import shares
-from train.parallel.shares import Balance, first_guesses
+from train.parallel import rebalance
+from train.parallel.rebalance import Balance, first_guesses
 from train.plan.speed.row_split import compute_seconds, fastest_split, parse_speeds
 
 speeds = st.lists(st.floats(0.5, 50), min_size=1, max_size=5)
@@ -47,7 +47,7 @@ class Machine:
         return (self.fixed_s + paid / self.speed) * math.exp(self.dice.gauss(0, self.noise))
 
 
-def run(plan: Balance, machines: dict[str, Machine], steps: int, spoil=None) -> list[shares.NewShares | None]:
+def run(plan: Balance, machines: dict[str, Machine], steps: int, spoil=None) -> list[rebalance.NewShares | None]:
     changes = []
     for step in range(steps):
         nodes = {}
@@ -135,7 +135,7 @@ def test_the_last_rows_are_moved_too_once_it_is_quiet():
     machines = {name: Machine(59 / 4.35 * part, 0.05) for name, part in {"a": 1, "b": 0.45, "c": 0.207}.items()}
     plan = Balance("abc", 96, known={"a": 59, "b": 26, "c": 11})
     assert plan.counts == [59, 26, 11]
-    assert run(plan, machines, shares.QUIET - 1) == [None] * (shares.QUIET - 1)
+    assert run(plan, machines, rebalance.QUIET - 1) == [None] * (rebalance.QUIET - 1)
     change = run(plan, machines, 1)[0]
     assert plan.counts == [58, 26, 12]
     assert change.reason == "a step computes for 4.33 s instead of 4.4 s"
@@ -225,7 +225,7 @@ def test_looks_at_an_idle_machine_cost_no_more_than_they_may():
     for _ in range(5000):
         total += step_seconds(plan, machines)
         run(plan, machines, 1)
-    assert total < 5000 * 0.6 * (1 + 2 * shares.PROBE_COST)
+    assert total < 5000 * 0.6 * (1 + 2 * rebalance.PROBE_COST)
 
 
 def test_known_speeds_make_the_first_plan_and_are_corrected():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.errors import BadInput
-from train.plan.settings import aside
+from train.plan.settings import step_aside_rules
 
 NIGHT = "22:00-07:00"
 
@@ -36,7 +36,7 @@ def at(*when: int) -> float:
     ],
 )  # fmt: skip
 def test_inside(hours: str, clock: tuple[int, int], inside: bool) -> None:
-    assert aside.is_inside(hours, at(2026, 11, 23, *clock)) is inside
+    assert step_aside_rules.is_inside(hours, at(2026, 11, 23, *clock)) is inside
 
 
 @pytest.mark.parametrize(
@@ -44,48 +44,53 @@ def test_inside(hours: str, clock: tuple[int, int], inside: bool) -> None:
 )
 def test_what_is_no_window_is_refused(hours: str) -> None:
     with pytest.raises(BadInput, match="22:00-07:00"):
-        aside.windows(hours)
+        step_aside_rules.windows(hours)
 
 
 def test_the_next_begin() -> None:
-    assert aside.next_begin(NIGHT, at(2026, 11, 23, 20)) == at(2026, 11, 23, 22)
-    assert aside.next_begin(NIGHT, at(2026, 11, 23, 22)) == at(2026, 11, 24, 22)
-    assert aside.next_begin(f"{NIGHT},12:00-13:00", at(2026, 11, 23, 9)) == at(2026, 11, 23, 12)
+    assert step_aside_rules.next_begin(NIGHT, at(2026, 11, 23, 20)) == at(2026, 11, 23, 22)
+    assert step_aside_rules.next_begin(NIGHT, at(2026, 11, 23, 22)) == at(2026, 11, 24, 22)
+    assert step_aside_rules.next_begin(f"{NIGHT},12:00-13:00", at(2026, 11, 23, 9)) == at(2026, 11, 23, 12)
 
 
 def test_in_the_night_in_which_the_clock_is_changed() -> None:
     """On 25 October 2026 it is 02:30 twice, on 29 March 2026 never."""
     evening = at(2026, 10, 24, 23)
-    assert aside.next_begin("07:00-22:00", evening) - evening == 9 * 3600
+    assert step_aside_rules.next_begin("07:00-22:00", evening) - evening == 9 * 3600
     spring = at(2026, 3, 28, 23)
-    assert aside.next_begin("07:00-22:00", spring) - spring == 7 * 3600
-    assert aside.next_begin("02:30-07:00", spring) == pytest.approx(at(2026, 3, 29, 3), abs=1800)
+    assert step_aside_rules.next_begin("07:00-22:00", spring) - spring == 7 * 3600
+    assert step_aside_rules.next_begin("02:30-07:00", spring) == pytest.approx(at(2026, 3, 29, 3), abs=1800)
 
 
 def test_at() -> None:
-    assert aside.next_time("22:00", at(2026, 11, 23, 20)) == at(2026, 11, 23, 22)
-    assert aside.next_time("6:05", at(2026, 11, 23, 20)) == at(2026, 11, 24, 6, 5)
+    assert step_aside_rules.next_time("22:00", at(2026, 11, 23, 20)) == at(2026, 11, 23, 22)
+    assert step_aside_rules.next_time("6:05", at(2026, 11, 23, 20)) == at(2026, 11, 24, 6, 5)
     for wrong in ("22", "24:00", "10pm", "tonight"):
         with pytest.raises(BadInput, match="--at 22:00"):
-            aside.next_time(wrong, 0)
+            step_aside_rules.next_time(wrong, 0)
 
 
 @given(st.integers(0, 24 * 60 - 1), st.integers(1, 24 * 60 - 1), st.floats(1.76e9, 1.80e9))
 def test_outside_ends_at_the_next_begin(first: int, length: int, now: float) -> None:
     last = (first + length) % (24 * 60)
     hours = f"{first // 60}:{first % 60:02d}-{last // 60}:{last % 60:02d}"
-    begin = aside.next_begin(hours, now)
+    begin = step_aside_rules.next_begin(hours, now)
     assert now < begin <= now + 25 * 3600 + 60
-    assert aside.is_inside(hours, begin) or 1 <= time.localtime(begin).tm_hour <= 3, "but in the hour that is skipped"
-    if not aside.is_inside(hours, now):
+    assert step_aside_rules.is_inside(hours, begin) or 1 <= time.localtime(begin).tm_hour <= 3, (
+        "but in the hour that is skipped"
+    )
+    if not step_aside_rules.is_inside(hours, now):
         middle = now + (begin - now) / 2
-        assert not aside.is_inside(hours, middle) or time.localtime(now).tm_isdst != time.localtime(begin).tm_isdst
+        assert (
+            not step_aside_rules.is_inside(hours, middle)
+            or time.localtime(now).tm_isdst != time.localtime(begin).tm_isdst
+        )
 
 
 def test_rules_are_read_and_what_is_wrong_is_named() -> None:
-    found = aside.rules({"hours": NIGHT, "in_use": "auto", "programs": ["blender"], "not_before": 5})
-    assert found == aside.AsideRules(hours=NIGHT, in_use="auto", programs=("blender",), not_before=5.0)
-    assert aside.rules({}) == aside.AsideRules()
+    found = step_aside_rules.rules({"hours": NIGHT, "in_use": "auto", "programs": ["blender"], "not_before": 5})
+    assert found == step_aside_rules.AsideRules(hours=NIGHT, in_use="auto", programs=("blender",), not_before=5.0)
+    assert step_aside_rules.rules({}) == step_aside_rules.AsideRules()
     for wrong, words in (({"hour": NIGHT}, "did you mean 'hours'"), ({"in_use": "yes"}, "never, auto"), (7, "is not")):
         with pytest.raises(BadInput, match=words):
-            aside.rules(wrong)
+            step_aside_rules.rules(wrong)

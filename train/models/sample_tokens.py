@@ -1,7 +1,7 @@
 """Answers of a model, drawn so that they do not depend on who draws them.
 
 The likeliest token under scores with Gumbel noise *is* a token drawn by their probabilities. The noise is a function of
-seed, rollout, row, place and token alone (counter.py): the same on any device, in any batch.
+seed, rollout, row, place and token alone (repeatable_random.py): the same on any device, in any batch.
 So a row has one answer, whichever machine makes it and whichever rows are made beside it.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from train.models.counter import key, uniform
 from train.models.hf import head_of, whole_of
+from train.models.repeatable_random import key, uniform
 
 
 @dataclass(frozen=True, kw_only=True)

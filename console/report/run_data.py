@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from console.report.news import happened
-from plugins.module_utils.motley.answers import Launched
+from console.report.what_happened import happened
 from plugins.module_utils.motley.files import read_json
+from plugins.module_utils.motley.node_replies import Launched
 from train.plan.settings.config import RunConfig, kind_of
 from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
@@ -69,7 +69,7 @@ class History:
     samples: list[Event]
     """What the model wrote at each evaluation; empty where it is fine-tuned."""
     news: list[Event]
-    """What happened to whom, in order of time: news.py."""
+    """What happened to whom, in order of time: what_happened.py."""
     ending: Event | None
     pieces: list[Event] = field(default_factory=list)
     """What was done, each piece once, of a run whose work comes in pieces."""

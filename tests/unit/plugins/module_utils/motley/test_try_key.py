@@ -6,15 +6,15 @@ import pytest
 
 from console.infra.machines.node import SshNode
 from plugins.callback.calm import unfit
-from plugins.module_utils.motley import key_login
+from plugins.module_utils.motley import try_key
 from tests.support import pace
 
 
 def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) -> None:
-    assert key_login.own_keys(tmp_path, False) == []
-    assert key_login.own_keys(tmp_path, True) == ["-o", "IdentitiesOnly=no"]
+    assert try_key.own_keys(tmp_path, False) == []
+    assert try_key.own_keys(tmp_path, True) == ["-o", "IdentitiesOnly=no"]
     (tmp_path / "id_ed25519").touch()
-    assert key_login.own_keys(tmp_path, False)[2:] == ["-o", "IdentityFile=~/.ssh/id_ed25519"]
+    assert try_key.own_keys(tmp_path, False)[2:] == ["-o", "IdentityFile=~/.ssh/id_ed25519"]
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,10 @@ def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) ->
 def test_they_are_needed_only_where_ours_opens_nothing(
     opened: dict[str, str], names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_login, "opens", lambda keys, node, _: opened.get(node["name"]) in keys)
+    monkeypatch.setattr(try_key, "opens", lambda keys, node, _: opened.get(node["name"]) in keys)
     nodes = [{"name": "a"}, {"name": "b"}]
-    assert key_login.opened_by(["-o", "IdentitiesOnly=no"], nodes, "state") == names
-    assert key_login.opened_by([], nodes, "state") == []
+    assert try_key.opened_by(["-o", "IdentitiesOnly=no"], nodes, "state") == names
+    assert try_key.opened_by([], nodes, "state") == []
 
 
 def test_a_key_that_waits_for_a_touch_is_not_waited_for_without_end(
@@ -37,9 +37,9 @@ def test_a_key_that_waits_for_a_touch_is_not_waited_for_without_end(
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(key_login, "TOUCH_S", 0.5)
+    monkeypatch.setattr(try_key, "TOUCH_S", 0.5)
     began = pace.now()
-    assert not key_login.opens([], {"name": "a", "port": 22, "user": "anna", "address": "192.0.2.1"}, "state")
+    assert not try_key.opens([], {"name": "a", "port": 22, "user": "anna", "address": "192.0.2.1"}, "state")
     assert pace.now() - began < 20
 
 

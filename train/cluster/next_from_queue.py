@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from train.cluster.outside import Outside, Signals
+from train.cluster.agent_surroundings import Outside, Signals
 from train.cluster.preload import of_the_unit
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.timing import TIMING

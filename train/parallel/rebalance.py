@@ -117,7 +117,7 @@ class Balance:
         fixed: Sequence[float] | None = None,
         deals: bool = False,
     ) -> None:
-        """`deals`: the last row of each may be dealt out by samples (dealing.py)."""
+        """`deals`: the last row of each may be dealt out by samples (deal_samples.py)."""
         self.names = list(names)
         self.rows = rows
         self.fixed = fixed

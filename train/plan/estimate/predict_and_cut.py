@@ -10,12 +10,12 @@ from train.plan.machines.nodes import PlanNode, Speeds
 from train.plan.model.catalogue import Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import lora_parameters
+from train.plan.placement.first_way_that_fits import case_of, may_be_cut, pipe_of_all
 from train.plan.placement.fit import Fit, cut_by_speed, fit
-from train.plan.placement.held_streamed_or_cut import case_of, may_be_cut, pipe_of_all
 from train.plan.settings.config import RunConfig
-from train.plan.speed import prediction, speedup
+from train.plan.speed import prediction, step_time
 from train.plan.speed.prediction import MachinesPrediction, Prediction
-from train.plan.speed.speedup import Machine
+from train.plan.speed.step_time import Machine
 
 FEWER = ("q_proj", "v_proj")
 
@@ -78,11 +78,11 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
     return faster and as_stages(config, faster[0], replace(speeds, rows_per_s=faster[1]))
 
 
-def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> MachinesPrediction:
+def predict(fit: Fit, machines: Sequence[step_time.Machine], config: RunConfig) -> MachinesPrediction:
     """What the machines would do together, with the wire that a run would choose."""
     weights = fit.sent_weights
-    wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights), config.wire)
-    traffic = speedup.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
+    wire = step_time.wire_for(step_time.sync_seconds(machines, 4 * weights), config.wire)
+    traffic = step_time.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
     how = {"local": config.sync == "local", "dealt": config.deals}
     whole = prediction.predict(machines, config.rows_per_step, traffic, **how)
     return replace(whole, ways=[_as_settings(way, config) for way in whole.ways if _is_known(way, config)])

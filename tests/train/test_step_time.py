@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from train.plan.launch.plan_cards import what_if
 from train.plan.speed.prediction import predict
 from train.plan.speed.row_split import dealt_seconds
-from train.plan.speed.speedup import (
+from train.plan.speed.step_time import (
     ROOM,
     TOO_MUCH,
     Machine,

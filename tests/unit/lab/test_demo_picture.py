@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import picture
+from lab import demo_picture
 
 RECORD = """\
 making .venv (controller dev); the first time takes a minute or two
@@ -35,13 +35,13 @@ real 1m46.927s
 def test_it_shows_the_lines_as_they_were_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "record").write_text(RECORD)
     monkeypatch.setattr(sys, "argv", ["picture", str(tmp_path / "record"), str(tmp_path / "picture.svg")])
-    assert picture.main() == 0
+    assert demo_picture.main() == 0
     drawing = ET.parse(tmp_path / "picture.svg").getroot()
     rows: dict[str, str] = {}
     for text in drawing.iter("{http://www.w3.org/2000/svg}text"):
-        column = round((float(text.attrib["x"]) - picture.EDGE) / picture.CHARACTER)
+        column = round((float(text.attrib["x"]) - demo_picture.EDGE) / demo_picture.CHARACTER)
         rows[text.attrib["y"]] = rows.get(text.attrib["y"], "").ljust(column) + "".join(text.itertext())
-    lines = [row.replace(picture.NO_BREAK, " ") for row in rows.values()]
+    lines = [row.replace(demo_picture.NO_BREAK, " ") for row in rows.values()]
     assert lines == [
         "$ sudo ./motley demo",
         "motley demo · three simulated machines on this one; nothing leaves it, nothing of it is changed",
@@ -60,33 +60,37 @@ def test_a_demo_that_broke_off_is_no_picture(
 ) -> None:
     (tmp_path / "record").write_text(RECORD.partition("next ")[0])
     monkeypatch.setattr(sys, "argv", ["picture", str(tmp_path / "record"), str(tmp_path / "picture.svg")])
-    assert picture.main() == 2 and "came to its end" in capsys.readouterr().err
+    assert demo_picture.main() == 2 and "came to its end" in capsys.readouterr().err
     assert not (tmp_path / "picture.svg").exists()
 
 
 def test_a_line_that_is_too_wide_continues_below_its_words() -> None:
     line = "survived   " + "seven more words are in each part " * 5
-    first, *rest = picture.wrapped(line.rstrip())
-    assert len(rest) == 1 and max(map(len, (first, *rest))) <= picture.WIDE
+    first, *rest = demo_picture.wrapped(line.rstrip())
+    assert len(rest) == 1 and max(map(len, (first, *rest))) <= demo_picture.WIDE
     assert rest[0].startswith(" " * 11) and (first + " " + rest[0].strip()) == line.strip()
-    assert picture.wrapped("") == [""] and picture.wrapped("plan  demo · tiny") == ["plan  demo · tiny"]
+    assert demo_picture.wrapped("") == [""] and demo_picture.wrapped("plan  demo · tiny") == ["plan  demo · tiny"]
 
 
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ("⚡ gpu-worker-1 lost", [(0, picture.YELLOW, "⚡ gpu-worker-1 lost")]),
+        ("⚡ gpu-worker-1 lost", [(0, demo_picture.YELLOW, "⚡ gpu-worker-1 lost")]),
         (
             "  tools      all is here   0.3 s",
-            [(2, picture.BLUE, "tools"), (13, picture.PLAIN, "all is here"), (27, picture.GREY, "0.3 s")],
+            [
+                (2, demo_picture.BLUE, "tools"),
+                (13, demo_picture.PLAIN, "all is here"),
+                (27, demo_picture.GREY, "0.3 s"),
+            ],
         ),
-        ("done       42 steps", [(0, picture.GREEN, "done"), (11, picture.PLAIN, "42 steps")]),
-        ("               after   Mitzi.   (right)", [(15, picture.GREEN, "after   Mitzi.   (right)")]),
+        ("done       42 steps", [(0, demo_picture.GREEN, "done"), (11, demo_picture.PLAIN, "42 steps")]),
+        ("               after   Mitzi.   (right)", [(15, demo_picture.GREEN, "after   Mitzi.   (right)")]),
         ("", []),
     ],
 )
 def test_colours_are_those_of_a_terminal(line: str, parts: list[tuple[int, str, str]]) -> None:
-    assert picture.coloured(line) == parts
+    assert demo_picture.coloured(line) == parts
 
 
 def test_every_colour_can_be_read_on_its_own_ground() -> None:
@@ -95,5 +99,5 @@ def test_every_colour_can_be_read_on_its_own_ground() -> None:
         red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    inks = {picture.PLAIN, *(colour for _, colour in picture.COLOURS)}
-    assert min((light(ink) + 0.05) / (light(picture.GROUND) + 0.05) for ink in inks) >= 4.5
+    inks = {demo_picture.PLAIN, *(colour for _, colour in demo_picture.COLOURS)}
+    assert min((light(ink) + 0.05) / (light(demo_picture.GROUND) + 0.05) for ink in inks) >= 4.5

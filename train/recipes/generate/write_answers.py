@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from train.data.chat import load_chat
 from train.data.rows import date_of, template_of
+from train.data.to_tokens import load_chat
 from train.models import backends
 from train.models.backends import to_tensors
-from train.models.drawing import Draw, answers
 from train.models.model_files import model_folder
+from train.models.sample_tokens import Draw, answers
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import GenerateConfig
 from train.recipes.grpo.rows import PromptRows

@@ -6,8 +6,8 @@ import json
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from train.data.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
 from train.data.formats import BadRecord, Example
+from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 

@@ -1,6 +1,6 @@
 """One rank of the proof that all nodes compute together: how near an all-reduce comes to the slowest link.
 
-    python -m train.measure.proof      started on every node at once (plugins/modules/collective_probe.py)
+    python -m train.measure.compute_together      started on every node at once (plugins/modules/collective_probe.py)
 
 Rank 0 prints one line of JSON; with MOTLEY_PAIRS=1 it has the seconds of each pair of nodes too. Ranks exchange JSON
 over the store: torch's own exchange of objects would execute what anybody on the network sends.
@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from train.measure import link
-from train.plan.speed.speedup import ring_bytes
+from train.plan.speed.step_time import ring_bytes
 
 FLOATS = int(os.environ.get("MOTLEY_FLOATS", str(4 << 20)))  # 16 MiB, or as many as an adapter has
 LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "1"))
