@@ -139,7 +139,7 @@ def arrange(settled: Settled, names: list[str], data: Data, *, waits: bool) -> L
         devices=devices,
         facts=settled.shape,
         setup=setup_for(config, decisions.gradient_checkpointing, decisions.load_in),
-        known=settled.decided_before,
+        decided_before=settled.decided_before,
     )
     workers, why_cut = pipe_members.arrange(config, decisions, settled.world, settled.base, cluster)
     check_shares(config, len(workers.groups))

@@ -43,7 +43,7 @@ class Cluster:
     devices: Sequence[Device]
     facts: AnyFacts | None
     setup: Setup
-    known: Mapping[str, str]
+    decided_before: Mapping[str, str]
     """What the run has decided so far."""
 
 
@@ -55,7 +55,7 @@ def arrange(
     if not asked or base is None:
         return alone(cluster.names), []
     model = _model_config(base)
-    if not cluster.known.get("cut_proven"):  # once for each run
+    if not cluster.decided_before.get("cut_proven"):  # once for each run
         prove_cut(model)
     limits, speeds = _measure(config, decisions, world, model, cluster)
     room = Room(text_of(model).num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
@@ -63,12 +63,12 @@ def arrange(
     groups = pipeline_split.regroup([group for group in wanted if group], cluster.names, room)
     if not groups:
         raise BadInput(f"pipes: {pipeline_split.why_too_small(cluster.names, [], room)}")
-    places = [tuple(cluster.names.index(name) for name in group) for group in groups]
+    ranks = [tuple(cluster.names.index(name) for name in group) for group in groups]
     layers: list[tuple[int, int] | None] = [None] * len(cluster.names)
-    for group in places:
-        for rank, own in zip(group, _cut(group, room, speeds, cluster), strict=True):
-            layers[rank] = own
-    return RowTakers(tuple(cluster.names), tuple(places), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
+    for group in ranks:
+        for rank, layers_of_rank in zip(group, _cut(group, room, speeds, cluster), strict=True):
+            layers[rank] = layers_of_rank
+    return RowTakers(tuple(cluster.names), tuple(ranks), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
 
 
 def _ranks_of(name: str, names: Sequence[str]) -> list[str]:
@@ -100,29 +100,30 @@ def _measure(
     config: RunConfig, decisions: Decisions, world: World, model: Any, cluster: Cluster
 ) -> tuple[list[int], list[float]]:
     """The layers that each rank can hold, and its speed: as its steps showed or else as set, if known of all."""
-    known = parse_speeds(cluster.known.get("stage_speeds") or config.speeds)
+    known_speeds = parse_speeds(cluster.decided_before.get("stage_speeds") or config.speeds)
     speed, device = 0.0, cluster.devices[world.rank]
-    if any(name not in known for name in cluster.names):
+    if any(name not in known_speeds for name in cluster.names):
         speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)
     limit = os.environ.get(HOLDS) or pipeline_split.holds(
         cluster.facts, cluster.setup, device, text_of(model).num_hidden_layers, ends=False
     )
-    found = world.gather([int(limit), speed])
-    speeds = [known.get(name, 1.0) if not speed else own for name, (_, own) in zip(cluster.names, found, strict=True)]
-    return [count for count, _ in found], speeds
+    layers, measured = zip(*world.gather([int(limit), speed]), strict=True)
+    if not speed:
+        measured = tuple(known_speeds.get(name, 1.0) for name in cluster.names)
+    return list(layers), list(measured)
 
 
 def layer_speed(model: Any, precision: str, device: str, length: int) -> float:
     """Rows per second through one layer of the model, forward and backward, with random weights."""
-    one = copy.deepcopy(model)
-    text = text_of(one)
+    config = copy.deepcopy(model)
+    text = text_of(config)
     text.num_hidden_layers, text.vocab_size, text.pad_token_id = 1, 8, None
     if getattr(text, "layer_types", None):
         text.layer_types = text.layer_types[:1]
-    if hasattr(one, "quantization_config"):
-        del one.quantization_config
-    made = quietly(class_of(one).from_pretrained, None, config=one, state_dict={}, dtype=DTYPES[precision])
-    layer = made.get_decoder().requires_grad_(False).to(device)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    small = quietly(class_of(config).from_pretrained, None, config=config, state_dict={}, dtype=DTYPES[precision])
+    layer = small.get_decoder().requires_grad_(False).to(device)
     with torch.device(device):
         hidden = torch.zeros(1, length, text.hidden_size, dtype=DTYPES[precision], requires_grad=True)
     best_s = float("inf")
@@ -147,11 +148,11 @@ def _layer_bytes(cluster: Cluster) -> int:
 
 
 def micro_batch(
-    config: RunConfig, world: World, workers: RowTakers, row_length: int, known: Mapping[str, str]
+    config: RunConfig, world: World, workers: RowTakers, row_length: int, decided_before: Mapping[str, str]
 ) -> tuple[int, str]:
     """Rows at a time, alike on all stages of a pipe: as set, else so small that all of them have something to do."""
     group = workers.group(world.rank)
-    own = pipeline_split.rows_at_once(config, row_length, len(workers.groups), len(group))
-    own = min(own, int(known.get("pipe_micro_batch", own)))
-    everyone = world.gather(own)
-    return min(int(everyone[rank]) for rank in group), "alike in all stages of a pipe"
+    rows = pipeline_split.rows_at_once(config, row_length, len(workers.groups), len(group))
+    rows = min(rows, int(decided_before.get("pipe_micro_batch", rows)))
+    by_rank = world.gather(rows)
+    return min(int(by_rank[rank]) for rank in group), "alike in all stages of a pipe"

@@ -46,27 +46,27 @@ class Muon(torch.optim.AdamW):  # type: ignore[misc]
             if owner == rank:
                 flat = torch.cat([self.update_of(p, scale).flatten() for p in mine]).to(wire)
             else:
-                place = self.place_of(mine[0])
-                flat = torch.empty(sum(p.numel() for p in mine), dtype=wire, device=place)
+                device = self.device_of(mine[0])
+                flat = torch.empty(sum(p.numel() for p in mine), dtype=wire, device=device)
             if count > 1:
                 dist.broadcast(flat, owner)
             parts = flat.float().split([p.numel() for p in mine])
             self.prepared |= {p: part.view_as(p) for p, part in zip(mine, parts, strict=True)}
 
-    def place_of(self, parameter: nn.Parameter) -> Any:
+    def device_of(self, parameter: nn.Parameter) -> Any:
         return getattr(self, "state_device", parameter.device)
 
     def momentum_of(self, parameter: nn.Parameter) -> Tensor:
         state = self.state[parameter]
         if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(parameter, device=self.place_of(parameter))
+            state["momentum"] = torch.zeros_like(parameter, device=self.device_of(parameter))
         momentum: Tensor = state["momentum"]
         return momentum
 
     def update_of(self, parameter: nn.Parameter, scale: float = 1.0) -> Tensor:
         """The update of a matrix, Nesterov's: with the momentum that this step will leave."""
         assert parameter.grad is not None
-        gradient = parameter.grad.to(self.place_of(parameter)) * scale
+        gradient = parameter.grad.to(self.device_of(parameter)) * scale
         return orthogonal(gradient + MOMENTUM * (MOMENTUM * self.momentum_of(parameter) + gradient))
 
     def step(self, closure: None = None) -> None:

@@ -43,10 +43,10 @@ class Stage:
         self.model, self.device, self.precision = model, device, precision
         self.part, self.backbone = whole.part, whole.get_decoder()
         self.width, self.dtype = whole.config.hidden_size, DTYPES[precision]
-        place = group.index(rank)
-        self.before = group[place - 1] if place else None
-        self.after = group[place + 1] if place + 1 < len(group) else None
-        self.behind = len(group) - place - 1
+        position = group.index(rank)
+        self.before = group[position - 1] if position else None
+        self.after = group[position + 1] if position + 1 < len(group) else None
+        self.behind = len(group) - position - 1
         self.cost = self.part.end - self.part.first + (head_cost(model) if self.part.ends else 0.0)
         """What a row costs this stage, in layers."""
         self.computing_s = 0.0
@@ -161,8 +161,8 @@ class PipeSync(Strategy):
         self.kept: list[float] = []
 
     def _layers(self, rank: int) -> str:
-        own = self.workers.layers[rank]
-        return "all" if own is None else f"{own[0] + 1}-{own[1]}"
+        layers = self.workers.layers[rank]
+        return "all" if layers is None else f"{layers[0] + 1}-{layers[1]}"
 
     @property
     def interrupted_exchange(self) -> bool:
@@ -195,9 +195,9 @@ class PipeSync(Strategy):
         for p in self.trained.parameters:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in self.trained.parameters if p.grad is not None]
-        own = [gradient.to("cpu") for gradient in gradients]
-        all_reduce(own, self.wire)
-        for gradient, summed in zip(gradients, own, strict=True):
+        sums = [gradient.to("cpu") for gradient in gradients]
+        all_reduce(sums, self.wire)
+        for gradient, summed in zip(gradients, sums, strict=True):
             gradient.copy_(summed)
 
     def observe(self, timings: list[StepTiming]) -> list[StepTiming]:

@@ -125,12 +125,12 @@ class World:
             return self._own[name]
         while True:
             before = self.store.get(name).decode() if self.store.check([name]) else ""
-            known = self.read(name) if before else None
-            found = alter(json.loads(known)[0] if known else None)
-            text = json.dumps([found, self.rank, secrets.token_hex(4)])  # no two changes are alike
+            shared = self.read(name) if before else None
+            altered = alter(json.loads(shared)[0] if shared else None)
+            text = json.dumps([altered, self.rank, secrets.token_hex(4)])  # no two changes are alike
             after = self._mac(name, text) + text
             if self.store.compare_set(name, before, after).decode() == after:
-                return found
+                return altered
 
     def shared(self, name: str) -> Any:
         """What all share under this name, which is there."""
@@ -201,10 +201,10 @@ class World:
         thread.join(FIRST_EXCHANGE_S)
         right = self.size * (self.size + 1) / 2
         problem = "" if sums == {right} else WRONG_SUM if sums else NO_END.format(FIRST_EXCHANGE_S)
-        found = self.gather([self.node, self.local_rank, problem])
-        if problem := next((one[2] for one in found if one[2]), ""):
-            names = " and ".join(f"{node}:{card}" for node, card, _ in found)
-            several = sorted({node for node, card, _ in found if card})
+        ranks = self.gather([self.node, self.local_rank, problem])
+        if problem := next((of_rank for _, _, of_rank in ranks if of_rank), ""):
+            names = " and ".join(f"{node}:{card}" for node, card, _ in ranks)
+            several = sorted({node for node, card, _ in ranks if card})
             where = f" for {', '.join(several)}, which has several cards" if several else ""
             switch = "NCCL_P2P_DISABLE: 1" if several else "NCCL_ALGO: Ring, NCCL_PROTO: Simple"
             raise CheckFailed(
@@ -216,10 +216,10 @@ class World:
         continues behind an exchange of the cards that failed on one of them: an update comes after it only."""
         if self.size == 1:
             return [mine]
-        own = torch.tensor([*mine, float(self._exchange_failed())], dtype=torch.float64)
-        everyone = [torch.empty_like(own) for _ in range(self.size)]
+        sent = torch.tensor([*mine, float(self._exchange_failed())], dtype=torch.float64)
+        everyone = [torch.empty_like(sent) for _ in range(self.size)]
         with record_function(FIGURES):
-            self.finish(dist.all_gather(everyone, own, async_op=True))
+            self.finish(dist.all_gather(everyone, sent, async_op=True))
         rows = [row.tolist() for row in everyone]
         if at := [str(rank) for rank, row in enumerate(rows) if row.pop()]:
             raise ExchangeFailedError(
@@ -334,7 +334,7 @@ def join(timeout_s: float = 300.0, orders: Orders | None = None) -> World:
         return World(local_rank=local_rank, node=node, timeout=timeout, orders=orders)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
-    own = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
-    world = World(rank, size, local_rank, node, own, timeout, key, orders)
+    private = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
+    world = World(rank, size, local_rank, node, private, timeout, key, orders)
     store.set_timeout(world.patience)
     return world

@@ -36,12 +36,12 @@ class RowTakers:
 
     def seen(self, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """A step event's nodes, worker by worker: a pipe computes until its last stage has done."""
-        found: dict[str, Mapping[str, Any]] = {}
+        by_worker: dict[str, Mapping[str, Any]] = {}
         for label, group in zip(self.labels, self.groups, strict=True):
-            own = [nodes[self.names[rank]] for rank in group]
-            seconds = max(node.get("pipe_s", node["compute_s"]) for node in own)
-            found[label] = own[0] if len(own) == 1 else {"rows": own[0]["rows"], "compute_s": seconds}
-        return found
+            stages = [nodes[self.names[rank]] for rank in group]
+            seconds = max(node.get("pipe_s", node["compute_s"]) for node in stages)
+            by_worker[label] = stages[0] if len(stages) == 1 else {"rows": stages[0]["rows"], "compute_s": seconds}
+        return by_worker
 
 
 def alone(names: Sequence[str]) -> RowTakers:

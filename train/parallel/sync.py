@@ -227,8 +227,8 @@ Sync = FlatSync | DdpSync
 def make(  # noqa: PLR0917 - as both of them
     kind: str, wire: str, module: LossModule, parameters: list[nn.Parameter], device: str, world: World
 ) -> Sync:
-    made = DdpSync if kind == "ddp" and dist.is_initialized() else FlatSync
-    return made(module, parameters, wire, device, world)
+    chosen = DdpSync if kind == "ddp" and dist.is_initialized() else FlatSync
+    return chosen(module, parameters, wire, device, world)
 
 
 class ExactSync(Strategy):
@@ -299,8 +299,8 @@ class ExactSync(Strategy):
         if ddp_s <= measured:
             self._use(ddp)
         self._undecided = self.comparing = False
-        found = f"sync {self.kind}: measured: ddp {ddp_s:.3f} s a step, flat {measured:.3f} s"
-        return Choice({"sync": self.kind}, found)
+        why = f"sync {self.kind}: measured: ddp {ddp_s:.3f} s a step, flat {measured:.3f} s"
+        return Choice({"sync": self.kind}, why)
 
 
 def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tuple[str, str]:
@@ -319,5 +319,5 @@ def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tu
         sample[0].item()
         seconds = max(row[0] for row in world.numbers([time.perf_counter() - start]))
     expected_s = seconds * total_bytes / (4 * sample.numel())
-    found = f"{total_bytes / 1e6:.1f} MB of gradients would take {expected_s:.2f} s a step in fp32"
-    return wire_for(expected_s), found
+    why = f"{total_bytes / 1e6:.1f} MB of gradients would take {expected_s:.2f} s a step in fp32"
+    return wire_for(expected_s), why
