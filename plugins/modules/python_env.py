@@ -366,26 +366,30 @@ def rollback(home: Path, *, pretend: bool) -> Done:
 
 def remove(home: Path, *, pretend: bool) -> Done:
     """What Motley made goes; an environment that was there before comes back."""
-    ours = [
-        path
-        for path in [*home.glob("env.*"), home / "env", home / ".env.lock", home / ".wheels"]
-        if path.name != BEFORE
-    ]
-    ours = [path for path in ours if path.is_symlink() or path.is_file() or (path.is_dir() and (path.name != "env"))]
-    if not ours:
+    if not (ours := made_here(home)):
         return {"changed": False, "motley_say": "nothing to put back"}
     if not pretend:
         refuse_while_a_run_is_on()
-        for path in ours:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        if (home / BEFORE).exists():
-            move(home / BEFORE, home / "env")
+        with suppress(FileNotFoundError), alone(home):  # nodes of one machine share it, and end at the same moment
+            for path in made_here(home):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            if (home / BEFORE).exists():
+                move(home / BEFORE, home / "env")
         with suppress(OSError):
             home.rmdir()
     return {"changed": True, "motley_say": f"{', '.join(path.name for path in ours)} removed"}
+
+
+def made_here(home: Path) -> list[Path]:
+    found = [*home.glob("env.*"), home / "env", home / ".env.lock", home / ".wheels"]
+    return [
+        path
+        for path in found
+        if path.name != BEFORE and (path.is_symlink() or path.is_file() or (path.is_dir() and path.name != "env"))
+    ]
 
 
 def lead_to(home: Path, name: str) -> dict[str, str]:

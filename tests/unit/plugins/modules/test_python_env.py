@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,22 @@ def test_it_is_what_pip_installs(tmp_path: Path) -> None:
         assert subprocess.run([ours / name], capture_output=True, text=True, check=True).stdout == "shown\n"
     assert not [path for path in ours.rglob("*") if path.is_file() and path.stat().st_nlink > 1], "the disk has it once"
     assert not (ours.parent / ".wheels/cache").exists()
+
+
+def test_nodes_that_share_an_environment_take_it_away_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, both = tmp_path / "shared", threading.Barrier(2)
+    for number in range(200):
+        (home / f"env.aa/lib/{number}").mkdir(parents=True)
+    (home / "env").symlink_to("env.aa")
+
+    def waits() -> None:
+        both.wait(timeout=10)
+
+    monkeypatch.setattr(python_env, "refuse_while_a_run_is_on", waits)
+    with ThreadPoolExecutor(2) as nodes:
+        done = [nodes.submit(python_env.remove, home, pretend=False) for _ in range(2)]
+        assert all(one.result()["changed"] for one in done)
+    assert not home.exists()
 
 
 def test_pip_can_remove_it(tmp_path: Path) -> None:
