@@ -135,6 +135,9 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
     if unknown:
         say(f"there is no run '{unknown[0]}' on a node that answers; there are: {', '.join(found) or 'none'}")
         return 2
+    if running := [name for name in chosen if found[name]["on"]]:
+        say(f"run '{running[0]}' is running, and keeps its checkpoints\nfix: ./motley stop, then the same again")
+        return 2
     names = [
         name
         for name, facts in found.items()

@@ -125,8 +125,10 @@ def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_somet
 def test_clean_does_not_offer_a_run_that_is_on(
     inventory: Inventory, tmp_path: Path, on: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_commands.clean(inventory, DONE, yes=True) == 0 and kept(tmp_path, DONE) == 2
+    assert run_commands.clean(inventory, "", yes=True) == 0 and kept(tmp_path, DONE) == 2
     assert "there is nothing to clean" in capsys.readouterr().out
+    assert run_commands.clean(inventory, DONE, yes=True) == 2 and kept(tmp_path, DONE) == 2
+    assert f"run '{DONE}' is running, and keeps its checkpoints\nfix: ./motley stop" in capsys.readouterr().out
     assert run_commands.clean(inventory, "doen", yes=True) == 2
     assert "there is no run 'doen' on a node that answers" in capsys.readouterr().out
 
