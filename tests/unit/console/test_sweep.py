@@ -33,8 +33,8 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         (folder / "best.yml").write_text("model: tiny\ndataset: stdlib-qa\nlora_r: 16\n")
         return 0
 
-    monkeypatch.setattr(sweep.pieces, "run_it", run_it)
-    monkeypatch.setattr(sweep.pieces, "known_runs", lambda _: {"tiny-sweep": {}})
+    monkeypatch.setattr(sweep.commands_in_pieces, "run_it", run_it)
+    monkeypatch.setattr(sweep.commands_in_pieces, "known_runs", lambda _: {"tiny-sweep": {}})
     monkeypatch.setattr(sweep.launch_playbook, "launch", lambda _, words: found.append(words) or 0)
     return found
 
@@ -80,7 +80,7 @@ def test_then_train_launches_the_best_one(launched: list[Any], tmp_path: Path) -
 def test_who_leaves_a_sweep_that_runs_is_told_how_its_best_is_trained(
     launched: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(sweep.pieces, "run_it", lambda *_: 2)
+    monkeypatch.setattr(sweep.commands_in_pieces, "run_it", lambda *_: 2)
     for name, is_said in (("tiny-sweep", True), ("refused", False)):
         assert run([*TYPED, "--run", name, "--then", "train"], tmp_path / "results") == 2
         assert (f"--resume {name} --then train" in capsys.readouterr().out) == is_said
@@ -106,7 +106,7 @@ def test_a_sweep_of_another_recipe_and_one_that_continues(launched: list[Any], t
 def test_bad_input_is_refused_before_anything_is_connected_to(
     launched: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
 ) -> None:
-    monkeypatch.setattr(sweep.pieces, "known_runs", lambda _: pytest.fail("connected"))
+    monkeypatch.setattr(sweep.commands_in_pieces, "known_runs", lambda _: pytest.fail("connected"))
     with pytest.raises(BadInput, match=sentence):
         run(words, tmp_path / "results")
     assert launched == []
