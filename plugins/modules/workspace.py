@@ -215,8 +215,15 @@ def remove(home: Path, *, pretend: bool) -> Done:
                     folder.rmdir()
                 except OSError:
                     kept.append(folder)
-    say = f"kept, for there is something in it: {', '.join(map(str, kept))}" if kept else "all of it is gone"
-    return {"changed": True, "motley_say": say}
+    return {"changed": True, "motley_say": kept_words(home, kept) if kept else "all of it is gone"}
+
+
+def kept_words(home: Path, kept: list[Path]) -> str:
+    """Folders in others that are named say nothing more."""
+    outermost = sorted(path.name for path in kept if path.parent == home)
+    if not outermost:
+        return f"{home} kept, for there is something in it"
+    return f"{home}: {', '.join(outermost)} kept, for there is something in {'them' if outermost[1:] else 'it'}"
 
 
 if __name__ == "__main__":

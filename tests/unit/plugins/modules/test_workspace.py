@@ -99,6 +99,15 @@ def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:
     assert (tmp_path / "code/train/__init__.py").read_text() == "a"
 
 
+def test_undo_names_what_it_keeps_once(tmp_path: Path) -> None:
+    home = tmp_path / "ai-cluster"
+    workspace.make(home, params(package=package(), folders=["models/base", "results"]), pretend=False)
+    (home / "results/qa").mkdir()
+    (home / "models/base/own").write_text("mine")
+    said = workspace.remove(home, pretend=False)["motley_say"]
+    assert said == f"{home}: models, results kept, for there is something in them"
+
+
 def test_undo_takes_the_address_that_a_launch_has_brought(tmp_path: Path) -> None:
     workspace.make(tmp_path, params(package=package(), folders=["config"]), pretend=False)
     (tmp_path / paths.SECRET).write_text("https://ntfy.example/secret\n")
