@@ -112,15 +112,14 @@ def make(home: Path, params: Make, *, pretend: bool) -> Done:
     package = params["package"]
     was, now = link_target(home / "code"), f"code.{package['hash']}" if package else ""
     renew = bool(package) and not in_place(home, now)
-    if not pretend:
+    if not pretend and (missing or renew):
         for path in missing:
             path.mkdir(exist_ok=True)
-        if missing:
-            remember(home, missing)
-        if renew and package:
-            with one_at_a_time(home):
-                if not in_place(home, now):  # another launch may have brought it meanwhile
-                    unpack(home, now, package)
+        with one_at_a_time(home):
+            if missing:
+                remember(home, missing)
+            if package and not in_place(home, now):  # another launch may have brought it meanwhile
+                unpack(home, now, package)
     lines_before = [was] if was and renew else []
     lines_after = [str(path) for path in missing] + ([now] if renew else [])
     say = f"train {package['hash']}" if package else "there is no training package in this checkout"
@@ -146,7 +145,7 @@ def in_place(home: Path, code: str) -> bool:
 
 @contextmanager
 def one_at_a_time(home: Path) -> Iterator[None]:
-    """Two launches at once would write and remove the same folder."""
+    """Two launches at once would write and remove the same files."""
     with (home / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
