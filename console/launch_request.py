@@ -124,11 +124,8 @@ def wrong_switches(switches: Mapping[str, bool | None], own: Mapping[str, Any]) 
 
 
 def wrong_then(then: str) -> list[str]:
-    return (
-        [f"then: '{then}' is none of {', '.join(step_aside_rules.THEN)}"]
-        if then not in ("", *step_aside_rules.THEN)
-        else []
-    )
+    known = step_aside_rules.THEN
+    return [f"then: '{then}' is none of {', '.join(known)}"] if then not in ("", *known) else []
 
 
 def wrong_on(on: str, own: dict[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 def main(argv: list[str]) -> int:
     wants_json = "--json" in argv
     attach_to_agent()
-    # On AVX512-BF16 it asks for a package of which only a form that we do not take has a use (backends/hf.py).
+    # On AVX512-BF16 it asks for a package of which only a form that we do not take has a use (models/hf.py).
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
         return run_command(argv)

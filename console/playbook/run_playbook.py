@@ -1,4 +1,4 @@
-"""Runs a playbook that prepares machines (not a launch: launch.py), shows it, and leaves a receipt.
+"""Runs a playbook that prepares machines (not a launch: launch_playbook.py), shows it, and leaves a receipt.
 
 The password goes from memory to Ansible's own prompts through a pseudo-terminal: it is on no disk, in no argument and
 in no environment. Covered by tests/roles/test_bootstrap.py. Not covered: a machine whose memory others can read.

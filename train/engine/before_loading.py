@@ -58,7 +58,7 @@ class Data:
     rows: Rows
     held_out: Rows
     hashes: dict[str, str]
-    """Those of base and rows."""
+    """What base and rows are known by."""
 
     @classmethod
     def of_run(cls, kept: Run) -> Self:

@@ -1,4 +1,4 @@
-"""A step whose last rows are dealt out by samples (parallel/dealing.py), as this run has it."""
+"""A step whose last rows are dealt out by samples (parallel/deal_samples.py), as this run has it."""
 
 from __future__ import annotations
 

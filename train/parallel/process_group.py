@@ -59,7 +59,7 @@ class World:
     """The limit for connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
     orders: Orders | None = None
-    """Those of its agent, where this process may stay while the group changes."""
+    """What its agent tells, where this process may stay while the group changes."""
     peers: Peers | None = field(default=None, repr=False)
     """Who of the others has ended, where no agent says so."""
     nccl: Any = field(default=None, repr=False)

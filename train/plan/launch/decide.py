@@ -2,7 +2,7 @@
 
 It decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds nothing
 open, and checks. Where `train run` is started by hand, its first generation chooses by the same rule
-(placement/held_streamed_or_cut.py), and keeps what it chose (train/engine/kept_decisions.py). From then on that is
+(placement/first_way_that_fits.py), and keeps what it chose (train/engine/kept_decisions.py). From then on that is
 obeyed, whoever leaves or comes.
 """
 

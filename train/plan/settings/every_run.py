@@ -211,8 +211,8 @@ class RunConfig:
 
     @property
     def deals(self) -> bool:
-        """Whether a run deals the samples of last rows out (engine/dealt.py), as far as settings say. Where texts are
-        longer than a row, as mostly with recipe=pretrain, there is little to deal."""
+        """Whether a run deals the samples of last rows out (engine/split_last_rows.py), as far as settings say. Where
+        texts are longer than a row, as mostly with recipe=pretrain, there is little to deal."""
         return False
 
     def held(self, *, load_in: str = "", weights: str = "", pipes: str = "") -> Self:

@@ -60,8 +60,8 @@ def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Seq
 
 
 def dealt_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
-    """How long the slowest computes where the samples of all last rows are dealt out (parallel/dealing.py): all need
-    the same, unless one needs more than that for the rows that it keeps."""
+    """How long the slowest computes where the samples of all last rows are dealt out (parallel/deal_samples.py): all
+    need the same, unless one needs more than that for the rows that it keeps."""
     before = list(fixed_s) or [0.0] * len(speeds)
     takes = [one for one in zip(before, counts, speeds, strict=True) if one[1]]
     whole = sum(count for _, count, _ in takes) + sum(fixed * speed for fixed, _, speed in takes)

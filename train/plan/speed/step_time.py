@@ -3,7 +3,7 @@ and what to change where the network holds it up.
 
 Pure arithmetic. A step takes as long as its slowest machine computes, plus adding the gradients up, which is as slow as
 the slowest link in the ring. That transfer hides behind nothing is assumed: `ddp` may be a little faster. `dealt`: the
-samples of last rows are dealt out (parallel/dealing.py), so that no machine waits for another's last row.
+samples of last rows are dealt out (parallel/deal_samples.py), so that no machine waits for another's last row.
 """
 
 from __future__ import annotations

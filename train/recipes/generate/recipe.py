@@ -1,7 +1,7 @@
 """Many answers: a piece is some of the prompts, and what comes of it their answers.
 
-An answer follows from the seed and its number alone (models/drawing.py): whoever makes it, and whatever is made beside
-it, it is the same.
+An answer follows from the seed and its number alone (models/sample_tokens.py): whoever makes it, and whatever is made
+beside it, it is the same.
 """
 
 from __future__ import annotations
