@@ -26,7 +26,7 @@ Seconds = Callable[[int], float]
 
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
-    """What predict_and_cut.predict says, for a cut model. `speeds`: layers of a row per second of a stage, else rows."""
+    """What predict_and_cut.py says, for a cut model. `speeds`: layers of a row per second of a stage, else rows."""
     asked, names = parse_pipes(found.pipes), [node.device.name for node in found.nodes]
     groups = [*asked, *((name,) for name in names if not any(name in group for group in asked))]
     seconds = [_seconds(found, config, group, speeds) for group in groups]

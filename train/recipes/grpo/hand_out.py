@@ -1,8 +1,9 @@
 """Who makes which answer of a rollout: pieces from one list, for whoever is free; and who is slow at the end hands some
 of what it has begun to who waits.
 
-An answer does not depend on who makes it, or on who begins it and who ends it (models/sample_tokens.py). So this decides
-how long a rollout takes, and nothing else. What the nodes share is one record in their store, changed by one at a time:
+An answer does not depend on who makes it, or on who begins it and who ends it (models/sample_tokens.py). So this
+decides how long a rollout takes, and nothing else. What the nodes share is one record in their store, changed by
+one at a time:
 
     next    the first answer that nobody has yet
     idle    who waits for work

@@ -7,8 +7,8 @@ held_out      prompts that are held out, answered without chance
 build         a language model with its adapter, as of recipe=sft
 
 An answer follows from the seed, the step and its number in it alone (models/sample_tokens.py), and its advantage from
-the rewards of its group, which all nodes have. So the run is the same however the answers are shared, and nobody's answers
-are older than the weights that are trained on them.
+the rewards of its group, which all nodes have. So the run is the same however the answers are shared, and
+nobody's answers are older than the weights that are trained on them.
 """
 
 from __future__ import annotations
