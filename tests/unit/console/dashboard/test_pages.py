@@ -59,6 +59,12 @@ def test_steps_are_drawn_once_a_second_and_a_loss_at_once(pages: Pages, clock: C
     assert "gpu-worker-1 lost (silent)" in pages.parts["news"][1] and not pages.due()
 
 
+def test_when_it_is_ready_follows_from_what_its_steps_took_and_is_not_said_while_it_waits(pages: Pages) -> None:
+    assert "(16 min)" in pages.parts["live"][1], "470 steps of 2 s"
+    pages.feed.state.state = "waiting"
+    assert live(pages.feed)["ends"] == ""
+
+
 @pytest.mark.parametrize(
     ("rows", "number", "words"),
     [
