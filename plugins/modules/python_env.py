@@ -380,7 +380,8 @@ def remove(home: Path, *, pretend: bool) -> Done:
                 move(home / BEFORE, home / "env")
         with suppress(OSError):
             home.rmdir()
-    return {"changed": True, "motley_say": f"{', '.join(path.name for path in ours)} removed"}
+    shown = [path.name for path in ours if not path.name.startswith(".")] or ["what was left of a build"]
+    return {"changed": True, "motley_say": f"{', '.join(shown)} removed"}
 
 
 def made_here(home: Path) -> list[Path]:
