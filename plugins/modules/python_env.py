@@ -386,11 +386,8 @@ def remove(home: Path, *, pretend: bool) -> Done:
 
 def made_here(home: Path) -> list[Path]:
     found = [*home.glob("env.*"), home / "env", home / ".env.lock", home / ".wheels"]
-    return [
-        path
-        for path in found
-        if path.name != BEFORE and (path.is_symlink() or path.is_file() or (path.is_dir() and path.name != "env"))
-    ]
+    ours = [path for path in found if path.name != BEFORE and (path.name != "env" or path.is_symlink())]
+    return [path for path in ours if os.path.lexists(path)]
 
 
 def lead_to(home: Path, name: str) -> dict[str, str]:
