@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from train.plan.speed.row_split import compute_seconds
 from train.plan.speed.step_time import (
     Estimate,
     Machine,
@@ -18,6 +17,7 @@ from train.plan.speed.step_time import (
     groups,
     others_of,
     remedies_for,
+    step_seconds,
     together,
     together_local,
 )
@@ -113,8 +113,7 @@ def predict(
     whole, found = view(machines), fastest(view(some) for some in groups(machines))
     alone = max(together([m], rows, 0).rows_per_s for m in machines)
     even = [len(part) for part in (range(rows)[i :: len(machines)] for i in range(len(machines)))]
-    fixed = [m.step_s for m in machines]
-    even_s = compute_seconds(even, [m.rows_per_s for m in machines], fixed) + whole.sync_s
+    even_s = step_seconds(machines, even) + whole.sync_s
     return MachinesPrediction(
         wire=traffic.wire,
         rows_per_step=rows,

@@ -16,8 +16,12 @@ from itertools import combinations
 from train.plan.speed.row_split import compute_seconds, dealt_seconds, fastest_split
 from train.plan.values import Settings
 
-LINK_EFFICIENCY = 0.94
-"""What TCP leaves of a link's nominal speed for data."""
+LINK_EFFICIENCY = 0.92
+"""What is left of a link's nominal speed for data, while as much comes as goes: headers, and acknowledgements of what
+comes (docs/BENCHMARKS.md, "Exchanging gradients")."""
+LOST_TOGETHER = 0.03
+"""Of the sum of their speeds, what machines lose that share a step: who is late in it, and rows that come out unequal
+(docs/BENCHMARKS.md, "Where each has a whole computer")."""
 SLOW_S = 0.5
 """An exchange that takes longer is halved by bf16."""
 TOO_MUCH = 0.1
@@ -118,12 +122,20 @@ def wire_for(fp32_s: float, wanted: str = "auto") -> str:
 
 
 def together(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False) -> Estimate:
-    speeds = [machine.rows_per_s for machine in machines]
-    fixed = [machine.step_s for machine in machines]
-    counts = fastest_split(rows, speeds, fixed)
+    counts = fastest_split(rows, *speeds_and_fixed(machines))
     shares = {machine.name: count for machine, count in zip(machines, counts, strict=True)}
-    compute_s = (dealt_seconds if dealt else compute_seconds)(counts, speeds, fixed)
+    compute_s = step_seconds(machines, counts, dealt=dealt)
     return Estimate(shares, compute_s, sync_seconds(machines, gradient_bytes))
+
+
+def step_seconds(machines: Sequence[Machine], counts: Sequence[int], *, dealt: bool = False) -> float:
+    """How long the machines compute a step of so many rows each, from its begin to when the last has ended."""
+    seconds = (dealt_seconds if dealt else compute_seconds)(counts, *speeds_and_fixed(machines))
+    return seconds / (1 - LOST_TOGETHER) if sum(count > 0 for count in counts) > 1 else seconds
+
+
+def speeds_and_fixed(machines: Sequence[Machine]) -> tuple[list[float], list[float]]:
+    return [machine.rows_per_s for machine in machines], [machine.step_s for machine in machines]
 
 
 def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
