@@ -137,14 +137,20 @@ def delete(folder: Folder, rest: list[str], args: argparse.Namespace) -> None:
 
 
 def logs(folder: Folder, args: argparse.Namespace) -> None:
-    """Ends with the pods."""
+    """Ends with what runs in the pods."""
+
+    def live() -> set[str]:
+        return {name for name, pod in folder.pods().items() if pod["status"]["phase"] in ("Pending", "Running")}
+
     chosen = [name for name, pod in folder.pods().items() if matches(pod, "Pod", args.l)]
     said = {name: (folder.path / f"pods/{name}.log").open() for name in chosen}
     lines = [(name, line) for name, file in said.items() for line in file.readlines()[-int(args.tail or 10) :]]
-    while lines or (args.f and set(chosen) & set(folder.pods())):
+    goes_on = args.f
+    while lines or goes_on:
         for name, line in lines:
             print(f"[pod/{name}/{args.c}] {line}" if args.prefix else line, end="", flush=True)
         time.sleep(0.1)
+        goes_on = args.f and bool(set(chosen) & live())
         lines = [(name, line) for name, file in said.items() for line in file] if args.f else []
 
 

@@ -116,6 +116,17 @@ def test_flags_come_before_the_config_file_and_a_file_may_serve_several_commands
     assert not hasattr(args, "lora_r")
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_what_it_takes(command):
+    _, parser = prepare_command(command)
+    assert "--config" in parser.format_help()
+
+
+def test_a_setting_is_explained_as_it_is_written():
+    _, parser = prepare_command("run")
+    assert "without a gain of 0.1 % until" in " ".join(parser.format_help().split())
+
+
 def test_help_names_every_command(capsys):
     assert main(["--help"]) == 0
     said = capsys.readouterr().out

@@ -267,10 +267,12 @@ def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp
 @pytest.mark.long
 def test_what_the_pods_cannot_prepare_ends_the_run_with_its_reason(kubernetes):
     there = kubernetes(storage="10Gi", pods=2)
-    there.text = "no record of any kind\n"
+    there.text = json.dumps({"instruction": "word " * 300, "output": "It is."}) + "\n"
     failed = there.launch()
     assert failed.returncode == 1, failed.stdout
-    assert "FailJob" in failed.stdout + failed.stderr
+    assert "FailJob" in failed.stdout + failed.stderr, failed.stdout + failed.stderr
+    said = there.motley("logs").stdout
+    assert "none has any of its answer within 64 tokens" in said, said
 
 
 @pytest.mark.long

@@ -2,4 +2,7 @@
 
 import os
 
-RANK = int(os.environ.get("RANK", "0"))
+
+def own_rank() -> int:
+    """Asked when it is needed: a worker that was started while the others train learns it later."""
+    return int(os.environ.get("RANK", "0"))

@@ -4,7 +4,7 @@ import errno
 import os
 import time
 
-from tests.train.breaks import RANK
+from tests.train.breaks import own_rank
 from train.engine import between_steps, checkpoint, checkpoint_in_memory, profiler
 from train.recipes import model_card
 from train.runlog import events
@@ -15,7 +15,7 @@ def forgets_checkpoint(step: int) -> None:
     write = checkpoint.write
 
     def writing(root, at, *words, **named):
-        return root / f"step-{at}" if RANK == 1 and at == step else write(root, at, *words, **named)
+        return root / f"step-{at}" if own_rank() == 1 and at == step else write(root, at, *words, **named)
 
     checkpoint.write = writing
 

@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from tests.train.breaks import RANK
+from tests.train.breaks import own_rank
 from train.data.rows import PackedRows
 from train.engine import between_steps, load_or_keep, loop, shutdown
 from train.models import sample_tokens
@@ -37,7 +37,7 @@ def other_clocks(seconds: int) -> None:
 
     def read(file):
         base_ns, events = read_events(file)
-        return base_ns + RANK * seconds * 1_000_000_000, events
+        return base_ns + own_rank() * seconds * 1_000_000_000, events
 
     trace.read_events = read
 
@@ -109,7 +109,7 @@ def slow_rank(milliseconds: int) -> None:
         def gradients(self, batches, weight):
             slowed.steps += 1
             rows = sum(int((batch["input_ids"] != 0).sum()) for batch in batches) / 30
-            pause_s = milliseconds / 1000 * rows if RANK == 1 and slowed.steps <= 10 else 0.0
+            pause_s = milliseconds / 1000 * rows if own_rank() == 1 and slowed.steps <= 10 else 0.0
             done = compute[which](self, batches, weight)
             return dataclasses.replace(done, compute_s=0.001 + 0.01 * rows + pause_s)
 
@@ -124,7 +124,7 @@ def slow_to_begin(seconds: int) -> None:
     compute = loop.compute
 
     def slow(run, mine, weight):
-        time.sleep(seconds if RANK == 1 and run.step == 0 else 0)
+        time.sleep(seconds if own_rank() == 1 and run.step == 0 else 0)
         return compute(run, mine, weight)
 
     loop.compute = slow
@@ -147,7 +147,7 @@ def slow_answers(milliseconds: int) -> None:
     choose = sample_tokens.choose
 
     def slowed(*words):
-        time.sleep(milliseconds / 1000 if RANK == 0 else 0)
+        time.sleep(milliseconds / 1000 if own_rank() == 0 else 0)
         return choose(*words)
 
     sample_tokens.choose, hand_out.LOOK_S = slowed, 0.0
@@ -160,7 +160,7 @@ def sleeps_over_answers() -> None:
         print("sleeping", flush=True)
         time.sleep(600)
 
-    sample_tokens.choose = sleeping if RANK == 1 else sample_tokens.choose
+    sample_tokens.choose = sleeping if own_rank() == 1 else sample_tokens.choose
 
 
 def nobody_takes_over() -> None:
@@ -238,5 +238,5 @@ def stays_after_its_last_word() -> None:
         print("staying", flush=True)
         time.sleep(600)
 
-    if RANK == 1:
+    if own_rank() == 1:
         Peers.say_last_word, Peers.hear = stays, lambda *_: None

@@ -5,7 +5,7 @@ import pickle
 import torch
 from torch.distributed import distributed_c10d
 
-from tests.train.breaks import RANK
+from tests.train.breaks import own_rank
 from train.engine import loop, split_last_rows
 from train.models.backends import LossModule
 from train.parallel import sync
@@ -28,7 +28,7 @@ def drops_a_sample() -> None:
 
     def careless(*words):
         found = deal(*words)
-        return [own[1:] if RANK == 1 and rank == 1 else own for rank, own in enumerate(found)]
+        return [own[1:] if own_rank() == 1 and rank == 1 else own for rank, own in enumerate(found)]
 
     split_last_rows.deal = careless
 
@@ -72,7 +72,7 @@ def own_shares(step: int) -> None:
 
     def updating(run, norm):
         update(run, norm)
-        if RANK == 1 and run.step == step - 1:
+        if own_rank() == 1 and run.step == step - 1:
             run.balance.shares = [2.0, 1.0, 1.0]
 
     loop.update = updating
@@ -86,7 +86,7 @@ def own_gradient(first_step: int) -> None:
         own = [p.grad.clone() for p in self.parameters]
         exchange(self)
         ignoring.calls += 1
-        if RANK == 1 and ignoring.calls >= first_step:
+        if own_rank() == 1 and ignoring.calls >= first_step:
             for parameter, gradient in zip(self.parameters, own, strict=True):
                 parameter.grad = gradient
 
@@ -99,7 +99,7 @@ def own_norm() -> None:
     total = torch.nn.utils.get_total_norm
 
     def theirs(*words, **named):
-        return total(*words, **named) * (1 + 1e-6 * RANK)
+        return total(*words, **named) * (1 + 1e-6 * own_rank())
 
     torch.nn.utils.get_total_norm = theirs
 
@@ -121,7 +121,7 @@ def nan_loss(at_call: int) -> None:
 
     def poisoned(self, batch):
         poisoned.calls += 1
-        return forward(self, batch) * (float("nan") if RANK == 1 and poisoned.calls == at_call else 1.0)
+        return forward(self, batch) * (float("nan") if own_rank() == 1 and poisoned.calls == at_call else 1.0)
 
     poisoned.calls = 0
     LossModule.forward = poisoned
@@ -133,7 +133,7 @@ def fails(at_step: int) -> None:
 
     def failing(batch, device):
         failing.calls += 1
-        if RANK == 1 and failing.calls == at_step:
+        if own_rank() == 1 and failing.calls == at_step:
             raise RuntimeError("the cat pulled the plug")
         return feed(batch, device)
 
@@ -147,7 +147,7 @@ def fails_in_update(at_step: int) -> None:
 
     def failing(self, closure=None):
         failing.calls += 1
-        if RANK == 1 and failing.calls == at_step:
+        if own_rank() == 1 and failing.calls == at_step:
             self.param_groups[0]["params"][0].data += 1
             raise RuntimeError("half an update")
         return step(self, closure)

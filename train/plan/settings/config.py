@@ -118,6 +118,7 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
         spec = SETTINGS[name]
         text = spec.metadata["help"] + ("" if spec.default in (None, "") else f" (default {spec.default})")
         flag = f"--{name.replace('_', '-')}"
+        text = text.replace("%", "%%")  # argparse fills in what follows one
         parser.add_argument(flag, dest=name, metavar="VALUE", default=argparse.SUPPRESS, help=text)
 
 
