@@ -15,7 +15,7 @@ from typing import Any
 from console import rented_machine
 from console.extra_vars import values_of
 from console.infra.node import Node
-from console.rent import asleep, needs, shop, watcher, wording
+from console.rent import asleep, shop, watcher, which_offers_do, wording
 from console.rent import lease as leases
 from console.rent import timer as timers
 from console.rent.compare_and_give_back import reconcile, want_back
@@ -95,23 +95,25 @@ def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asl
     return replace(helper, keeper=node.name, outlives=kept.outlives), node
 
 
-def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> needs.Needs:
+def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> which_offers_do.Needs:
     for name, value in (("gpu", gpu), ("hours", hours), ("max", usd_h)):
         if not value or (not isinstance(value, str) and not 0 < value < 1000):
             raise BadInput(f"rent needs --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
     named = {**values_of(settings), **({"model": model} if model else {})}
     found = request.read(named) if named else None
-    return needs.needs_of(gpu, hours, usd_h, cuda=min(float(branch["cuda"]) for branch in BRANCHES), request=found)
+    return which_offers_do.needs_of(
+        gpu, hours, usd_h, cuda=min(float(branch["cuda"]) for branch in BRANCHES), request=found
+    )
 
 
-def chosen(market: Market, wanted: needs.Needs) -> tuple[needs.Good, dict[str, float]]:
+def chosen(market: Market, wanted: which_offers_do.Needs) -> tuple[which_offers_do.Good, dict[str, float]]:
     try:
         offers, balance = market.offers(), market.balance()
     except (Unanswered, Declined) as why:
         raise BadInput(
             f"{market.name} does not answer: {why}", fix="fix: try again later; nothing was ordered"
         ) from None
-    good, refused = needs.judge(offers, wanted, market.fee)
+    good, refused = which_offers_do.judge(offers, wanted, market.fee)
     for line in wording.refused_lines(refused):
         say(line)
     if not good:
@@ -124,7 +126,7 @@ def agreed(question: str) -> bool:
     return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
 
 
-def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, stays_on: Node | None) -> int:
+def rent_it(shop_here: Shop, good: which_offers_do.Good, hours: float, inventory: str, stays_on: Node | None) -> int:
     market, book = shop_here.market, shop_here.book
     terms = Terms(
         offer=good.offer,

@@ -25,7 +25,7 @@ from train.safe_stdio import may_be_unread
 COMMANDS = {
     "run": ("train.engine.run", "train an adapter, alone or as one of several processes"),
     "agent": ("train.cluster.agent", "keep a run running on this node, together with the other nodes' agents"),
-    "slurm": ("train.cluster.slurm", "this node's part of a job of Slurm"),
+    "slurm": ("train.cluster.slurm_job_nodes", "this node's part of a job of Slurm"),
     "kubernetes": ("train.cluster.kubernetes", "this pod's part of a Job of Kubernetes"),
     "torchrun": ("train.cluster.torchrun", "this node's part of a script of your own, by plain torchrun"),
     "warm": ("train.cluster.forkserver", "read the libraries once, for workers that begin at once (the agent's)"),

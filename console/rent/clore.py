@@ -19,8 +19,8 @@ from urllib.error import HTTPError
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
+from console.rent.call_within import within
 from console.rent.market import Declined, Offer, Order, Request, Unanswered
-from console.rent.time_limit import within
 
 URL = "https://api.clore.ai/v1"
 MARK = "MOTLEY_LEASE"

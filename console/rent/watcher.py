@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 
 from console.rent import lease as leases
+from console.rent.call_within import within
 from console.rent.compare_and_give_back import Clock, reconcile, want_back
 from console.rent.lease import RETURNING, Book, Lease
 from console.rent.market import Market
 from console.rent.shop import market
-from console.rent.time_limit import within
 from console.rent.which_to_give_back import lease_of
 
 POLL_S, SELDOM_S = 20.0, 60.0

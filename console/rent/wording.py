@@ -9,7 +9,7 @@ from typing import Any
 from console.rent.asleep import Helper
 from console.rent.lease import Lease, Moment
 from console.rent.market import Offer
-from console.rent.needs import Good, Needs, percent
+from console.rent.which_offers_do import Good, Needs, percent
 from console.text_layout import duration
 
 IDLE_S = 2400.0

@@ -1,7 +1,8 @@
 """Chooses one driver branch that serves every card of the cluster and the pinned CUDA, and says why. Pure.
 
-A node's facts come from gpu_info; what is known of branches and package names is the role's catalogue. The answer is a
-plan, or `error` and `fix` where no plan can be right.
+A node's facts come from gpu_info; what is known of branches and package names is the role's catalogue
+(roles/motley_gpu_driver/vars/main/driver_catalogue.yml). The answer is a plan, or `error` and `fix` where none can be
+right.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ import torch
 
 from tests.bench.page import keep, kept, put
 from tests.bench.slow_links import NAME, table
+from train.data.row_order import rows_of_step
 from train.data.rows import PackedRows, open_rows
-from train.engine.batches import loss_over, rows_of_step
+from train.engine.held_out_loss import loss_over
 from train.engine.optimizer import learning_rate
 from train.models import backends
 from train.models.backends import to_tensors

@@ -16,7 +16,7 @@ import pytest
 from tests.support.bootstrap import Person
 from tests.support.pages import Command, of
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("page commands")]  # in their order, on one cluster
 PAGES = (
     "README.md",
     "getting-started.md",
@@ -29,12 +29,14 @@ PAGES = (
 )
 ORDER = (
     *("inventory", "check", "bootstrap", "check-versions", "doctor", "plan", "launch", "status", "follow", "logs"),
-    *("runs", "eval", "ask", "export", "fetch", "report", "torchrun", "stop", "clean", "undo"),
+    *("queue", "pause", "runs", "eval", "ask", "export", "fetch", "report", "torchrun", "stop", "clean", "undo"),
 )
 FITS_A_LAB = {
-    r"llama2-7b|qwen2\.5-(?:0\.5|7)b|qwen3-4b|smollm2-135m": "tiny",
-    r"\./my-notes\.jsonl|examples/household\.jsonl": "{notes}",
+    r"llama2-7b|qwen2\.5-(?:0\.5|7)b|qwen3-(?:0\.6|4)b|smollm2-135m": "tiny",
+    r"\./my-notes\.jsonl|examples/household\.jsonl|HuggingFaceH4/no_robots": "{notes}",
     r"--run notes|--resume RUN": "",
+    r"(launch .*)--epochs \d+": r"\1",
+    r"--profile 20-23": "--profile 2-3",
     r"train\.py --lr 0\.1": "{script}",
 }
 ELSEWHERE = {
@@ -45,6 +47,16 @@ ELSEWHERE = {
     "--resume": "wants a run that was stopped: tests/lab/test_run_life.py",
     "--rollback": "wants an older environment: tests/roles/test_python_env.py",
     "--to gguf": "wants llama.cpp's converter: tests/train/test_llama_cpp.py",
+    "--to (?:hub|wandb)": "sends it to the internet: tests/unit/console/test_push.py, curves/test_trackers.py",
+    "--report-to": "wants a tracker: tests/unit/console/curves/test_trackers.py",
+    "--tasks": "wants lm-eval's tasks: tests/train/test_tasks.py",
+    "motley chat": "wants a person: tests/unit/console/serve/test_chat.py",
+    "motley serve": "goes on until it is ended: tests/lab/test_serve.py",
+    "motley generate": "tests/train/test_generate.py",
+    "motley sweep": "trains for long: tests/train/test_sweep.py",
+    "motley check-model": "wants the hub: tests/unit/console/test_check_model.py",
+    "--queue|queue --": "wants a run that waits: tests/lab/test_queue.py",
+    "-f examples/": "wants a model of the hub: tests/unit/examples",
     "make test": "the tests themselves",
     "make bench": "measures for hours",
     "make lab-": "the lab itself: tests/lab",

@@ -10,8 +10,8 @@ import pytest
 from tests.train import cluster
 from train.data.mix_data_sets import RowsPart, epoch_of, looked_at, parts_of, row_at
 from train.data.prepare import prepare
+from train.data.row_order import rows_of_step
 from train.data.rows import open_rows
-from train.engine.batches import rows_of_step
 from train.plan.settings.config import GrpoConfig, SftConfig
 from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts

@@ -20,7 +20,7 @@ from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
-from train.engine.batches import rows_of_step
+from train.data.row_order import rows_of_step
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.launch.plan_cards import what_if

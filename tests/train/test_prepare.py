@@ -18,7 +18,7 @@ from tests.train.cluster import ROOT, environment
 from train.__main__ import main
 from train.data import prepare as prepare_module
 from train.data.convert_record import convert
-from train.data.in_order import threads_for
+from train.data.in_threads import threads_for
 from train.data.prepare import prepare
 from train.data.rows import FILES, open_rows, template_of
 from train.data.split import split_of

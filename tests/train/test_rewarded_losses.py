@@ -43,7 +43,7 @@ def truth(agents, steps, of_steps):
     return rewarded.train(agents.options["dataset"], steps=steps, of_steps=of_steps, **how)[0]
 
 
-def assert_is_truth(agents, found):
+def assert_is_truth(agents, found, loss_within=1e-6):
     """Each log is in order, and together they have each step once: who joins later has no earlier ones."""
     steps = {}
     for name in agents.names:
@@ -58,7 +58,7 @@ def assert_is_truth(agents, found):
         step = steps[number]
         assert step["rollout"]["answers_crc"] == one["answers"], f"step {number}"
         assert step["rollout"]["reward"] == pytest.approx(one["reward"], abs=1e-12)
-        assert step["loss"] == pytest.approx(one["loss"], abs=1e-6)
+        assert step["loss"] == pytest.approx(one["loss"], abs=loss_within), f"step {number}"
         assert step["grad_norm"] == pytest.approx(one["norm"], rel=2e-5)
         assert step["rollout"]["clipped"] == pytest.approx(one["clipped"], abs=1e-12)
         made = [sum(steps[at]["rollout"]["made"].values()) for at in rollout_of(number) if at in steps]
@@ -108,4 +108,5 @@ def test_a_storm_of_losses_changes_nothing(agents):
         agents.together(*agents.names, within_s=120, step=last + chosen.randint(0, 2))
     agents.stop(within_s=30)
     steps = max(step["step"] for name in agents.names for step in agents.steps(name))
-    assert_is_truth(agents, truth(agents, steps, 100000))
+    # Each group adds up in another order, and the weights keep what that rounds: as in test_storm.py.
+    assert_is_truth(agents, truth(agents, steps, 100000), loss_within=1e-5)

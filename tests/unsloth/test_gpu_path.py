@@ -121,7 +121,7 @@ def test_a_row_that_is_longer_than_max_seq_length_is_refused(of):
 
 
 def test_gemma2_still_mixes_samples_and_is_refused(of):
-    """Where this fails, they are kept apart: train/plan/placement/computing.py need not keep gemma2 from unsloth."""
+    """Where this fails, they are kept apart: placement/precision_and_backend.py need not keep gemma2 from unsloth."""
     found = of("unsloth", "gemma2")
     assert found["packed"] != pytest.approx(found["alone"], rel=1e-3)
     assert found["refused"].startswith("unsloth lets samples of this gemma2 model see each other")

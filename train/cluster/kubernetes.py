@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Required, TypedDict
 
 from train.cluster.job_home import environment, furnish
-from train.cluster.slurm import nic_of
+from train.cluster.slurm_job_nodes import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS

@@ -6,9 +6,7 @@ Nothing waits here but `finish`: `start_or_move` is called several times a secon
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
-import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +17,8 @@ from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import Generation
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
+from train.cluster.worker_environment import alone, in_group
 from train.engine.checkpoint_in_memory import VARIABLE, Staging
-from train.engine.shutdown import WAITS
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig
 from train.plan.settings.config import RunConfig
@@ -228,7 +226,7 @@ class LocalWorkers:
         gone and their checkpoint is kept."""
         group = self.group
         if group and generation and not self.of(generation) and group.can_stay:
-            group.tell(generation, partial(self._environment, generation))
+            group.tell(generation, partial(in_group, self.cluster, generation))
             self.progress.begin()
         if group and (group.kill_at or group.generation != generation or group.is_deaf() or group.cannot_load):
             self.stop()
@@ -308,34 +306,11 @@ class LocalWorkers:
 
     def _start(self, generation: Generation | None) -> Group:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
-        places = [self._environment(generation, local) if generation else self._alone(local) for local in range(count)]
-        processes = [self.outside.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
+        told = partial(in_group, self.cluster, generation) if generation else partial(alone, self.cluster)
+        processes = [
+            self.outside.processes.start(self.command, told(local) | {VARIABLE: stage}) for local in range(count)
+        ]
         return Group(generation, processes, self.progress, self.outside, self.stage.has_room)
-
-    def _alone(self, local: int) -> dict[str, str]:
-        return {"MOTLEY_NODE": self.cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}
-
-    def _environment(self, generation: Generation, local: int) -> dict[str, str]:
-        """A process's place in the group. Ranks follow the generation's order, the host's first."""
-        own, sizes = self.cluster.node, [self.cluster.of(name).processes for name in generation.members]
-        who = f"store {generation.number} {generation.host} {generation.port}"
-        env = {
-            "RANK": str(sum(sizes[: generation.members.index(own)]) + local),
-            "WORLD_SIZE": str(sum(sizes)),
-            "LOCAL_RANK": str(local),
-            "LOCAL_WORLD_SIZE": str(self.cluster.of(own).processes),
-            "MASTER_ADDR": self.cluster.of(generation.host).address,
-            "MASTER_PORT": str(generation.port),
-            "MOTLEY_NODE": own,
-            "MOTLEY_GENERATION": str(generation.number),
-            "MOTLEY_STORE_KEY": hmac.digest(self.cluster.token.encode(), who.encode(), "sha256").hex(),
-        }
-        if self.cluster.pipe:
-            env["MOTLEY_HOLDS"] = str(self.cluster.pipe.of([own]))
-        if interface := self.cluster.interface:
-            networks = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
-            env |= {name: os.environ.get(name, value) for name, value in networks.items()}
-        return env
 
     def free_port(self, number: int) -> int:
         """Another port for each generation, so that nothing left of an older one can answer; taken ones are skipped."""

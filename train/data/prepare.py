@@ -26,7 +26,7 @@ from pathlib import Path
 from train.cache import build_once, home_dir
 from train.data import left_out
 from train.data.convert_record import BadRecord, Example
-from train.data.in_order import threads_for
+from train.data.in_threads import threads_for
 from train.data.index import Index, SplitIndex
 from train.data.mix_data_sets import Parts
 from train.data.packing import Packer, Sample

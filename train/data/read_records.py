@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from train.data.convert_record import BadRecord, Example, JsonObject, convert, detect
-from train.data.in_order import in_order
+from train.data.in_threads import in_order
 from train.data.index import Records
 from train.data.parse_files import NOT_UTF8, Source
 from train.errors import BadInput

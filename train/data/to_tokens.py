@@ -120,7 +120,7 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
             f"model: {location}",
             "use a variant of the model that ships tokenizer.json",
         )
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # threads of ours do it, each a batch (data/in_order.py)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # threads of ours do it, each a batch (data/in_threads.py)
     # Some are published as their last training step left them; rows are cut and filled here alone.
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()

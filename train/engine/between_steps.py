@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from train.data import left_out
 from train.data.mix_data_sets import looked_at
 from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
-from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
+from train.engine.held_out_loss import sums_over
 from train.files import whole_folder
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows

@@ -18,16 +18,16 @@ import torch
 from torch.profiler import record_function
 
 from train.data.mix_data_sets import parts_of
+from train.data.row_order import rows_of_step
 from train.data.rows import Rows
 from train.engine import kept_decisions
-from train.engine.batches import rows_of_step
 from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
 from train.engine.early_stop import is_over
 from train.engine.micro_batch_search import step_down
-from train.engine.next_rows import Ahead, Made, arrays_of
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
+from train.engine.rows_ahead import Ahead, Made, arrays_of
 from train.engine.split_last_rows import Dealt, dealt, row_tokens
 from train.engine.step_event import (
     Fed,

@@ -14,7 +14,7 @@ from train.parallel.deal_samples import deal, into_rows
 if TYPE_CHECKING:
     from train.data.rows import Rows
     from train.engine.loop import Run
-    from train.engine.next_rows import Made
+    from train.engine.rows_ahead import Made
     from train.parallel.row_takers import RowTakers
     from train.plan.settings.config import RunConfig
 

@@ -1,7 +1,8 @@
 """Gradients that are exchanged in every step: those of unequal ranks become the gradient of the whole step.
 
-Each rank back-propagates (Σ loss of its tokens) / (target tokens of the whole step); the sum over all ranks is then
-exactly the gradient that one machine would have computed, whatever the shares. Two methods, the same numbers:
+Each rank back-propagates (Σ loss of its tokens) / (target tokens of the whole step), as engine/loop.py and
+`Strategy.divisor` have it; the sum over all ranks is then exactly the gradient that one machine would have computed,
+whatever the shares. Two methods, the same numbers:
 
     ddp   torch's DistributedDataParallel: travels while the backward pass still runs
     flat  one all-reduce of all gradients behind the backward pass

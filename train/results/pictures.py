@@ -78,7 +78,7 @@ def likeliest(run: FinishedRun, source: Source) -> list[Likely]:
 
 def evaluate(run: FinishedRun, most: int | None, *, as_json: bool) -> int:
     """Over all held-out pictures, or the first of them."""
-    from train.engine.batches import sums_over
+    from train.engine.held_out_loss import sums_over
     from train.recipes.images.recipe import mixed_up, predicted
 
     rows = open_pictures(Path(run.dataset), "eval")

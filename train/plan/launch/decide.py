@@ -15,7 +15,7 @@ from train.errors import BadInput
 from train.plan.estimate import sizes
 from train.plan.estimate.predict_and_cut import Foreseen, foresee
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.launch import answer_server, obstacles
+from train.plan.launch import answer_server, what_blocks_a_launch
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, nodes_of, speeds
@@ -71,14 +71,14 @@ class Decided:
 
 def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Decided:
     """The run that is launched, or BadInput with everything that blocks it. `queue`: it may wait for others."""
-    refuse([] if queue else obstacles.running(facts.nodes))
+    refuse([] if queue else what_blocks_a_launch.running(facts.nodes))
     request = choose_run(request, known_runs(facts.nodes, facts.launched))
     if facts.verdict:
         request = replace(request, config=request.config.proven(facts.verdict))
     nodes = nodes_of(facts, request.config.device)
     old_code = [name for name, versions in facts.versions.items() if versions["train"] != facts.code]
-    refuse(obstacles.no_place_in_queue(request.config.run, facts.nodes, old_code) if queue else [])
-    refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
+    refuse(what_blocks_a_launch.no_place_in_queue(request.config.run, facts.nodes, old_code) if queue else [])
+    refuse(what_blocks_a_launch.unequal(facts.versions) + what_blocks_a_launch.blocking(nodes))
     refuse(answer_server.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
     base, fitted = fitting_base(request, facts, nodes, mbit)
@@ -117,7 +117,7 @@ def fitting_base(request: Request, facts: LaunchFacts, nodes: list[PlanNode], mb
     refuse(too_long(base.model.name, config, fitted.facts))
     to_come = dict.fromkeys(base.lacking, base.size)
     kept = checkpoint_bytes(fitted, config.keep)
-    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, to_come, kept))
+    refuse(what_blocks_a_launch.does_not_fit(nodes, fitted) + what_blocks_a_launch.blocking(nodes, to_come, kept))
     return base, fitted
 
 
@@ -133,7 +133,7 @@ def warnings(config: RunConfig, facts: LaunchFacts, nodes: list[PlanNode], fores
     return [
         *(f"{why}; it is skipped" for why in facts.off.values()),
         *(f"{name} was not measured: {why}" for name, why in facts.unmeasured.items()),
-        *obstacles.larger_card_idle(nodes),
+        *what_blocks_a_launch.larger_card_idle(nodes),
         *slows_the_run(foreseen.prediction),
         *(bubbles(foreseen.fit.pipes, config.rows_per_step) if foreseen.fit.cut else []),
         *(
@@ -192,7 +192,7 @@ def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) ->
 def checkpoint_bytes(fitted: Fit, keep: int) -> int:
     """Disk for all checkpoints kept, the best one and the one being written: much where all weights are trained."""
     each = (4 + fitted.setup.optimizer_bytes) * fitted.trained_weights if fitted.setup.full else 0
-    return max(obstacles.KEPT_FREE_BYTES, (keep + 2) * each)
+    return max(what_blocks_a_launch.KEPT_FREE_BYTES, (keep + 2) * each)
 
 
 def refuse(findings: list[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from train.errors import BadInput
 from train.files import SizeAndHash
 from train.layout import HEARTBEAT_PORT
-from train.plan.launch import obstacles
+from train.plan.launch import what_blocks_a_launch
 from train.plan.launch.launch_plan import NodePlan
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts, PlanNode, nodes_of
@@ -76,8 +76,8 @@ class TorchrunPlan:
 def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> TorchrunPlan:
     """What each node runs; BadInput with everything that blocks it."""
     nodes = nodes_of(facts)
-    busy = obstacles.running(facts.nodes, otherwise="wait for its end")
-    findings = busy or obstacles.unequal(facts.versions) + obstacles.blocking(nodes)
+    busy = what_blocks_a_launch.running(facts.nodes, otherwise="wait for its end")
+    findings = busy or what_blocks_a_launch.unequal(facts.versions) + what_blocks_a_launch.blocking(nodes)
     if findings:
         raise BadInput("\n".join(findings))
     run = chosen_run(script, facts.nodes)

@@ -1,4 +1,4 @@
-"""Which versions must agree between the nodes, and which node is odd. What is compared and how: versions.yml."""
+"""Which node is odd, of those whose versions must agree. What is compared and how: versions_that_must_agree.yml."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-RULES = Path(__file__).with_name("versions.yml")
+RULES = Path(__file__).with_name("versions_that_must_agree.yml")
 Versions = dict[str, str | None]
 
 

@@ -8,7 +8,7 @@ from train.errors import BadInput
 from train.plan.machines.nodes import Device, all_gpus, names_of
 from train.plan.model.catalogue import AnyFacts
 from train.plan.model.memory import GIB, Setup, fits
-from train.plan.placement.computing import AS_SET
+from train.plan.placement.precision_and_backend import AS_SET
 from train.plan.settings import lora_relatives
 from train.plan.settings.config import RunConfig
 

@@ -20,7 +20,7 @@ from train.plan.model.catalogue import AnyFacts, Facts
 from train.plan.model.counts import counts_of
 from train.plan.model.memory import ALL_LINEAR, Setup
 from train.plan.model.weight_files import FAMILIES
-from train.plan.placement import computing, pipeline_placement
+from train.plan.placement import pipeline_placement, precision_and_backend
 from train.plan.placement.choose_load_in import choose_form
 from train.plan.placement.fit import Case, Fit, Way, fit, setup_for
 from train.plan.placement.hold_or_stream import HELD, place
@@ -69,11 +69,11 @@ def require_targets(targets: Sequence[str], layers: Collection[str]) -> None:
 def case_of(
     config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None, *, model: str = "", mbit: float = 0.0
 ) -> Case:
-    computing.require_optimizer(config, devices)
-    alone = computing.backend(config, devices, facts)
-    checkpointing, _ = computing.checkpointing(config, devices, alone[0])
+    precision_and_backend.require_optimizer(config, devices)
+    alone = precision_and_backend.backend(config, devices, facts)
+    checkpointing, _ = precision_and_backend.checkpointing(config, devices, alone[0])
     form = choose_form(config, devices, facts, setup_for(config, checkpointing))
-    precision = computing.precision(config, devices, facts)
+    precision = precision_and_backend.precision(config, devices, facts)
     return Case(
         config=config, devices=devices, facts=facts, model=model, mbit=mbit, alone=alone, form=form, precision=precision
     )

@@ -24,7 +24,7 @@ from train.plan.model.memory import (
     parameters,
     trained_parameters,
 )
-from train.plan.placement import computing
+from train.plan.placement import precision_and_backend
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.hold_or_stream import HELD, Place, on_node, place
 from train.plan.placement.pipeline_placement import Cut, cut, staged
@@ -55,11 +55,11 @@ class Case:
     precision: tuple[str, str]
 
     def setup(self, backend: str) -> Setup:
-        checkpointing, _ = computing.checkpointing(self.config, self.devices, backend)
+        checkpointing, _ = precision_and_backend.checkpointing(self.config, self.devices, backend)
         return setup_for(self.config, checkpointing, self.form[0])
 
     def decisions(self, backend: tuple[str, str]) -> Decisions:
-        checkpointing = computing.checkpointing(self.config, self.devices, backend[0])
+        checkpointing = precision_and_backend.checkpointing(self.config, self.devices, backend[0])
         names = (backend[0], self.precision[0], self.form[0], checkpointing[0])
         base = "not quantised" if self.form[0] == "16bit" else f"in {self.form[0]}"
         whys = {

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from train.cache import build_once
 from train.data.convert_record import BadRecord
-from train.data.in_order import threads_for
+from train.data.in_threads import threads_for
 from train.data.index import Index, SplitIndex
 from train.data.mix_data_sets import Parts, RowsPart
 from train.data.packing import Sample

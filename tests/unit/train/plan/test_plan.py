@@ -15,7 +15,7 @@ from console import hub, launch_records, plan_view, playbook_receipt, render
 from tests.support.plans import files_of, handed_on, node_facts
 from train.errors import BadInput
 from train.plan.estimate.predict_and_cut import machines, predict
-from train.plan.launch import new_or_resumed, obstacles, plan_for_playbook
+from train.plan.launch import new_or_resumed, plan_for_playbook, what_blocks_a_launch
 from train.plan.launch.cluster_config import read_cluster
 from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan
@@ -111,10 +111,10 @@ def test_cards_that_do_not_train_decide_nothing() -> None:
     large, small = card("RTX 3090", 24) | {"capability": "8.6"}, card("GT 1030", 2) | {"capability": "6.1"}
     found = nodes(look(cards=[large, small]), cuda=True, processes={"n0": 1})
     assert (found[0].device.memory_bytes // GB, found[0].device.bf16, found[0].computes_on) == (24, True, "RTX 3090")
-    assert not obstacles.larger_card_idle(found)
+    assert not what_blocks_a_launch.larger_card_idle(found)
     first_on_the_bus = nodes(look(cards=[small, large]), cuda=True, processes={"n0": 1})
     assert first_on_the_bus[0].device.memory_bytes // GB == 2
-    (said,) = obstacles.larger_card_idle(first_on_the_bus)
+    (said,) = what_blocks_a_launch.larger_card_idle(first_on_the_bus)
     assert said.startswith("n0 trains on its GT 1030, the first on the bus, while its RTX 3090 has more memory")
 
 
@@ -143,14 +143,14 @@ def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
 
 def test_unequal_versions_name_cause_and_mend_once() -> None:
     told: dict[str, dict[str, str | None]] = {name: dict(VERSIONS) for name in ("a", "b", "c")}
-    assert obstacles.unequal(told) == []
+    assert what_blocks_a_launch.unequal(told) == []
     told["b"] |= {"environment": "def456", "torch": "2.10.0", "train": "2", "model tiny": "x"}
-    [finding] = obstacles.unequal(told)
+    [finding] = what_blocks_a_launch.unequal(told)
     assert finding.startswith(
         "b: environment is def456, the others abc123\nfix: ./motley bootstrap --phase python_env --nodes b"
     )
     told = {name: {"python": "3.11.2"} for name in ("a", "b")}
-    [finding] = obstacles.unequal(told)
+    [finding] = what_blocks_a_launch.unequal(told)
     assert finding.startswith("a,b: there is no environment yet\nfix: ./motley bootstrap --phase python_env   (")
 
 
@@ -163,19 +163,19 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes
     needs = Memory(base=20 * GB, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
     big, small = fitted(found).nodes
     small = replace(small, memory=needs, fits=False, fix=fix)
-    [finding] = obstacles.does_not_fit(found, replace(fitted(found), nodes=[big, small]))
+    [finding] = what_blocks_a_launch.does_not_fit(found, replace(fitted(found), nodes=[big, small]))
     assert "n1 has too little memory for tiny: 20.0 GB are needed, it has 8.0 GB" in finding
     assert finding.endswith(f"fix: {fixes}--nodes n0")
 
 
 def test_a_port_that_is_taken_is_reported() -> None:
-    [finding] = obstacles.blocking(nodes(look(), look(port_taken=29400)))
+    [finding] = what_blocks_a_launch.blocking(nodes(look(), look(port_taken=29400)))
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
 
 
 def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
     def told(*missed: list[str]) -> list[str]:
-        return obstacles.blocking(nodes(*(look(missed=some) for some in missed)))
+        return what_blocks_a_launch.blocking(nodes(*(look(missed=some) for some in missed)))
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
@@ -188,7 +188,7 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
 
 def test_a_small_disk_and_a_lost_route_are_reported() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, route={"why": "it has no route to n0"}))
-    findings = obstacles.blocking(found, {"n1": 5 * 10**9})
+    findings = what_blocks_a_launch.blocking(found, {"n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: ./motley bootstrap --phase static_ip --nodes n1" in findings[0]
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "--nodes n0" in findings[1]
 

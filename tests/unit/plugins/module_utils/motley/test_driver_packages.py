@@ -15,7 +15,8 @@ from plugins.module_utils.motley.driver_packages import Package, Simulated
 from train import nvidia_driver
 
 ROLE = Path(__file__).resolve().parents[5] / "roles/motley_gpu_driver"
-CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]
+VARS = yaml.safe_load((ROLE / "vars/main/driver_catalogue.yml").read_text())
+CATALOGUE: dict[str, Any] = VARS["__motley_gpu_driver_catalogue"]
 
 UBUNTU = {
     "linux-generic-hwe-24.04": Package(

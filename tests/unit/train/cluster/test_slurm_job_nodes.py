@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.cluster import slurm
+from train.cluster import slurm_job_nodes
 from train.cluster.job_home import furnish
 from train.errors import BadInput
 from train.plan.launch.cluster_config import Member, read_cluster
@@ -25,41 +25,41 @@ TOLD = [
 
 
 def test_a_node_tells_its_place_and_the_cards_that_the_job_has_there() -> None:
-    told = slurm.about(ENV | {"SLURM_GPUS_ON_NODE": "2"}, "10.0.0.2")
+    told = slurm_job_nodes.about(ENV | {"SLURM_GPUS_ON_NODE": "2"}, "10.0.0.2")
     assert told == {"id": 1, "name": "b", "address": "10.0.0.2", "processes": 2}
-    assert slurm.processes(ENV) == 1
+    assert slurm_job_nodes.processes(ENV) == 1
 
 
 def test_what_the_nodes_told_is_a_cluster_in_the_jobs_order(tmp_path: Path) -> None:
     told = "a banner\n" + "".join(f"{json.dumps(node)}\n" for node in TOLD)
-    nodes = slurm.nodes_of(told)
+    nodes = slurm_job_nodes.nodes_of(told)
     assert list(nodes) == [0, 1, 2], "the place of each"
-    cluster = slurm.cluster_of(ENV, nodes.values(), "eth0")
+    cluster = slurm_job_nodes.cluster_of(ENV, nodes.values(), "eth0")
     assert cluster.order == ("a", "b", "c")
     assert (cluster.node, cluster.interface, cluster.of("b").processes) == ("b", "eth0", 2)
 
 
 @given(st.integers(1, 10**9), st.integers(1, 80))
 def test_jobs_that_follow_each_other_have_other_ports(job: int, later: int) -> None:
-    first, (low, high) = slurm.ports(job)
-    other = slurm.ports(job + later)
-    assert slurm.PORTS[0] <= first < low <= high <= slurm.PORTS[1]
+    first, (low, high) = slurm_job_nodes.ports(job)
+    other = slurm_job_nodes.ports(job + later)
+    assert slurm_job_nodes.PORTS[0] <= first < low <= high <= slurm_job_nodes.PORTS[1]
     assert other[0] > high or other[1][1] < first
 
 
 def test_the_address_is_what_the_others_find_it_by(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(2, 1, 6, "", ("127.0.1.1", 0)), (2, 1, 6, "", ("10.0.0.2", 0))]
-    monkeypatch.setattr(slurm.socket, "getaddrinfo", lambda *_: found)
-    assert slurm.address("b") == "10.0.0.2"
-    monkeypatch.setattr(slurm.socket, "getaddrinfo", lambda *_: found[:1])
+    monkeypatch.setattr(slurm_job_nodes.socket, "getaddrinfo", lambda *_: found)
+    assert slurm_job_nodes.address("b") == "10.0.0.2"
+    monkeypatch.setattr(slurm_job_nodes.socket, "getaddrinfo", lambda *_: found[:1])
     with pytest.raises(BadInput, match="b has no address but loopback"):
-        slurm.address("b")
+        slurm_job_nodes.address("b")
 
 
 def test_the_card_that_has_an_address_is_found_by_the_kernels_own_list() -> None:
-    assert slurm.nic_of("127.0.0.1") == "lo"
+    assert slurm_job_nodes.nic_of("127.0.0.1") == "lo"
     with pytest.raises(BadInput, match=r"no network card here has 203\.0\.113\.9"):
-        slurm.nic_of("203.0.113.9")
+        slurm_job_nodes.nic_of("203.0.113.9")
 
 
 @pytest.mark.parametrize(
@@ -69,29 +69,29 @@ def test_the_card_that_has_an_address_is_found_by_the_kernels_own_list() -> None
 def test_a_run_has_ended_where_any_place_says_so(tmp_path: Path, states: list[str], expected: int) -> None:
     for place, state in enumerate(states):
         says(tmp_path, place, state, time.time())
-    assert slurm.over(tmp_path, "qa", since=time.time() - 60) == expected
+    assert slurm_job_nodes.over(tmp_path, "qa", since=time.time() - 60) == expected
 
 
 def test_what_an_earlier_start_said_does_not_count(tmp_path: Path) -> None:
     says(tmp_path, 0, "failed", time.time() - 100)
-    assert slurm.over(tmp_path, "qa", since=time.time() - 60) == slurm.GOES_ON
+    assert slurm_job_nodes.over(tmp_path, "qa", since=time.time() - 60) == slurm_job_nodes.GOES_ON
 
 
 def test_starts_that_bring_it_no_further_are_counted() -> None:
     known: dict[str, object] = {}
     counts = []
     for job, step in [("7", 0), ("7", 0), ("7", 40), ("7", 40), ("7", 40), ("8", 40), ("8", 40), ("8", 40)]:
-        known = slurm.next_start(known, job, step)
+        known = slurm_job_nodes.next_start(known, job, step)
         counts.append(known["in_vain"])
     assert counts == [1, 2, 0, 1, 2, 1, 2, 3], "a job that a person starts begins to count anew"
 
 
 def test_the_step_that_counts_is_the_newest_that_any_place_has_saved(tmp_path: Path) -> None:
-    assert slurm.saved_step(tmp_path, "qa") == 0
+    assert slurm_job_nodes.saved_step(tmp_path, "qa") == 0
     for name in ("place-0/models/checkpoints/qa/step-9", "place-2/models/checkpoints/qa/step-0000010"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "place-1/models/checkpoints/qa/step-90.part").mkdir(parents=True)
-    assert slurm.saved_step(tmp_path, "qa") == 10
+    assert slurm_job_nodes.saved_step(tmp_path, "qa") == 10
 
 
 def says(job: Path, place: int, state: str, at: float) -> None:
@@ -105,7 +105,7 @@ def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
     job.mkdir(parents=True)
     (job / "launch.json").write_text("{}")
     for _ in range(2):
-        cluster = slurm.cluster_of(ENV, [Member(name="b", address="10.0.0.2")], "eth0")
+        cluster = slurm_job_nodes.cluster_of(ENV, [Member(name="b", address="10.0.0.2")], "eth0")
         furnish(home, cluster, tmp_path, ["models/base", "data"], launch=job / "launch.json", messages="https://me")
     assert (home / "models/base").readlink() == tmp_path / "models/base"
     assert read_cluster(home / "config/cluster_config.yaml") == cluster

@@ -9,7 +9,7 @@ import pytest
 from tests.train import cluster
 from tests.train.cluster import make_rows
 from train.data.rows import open_rows
-from train.engine.next_rows import Ahead, arrays_of
+from train.engine.rows_ahead import Ahead, arrays_of
 from train.engine.step_event import Fed
 from train.models.row_noise import ROWS
 

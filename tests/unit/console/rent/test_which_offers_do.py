@@ -3,7 +3,7 @@
 import pytest
 
 from console.rent.clore import offer_of
-from console.rent.needs import Needs, judge, needs_of, words
+from console.rent.which_offers_do import Needs, judge, needs_of, words
 from lab.market import server
 from train.plan.settings import request
 
