@@ -15,8 +15,9 @@ from train.cluster.agent_files import TrainerProgress
 from train.cluster.agent_surroundings import CLOCK, Outside
 from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
-from train.cluster.may_run_here import Fitness, Newcomers, stuck_words
+from train.cluster.may_run_here import Fitness, stuck_words
 from train.cluster.membership import End, Idle, Propose, decide
+from train.cluster.newcomers import Newcomers
 from train.cluster.node_status import Generation, RunEnd
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING

@@ -27,7 +27,7 @@ from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.local_workers import LocalWorkers, WorkersSeen
-from train.cluster.may_run_here import Newcomers
+from train.cluster.newcomers import Newcomers
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
