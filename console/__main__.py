@@ -17,8 +17,8 @@ from console.command_line.commands_as_typed import for_one_verb, remember
 from console.command_line.verbs import VERBS, parser
 from console.command_line.where_typed import from_where_it_was_called
 from console.inventory.check import check
-from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import Finding, unknown
 from console.new_inventory import GROUP_VARS
 from console.playbook import interrupt
 from console.text_layout import counted, shown_on

@@ -6,8 +6,8 @@ import os
 
 from console import first_contact
 from console.command_line.shared_options import PHASES
-from console.inventory.finding import unknown
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import unknown
 from console.playbook import restart, run_playbook
 from train.errors import BadInput
 

@@ -11,8 +11,8 @@ from console.extra_vars import extra_vars
 from console.fetch import fetch
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
-from console.inventory.finding import nearest
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import nearest
 from console.text_layout import say
 from console.watch.status import KnownRun, gathered, launched_as
 from train.errors import BadInput

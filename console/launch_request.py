@@ -17,8 +17,8 @@ from typing import Any
 from console import infra
 from console.curves.trackers import KINDS
 from console.hub import FETCHED, ROOT
-from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
+from console.inventory.what_is_wrong import nearest
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.settings import request, step_aside_rules

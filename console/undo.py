@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from console.command_line.shared_options import PHASES
 from console.infra import is_local
-from console.inventory.finding import unknown
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import unknown
 from console.playbook import run_playbook
 from train.errors import BadInput
 

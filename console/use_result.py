@@ -24,8 +24,8 @@ from typing import TextIO
 from console import fetch_export, push
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
-from console.inventory.finding import nearest
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import nearest
 from console.playbook import interrupt
 from console.text_layout import say
 from console.watch.status import gathered

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from console.command_line.options import Option
 from console.command_line.verbs import VERBS
-from console.inventory.finding import nearest
+from console.inventory.what_is_wrong import nearest
 from train.errors import BadInput
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"

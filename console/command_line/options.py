@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from console.inventory.finding import nearest
+from console.inventory.what_is_wrong import nearest
 
 
 class Forms(tuple[str, ...]):

@@ -19,7 +19,7 @@ if sys.version_info < (3, 11):
 
 from console.command_line import completion, make_variables
 from console.command_line.verbs import GROUPS, VERBS, parser
-from console.inventory.finding import nearest
+from console.inventory.what_is_wrong import nearest
 from train.errors import BadInput
 from train.safe_stdio import may_be_unread
 

@@ -20,7 +20,7 @@ from console.infra.node import Node, Silent, ask_all
 from console.inventory.keys import Nodes
 from console.processes import end_group
 from console.report.read_run import History, LaunchRecord, history_of
-from console.report.series import kwh
+from console.report.run_charts import kwh
 from console.watch.follow import Follower
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of

@@ -12,12 +12,12 @@ from typing import Any
 
 from console.dashboard.feed import LOOK_S, Feed
 from console.electricity import money
-from console.report.charts import swatch
 from console.report.machines import card_words
 from console.report.page import change, environment, live_view, model_and_data, view
 from console.report.request import settings
 from console.report.rewards import reward_of
-from console.report.series import colour, loss_of
+from console.report.run_charts import colour, loss_of
+from console.report.svg_charts import swatch
 from console.text_layout import wh_or_kwh
 from console.watch.run_in_words import gpu_gb, rates
 from train.runlog.pipe_in_words import Part, parts_of

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from console.electricity import number, watts_of
-from console.report.charts import swatch
 from console.report.machines import card_words
-from console.report.series import colour
+from console.report.run_charts import colour
+from console.report.svg_charts import swatch
 from console.text_layout import first
 from console.watch.status import (
     KnownRun,

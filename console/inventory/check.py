@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from console.inventory import rules
-from console.inventory.finding import Finding
 from console.inventory.keys import KEYS, role_keys
 from console.inventory.read import Inventory, hosts_file, read
+from console.inventory.what_is_wrong import Finding
 from console.strict_yaml import YamlError
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from console.inventory.check import check
-from console.inventory.finding import unknown
 from console.inventory.read import hosts_file
+from console.inventory.what_is_wrong import unknown
 from train.errors import BadInput
 
 Edit = Callable[[list[str]], list[str]]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from console import infra
-from console.inventory.finding import Finding, nearest
+from console.inventory.what_is_wrong import Finding, nearest
 from console.strict_yaml import Vaulted, load
 from train.errors import BadInput
 from train.layout import HOME, PORTS

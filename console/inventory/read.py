@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.inventory.finding import Finding, nearest
 from console.inventory.keys import Key, Variables, judge_keys
+from console.inventory.what_is_wrong import Finding, nearest
 from console.rent import rented_now
 from console.strict_yaml import YamlError, load
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from console import infra
 from console.infra import is_local
-from console.inventory.finding import Finding, nearest
 from console.inventory.keys import (
     FOLDER_RULE,
     GUARDED,
@@ -24,6 +23,7 @@ from console.inventory.keys import (
     ports_of,
 )
 from console.inventory.read import GROUP
+from console.inventory.what_is_wrong import Finding, nearest
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
 from train.plan.machines import architectures

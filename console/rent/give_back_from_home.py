@@ -1,6 +1,6 @@
 """A machine at home that stays on gives the rented one back, if whoever rented it sleeps by then.
 
-give_back_on_node.py and the client of the market are sent to a node on standard input, and the key with them.
+give_back_while_asleep.py and the client of the market are sent to a node on standard input, and the key with them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.rent.clore import Clore
-from console.rent.give_back_on_node import Keeping
+from console.rent.give_back_while_asleep import Keeping
 from console.rent.lease import Lease
 
 ROOT = Path(__file__).parents[2]
-SENT = tuple(f"console.rent.{name}" for name in ("market", "call_within", "clore", "unit_words", "give_back_on_node"))
+SENT = tuple(
+    f"console.rent.{name}" for name in ("market", "call_within", "clore", "unit_words", "give_back_while_asleep")
+)
 AFTER_S = 30.0
 """How long after the lease's time the keeper's turn comes, which is later than the watcher's."""
 EVERY_S = 20.0
@@ -50,7 +52,7 @@ def bringing() -> str:
 def program(facts: Keeping) -> str:
     """What the node reads; the key is in it, so it is on no command line."""
     brings = bringing()
-    return f"{brings}\nfrom console.rent.give_back_on_node import on_node\non_node({facts!r}, {brings!r})"
+    return f"{brings}\nfrom console.rent.give_back_while_asleep import on_node\non_node({facts!r}, {brings!r})"
 
 
 def facts(market: Clore, lease: Lease | None, left_s: float) -> Keeping:

@@ -1,1 +1,1 @@
-"""The report of a run: story.py reads what happened, charts.py draws, page.py makes the one HTML file."""
+"""The report of a run: story.py reads what happened, svg_charts.py draws, page.py makes the one HTML file."""

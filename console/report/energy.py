@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.electricity import money
 from console.report.read_run import History
-from console.report.series import kwh
+from console.report.run_charts import kwh
 from console.text_layout import wh_or_kwh
 from train.runlog.state import nodes_of, time_of
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from console.electricity import number as known_number
-from console.report.charts import swatch
 from console.report.energy import node_kwh
 from console.report.read_run import History
-from console.report.series import colour, work_by_node
+from console.report.run_charts import colour, work_by_node
+from console.report.svg_charts import swatch
 from console.text_layout import wh_or_kwh
 from train.plan.machines.facts import short_name
 from train.plan.speed.row_split import split_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.report.energy import node_kwh
 from console.report.read_run import History
-from console.report.series import loss_of
+from console.report.run_charts import loss_of
 from console.report.where_time_goes import COLOURS, part_table
 
 

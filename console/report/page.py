@@ -16,7 +16,7 @@ from console.report.energy import energy
 from console.report.machines import computes_on, node_table
 from console.report.read_run import History
 from console.report.request import command, settings
-from console.report.series import by_data, first_charts, further_charts, loss_of
+from console.report.run_charts import by_data, first_charts, further_charts, loss_of
 from console.report.what_happened import numbered
 from console.report.where_time_goes import COLOURS as PART_COLOURS
 from console.report.where_time_goes import part_advice, part_charts, part_table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from console.report import charts
-from console.report.charts import Axes, Line, Point
+from console.report import svg_charts
 from console.report.read_run import History
+from console.report.svg_charts import Axes, Line, Point
 from train.runlog.state import Event
 
 TRAINING, HELD_OUT, BETTER, WORSE = "var(--ink)", "var(--held)", "var(--n1)", "var(--n2)"
@@ -33,44 +33,49 @@ def points(events: list[Event], name: str, times: float = 1.0) -> list[Point]:
 
 def both(history: History, name: str, times: float = 1.0) -> list[Line]:
     """One line for training and one for held-out answers."""
-    trained = charts.smoothed(points(history.steps, name, times))
+    trained = svg_charts.smoothed(points(history.steps, name, times))
     held_out = Line(name="held-out", points=points(history.evals, name, times), colour=HELD_OUT, dots=True)
     return [Line(name="training", points=trained, colour=TRAINING), held_out]
 
 
-def margin_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def margin_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     axes = Axes(x_name="step", y_name="margin", from_zero=False, whole="x")
     text = "By how much the better answers are ahead of the worse ones: higher is better, and 0 is where it began."
     if is_scored(history):
         text = "By how much the better answers score above the worse ones: higher is better."
-    return "margin", "Margin", text, charts.line_chart("margin", both(history, "margin"), axes, marks)
+    return "margin", "Margin", text, svg_charts.line_chart("margin", both(history, "margin"), axes, marks)
 
 
-def accuracy_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def accuracy_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     axes = Axes(x_name="step", y_name="% right", whole="x")
     text = "Pairs of which the better answer is ahead; of single answers those that are on their side."
-    return "accuracy", "Pairs right", text, charts.line_chart("accuracy", both(history, "accuracy", 100), axes, marks)
+    return (
+        "accuracy",
+        "Pairs right",
+        text,
+        svg_charts.line_chart("accuracy", both(history, "accuracy", 100), axes, marks),
+    )
 
 
-def likelihood_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def likelihood_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     lines = better_and_worse(history, "log_p")
     axes = Axes(x_name="step", y_name="log-probability", from_zero=False, whole="x")
     text = (
         "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the "
         "better ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
     )
-    return "likelihood", "Likelihood", text, charts.line_chart("likelihood", lines, axes, marks)
+    return "likelihood", "Likelihood", text, svg_charts.line_chart("likelihood", lines, axes, marks)
 
 
-def score_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def score_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     axes = Axes(x_name="step", y_name="score", from_zero=False, whole="x")
     text = "Mean score of the better and of the worse answers. Only their distance means something."
-    return "scores", "Scores", text, charts.line_chart("scores", better_and_worse(history, "reward"), axes, marks)
+    return "scores", "Scores", text, svg_charts.line_chart("scores", better_and_worse(history, "reward"), axes, marks)
 
 
 def better_and_worse(history: History, what: str) -> list[Line]:
     return [
-        Line(name=words, points=charts.smoothed(points(history.steps, f"{name}_{what}")), colour=colour)
+        Line(name=words, points=svg_charts.smoothed(points(history.steps, f"{name}_{what}")), colour=colour)
         for words, name, colour in (("better", "chosen", BETTER), ("worse", "rejected", WORSE))
     ]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import mean
 
-from console.report import charts
-from console.report.charts import Axes, Line, Point
+from console.report import svg_charts
 from console.report.read_run import History
+from console.report.svg_charts import Axes, Line, Point
 from train.runlog.state import Event
 
 REWARD, HELD_OUT = "var(--ink)", "var(--held)"
@@ -25,19 +25,19 @@ def reward_of(event: Event) -> float | None:
     return found.get("reward")
 
 
-def reward_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def reward_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     """Its key, title, words and picture."""
     steps: list[Point] = [(float(step["step"]), reward_of(step)) for step in history.steps]
     evals: list[Point] = [(float(event["step"]), reward_of(event)) for event in history.evals]
     lines = [Line(name="held-out", points=evals, colour=HELD_OUT, dots=True)]
-    if len(steps) < charts.SMOOTHED_FROM:
+    if len(steps) < svg_charts.SMOOTHED_FROM:
         lines.insert(0, Line(name="training", points=steps, colour=REWARD))
     else:
-        lines.insert(0, Line(name="training, smoothed", points=charts.smoothed(steps), colour=REWARD))
+        lines.insert(0, Line(name="training, smoothed", points=svg_charts.smoothed(steps), colour=REWARD))
         lines.insert(0, Line(name="training, each step", points=steps, colour=REWARD, faint=True))
     axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
     text = f"Higher is better. {spoken(history.steps[-1])}{clipped_words(history.steps)}"
-    return "reward", "Reward", text, charts.line_chart("reward", lines, axes, marks)
+    return "reward", "Reward", text, svg_charts.line_chart("reward", lines, axes, marks)
 
 
 def spoken(step: Event) -> str:
@@ -59,27 +59,27 @@ def clipped_words(steps: list[Event]) -> str:
     return f" Of the tokens of the last {len(shares)} steps {share:.1f} % were beyond their bounds (epsilon)."
 
 
-def length_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def length_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     points: list[Point] = [(float(step["step"]), step["rollout"]["answer_tokens"]) for step in history.steps]
     axes = Axes(x_name="step", y_name="tokens", whole="x")
-    lines = [Line(name="tokens of an answer", points=charts.smoothed(points), colour=REWARD)]
+    lines = [Line(name="tokens of an answer", points=svg_charts.smoothed(points), colour=REWARD)]
     text = "How long the answers are. Where they only grow or only shrink, look at some: a reward may ask for it."
-    return "answers", "Answers", text, charts.line_chart("answers", lines, axes, marks)
+    return "answers", "Answers", text, svg_charts.line_chart("answers", lines, axes, marks)
 
 
-def halves_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def halves_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     """Where the seconds of a step go: to answers, to training, and to waiting for others."""
     halves = [(float(step["step"]), *halves_of(step)) for step in history.steps]
     names = (("making answers", "var(--n1)"), ("training", "var(--n2)"), ("waiting, on average", "var(--n3)"))
     lines = [
-        Line(name=name, points=charts.smoothed([(step[0], step[at]) for step in halves]), colour=colour)
+        Line(name=name, points=svg_charts.smoothed([(step[0], step[at]) for step in halves]), colour=colour)
         for at, (name, colour) in enumerate(names, 1)
     ]
     axes = Axes(x_name="step", y_name="s")
     text = (
         f"The seconds of the machine that took longest for each half. Lately: {'; '.join(by_machine(history.steps))}."
     )
-    return "halves", "Seconds of a step", text, charts.line_chart("halves", lines, axes, marks)
+    return "halves", "Seconds of a step", text, svg_charts.line_chart("halves", lines, axes, marks)
 
 
 def halves_of(step: Event) -> tuple[float, float, float]:
@@ -105,13 +105,15 @@ def by_machine(steps: list[Event]) -> list[str]:
     return found
 
 
-def function_chart(history: History, marks: list[charts.Mark]) -> Chart:
+def function_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     """A line for each function, without its weight."""
     names = dict.fromkeys(name for step in history.steps for name in step["rollout"]["by_function"])
     lines = [
         Line(
             name=name,
-            points=charts.smoothed([(float(s["step"]), s["rollout"]["by_function"].get(name)) for s in history.steps]),
+            points=svg_charts.smoothed(
+                [(float(s["step"]), s["rollout"]["by_function"].get(name)) for s in history.steps]
+            ),
             colour=f"var(--n{at % COLOURS + 1})",
         )
         for at, name in enumerate(names)
@@ -120,7 +122,7 @@ def function_chart(history: History, marks: list[charts.Mark]) -> Chart:
     text = (
         "What each function gives, without its weight. One that jumps up while another falls is a sign: read answers."
     )
-    return "functions", "Functions", text, charts.line_chart("functions", lines, axes, marks)
+    return "functions", "Functions", text, svg_charts.line_chart("functions", lines, axes, marks)
 
 
 def outcome(history: History) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from console.report.charts import BOTTOM, HEIGHT, TOP, WIDTH, short
+from console.report.svg_charts import BOTTOM, HEIGHT, TOP, WIDTH, short
 from console.text_layout import counted, drawn
 from train.runlog.trials import SWEEP, Trial, best, ranked, shown, summary, words
 

@@ -8,9 +8,9 @@ from itertools import accumulate, pairwise
 from statistics import fmean
 from typing import TypedDict
 
-from console.report.charts import Axes, Frame, Line, swatch
 from console.report.read_run import History
-from console.report.series import chart, colour
+from console.report.run_charts import chart, colour
+from console.report.svg_charts import Axes, Frame, Line, swatch
 from train.plan.speed.row_split import split_rows
 from train.runlog.state import Event, node_of
 

@@ -15,8 +15,8 @@ from console import launch_records
 from console.electricity import hourly, number, status_line, watts_of
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
-from console.inventory.finding import nearest
 from console.inventory.read import Inventory
+from console.inventory.what_is_wrong import nearest
 from console.text_layout import clock, counted, first, say
 from console.watch.run_in_words import gpu_gb, rates
 from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, Runs

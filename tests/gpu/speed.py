@@ -25,7 +25,7 @@ def measure(place: Place, backend: str) -> Figures:
     from train.models.backends import ModelSpec
     from train.models.model_files import model_folder
     from train.models.weights import trained_weights
-    from train.parallel.sync import FlatSync
+    from train.parallel.gradient_exchange import FlatSync
     from train.recipes.sft import recipe as sft
 
     engine = backends.get(backend)

@@ -19,7 +19,7 @@ from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
 from train.cluster.queue_gossip import QueueKeeper
-from train.cluster.wait_for_turn import take_turns
+from train.cluster.take_turns import take_turns
 from train.runlog import paths
 from train.runlog.queue_order import End, Entry, Queue, Refused, launch_of, merged
 
@@ -94,7 +94,7 @@ class TruthOfRun(Truth):
 
 
 class TurnSignals(PlayedSignals):
-    """As train.cluster.wait_for_turn has them, for played ones."""
+    """As train.cluster.take_turns has them, for played ones."""
 
     def __init__(self, life: Life, keeper: QueueKeeper) -> None:
         super().__init__(life)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from train.parallel import sync
+from train.parallel import gradient_exchange
 
 
 class Played:
@@ -32,8 +32,8 @@ class Work:
 @pytest.fixture
 def played(monkeypatch):
     found = Played()
-    monkeypatch.setattr(sync.dist, "all_reduce", found.all_reduce)
-    monkeypatch.setattr(sync, "PIECE", 10)
+    monkeypatch.setattr(gradient_exchange.dist, "all_reduce", found.all_reduce)
+    monkeypatch.setattr(gradient_exchange, "PIECE", 10)
     return found
 
 
@@ -47,7 +47,7 @@ def tensors():
 @pytest.mark.parametrize("wire", ["fp32", "bf16"])
 def test_each_sum_is_in_its_place(played, wire):
     mine = tensors()
-    sync.all_reduce(mine, wire)
+    gradient_exchange.all_reduce(mine, wire)
     for tensor, before in zip(mine, tensors(), strict=True):
         assert torch.equal(tensor, before * 2)
         assert tensor.dtype == before.dtype
@@ -55,9 +55,9 @@ def test_each_sum_is_in_its_place(played, wire):
 
 def test_it_travels_in_pieces_of_one_size_of_which_few_are_under_way(played):
     """Cut where a piece is full, wherever a tensor ends: where it is cut decides the order of its sums."""
-    sync.all_reduce(tensors(), "fp32")
+    gradient_exchange.all_reduce(tensors(), "fp32")
     assert played.sizes == [10] * 8 + [4]
-    assert played.most == sync.AHEAD
+    assert played.most == gradient_exchange.AHEAD
     assert played.under_way == 0
 
 
@@ -71,6 +71,6 @@ def test_what_is_on_its_way_when_the_group_is_left_is_a_copy(played):
 
     mine = tensors()
     with pytest.raises(RuntimeError, match="left"):
-        sync.all_reduce(mine, "fp32", left)
+        gradient_exchange.all_reduce(mine, "fp32", left)
     assert len(waited) == 1
     assert all(map(torch.equal, mine, tensors()))

@@ -14,15 +14,15 @@ from torch import nn
 
 from tests.support import pace
 from tests.train.cluster import ROOT, environment
-from train.engine import between_steps, resume
+from train.engine import between_steps, bring_up_to_date
 from train.engine.between_steps import Milestones
+from train.engine.build_or_keep_model import NotKeptError
 from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
-from train.engine.load_or_keep import NotKeptError
 from train.engine.run import stays
 from train.models.backends import LossModule
 from train.models.weights import Trained
-from train.parallel import sync
+from train.parallel import gradient_exchange
 from train.parallel.process_group import World
 from train.parallel.worker_orders import TOLD, LeftGroupError, Orders
 
@@ -97,18 +97,18 @@ def test_it_keeps_its_own_until_all_of_another_is_there(sent, at):
     kept = SimpleNamespace(step=5)
     run = SimpleNamespace(world=Left(at), trained=trained(), device="cpu", strategy=SimpleNamespace(tensors=dict))
     with pytest.raises(LeftGroupError):
-        resume.send_state(run, 0, 6, kept)
+        bring_up_to_date.send_state(run, 0, 6, kept)
     assert all((p == 1).all() for p in run.trained.parameters)
     assert kept.step == 5 and not run.trained.half_changed
     run.world.at = 0
-    resume.send_state(run, 0, 6, kept)
+    bring_up_to_date.send_state(run, 0, 6, kept)
     assert all((p == 7).all() for p in run.trained.parameters) and kept.step == 6
 
 
 def test_ddp_and_its_buckets_go_with_their_last_holder(alone):
     model = nn.Linear(4, 4)
     module = LossModule(model, lambda model, batch: model(batch).sum())
-    made = sync.DdpSync(module, list(model.parameters()), "fp32", "cpu", World(rank=0, size=1))
+    made = gradient_exchange.DdpSync(module, list(model.parameters()), "fp32", "cpu", World(rank=0, size=1))
     made.gradients([torch.ones(1, 4)], 1.0)
     ddp = weakref.ref(made.ddp)
     del made

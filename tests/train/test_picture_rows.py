@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.train import pictures
 from train.__main__ import main
-from train.data import left_out, parse_files
+from train.data import left_out_in_words, parse_files
 from train.errors import BadInput
 from train.plan.settings.config import load_config
 from train.recipes.images import prepare as picture_data
@@ -137,12 +137,12 @@ def test_what_is_no_picture_that_is_read_is_named(tmp_path):
     rows = made(photos, tmp_path / "rows", said)
     words = "no picture is in empty, empty/deeper; no picture that is read: beside.txt, dots/cat.heic; convert"
     assert f"60 pictures in 3 classes; {words} pictures to .jpg" in said[0]
-    lost = left_out.words(json.loads((rows / "index.json").read_text()))
+    lost = left_out_in_words.words(json.loads((rows / "index.json").read_text()))
     assert lost == [f"data: {words} pictures to .jpg"], "so the event log, the report and the card say it"
     shutil.rmtree(photos / "empty")
     for name in ("dots/cat.heic", "beside.txt"):
         (photos / name).unlink()
-    assert made(photos, tmp_path / "rows") == rows and left_out.words_at(rows / "train") == []
+    assert made(photos, tmp_path / "rows") == rows and left_out_in_words.words_at(rows / "train") == []
     for file in photos.rglob("*.png"):
         file.unlink()
     (photos / "dots" / "cat.heic").touch()
@@ -155,7 +155,7 @@ def test_the_head_is_told_what_was_never_brought_to_it(tmp_path, capsys):
     words = ["prepare", "--recipe", "images", "--dataset", str(photos), "--out", str(tmp_path / "rows"), "--json"]
     assert main([*words, "--image-size", "16", "--passed-over", "no picture is in empty"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"] == ["data: no picture is in empty"]
-    assert left_out.words_at(tmp_path / "rows/train") == ["data: no picture is in empty"]
+    assert left_out_in_words.words_at(tmp_path / "rows/train") == ["data: no picture is in empty"]
 
 
 def test_grey_pictures_take_a_third(tmp_path):

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from tests.train import texts
 from train.__main__ import main
-from train.data import left_out
+from train.data import left_out_in_words
 from train.data.rows import open_rows
 from train.data.texts import Texts, held_out, pieces
 from train.errors import BadInput
@@ -139,7 +139,7 @@ def test_bad_records_are_counted_among_all_and_the_first_is_named(tmp_path):
     lines = [json.dumps({"text": f"a note about number {number}"}) for number in range(20)]
     (data / "notes.jsonl").write_text("\n".join([*lines[:5], '{"text": "cut o', *lines[5:], "7", "{}"]) + "\n")
     rows = made(data, tmp_path / "rows")
-    (said,) = left_out.words(json.loads((rows / "index.json").read_text()))
+    (said,) = left_out_in_words.words(json.loads((rows / "index.json").read_text()))
     assert said.startswith("data: 3 of 23 records are skipped, the first: notes.jsonl line 6: ")
 
 

@@ -77,8 +77,8 @@ def test_no_folder_imports_itself_through_others(package: str, depth: int) -> No
 def test_a_circle_is_found() -> None:
     with pytest.raises(CycleError):
         TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
-    assert "train.engine.resume" not in graph("train")["train.engine.checkpoint"]
-    assert "train.engine.checkpoint" in graph("train")["train.engine.resume"]
+    assert "train.engine.bring_up_to_date" not in graph("train")["train.engine.checkpoint"]
+    assert "train.engine.checkpoint" in graph("train")["train.engine.bring_up_to_date"]
 
 
 def test_the_controller_shares_the_plan_and_the_event_log_with_the_nodes_and_nothing_else() -> None:

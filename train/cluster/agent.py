@@ -34,8 +34,8 @@ from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
+from train.cluster.take_turns import TurnSignals, agent_in_turn
 from train.cluster.timing import TIMING
-from train.cluster.wait_for_turn import TurnSignals, agent_in_turn
 from train.cluster.what_agent_sees import Observed
 from train.cluster.worker_failures import Health
 from train.engine.checkpoint_in_memory import Staging

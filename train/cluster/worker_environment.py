@@ -1,4 +1,5 @@
-"""What a worker is told by environment variables: its rank, how many there are, and where the group meets."""
+"""What a worker is told by environment variables: its rank, how many there are, and where the group meets. Those of
+libraries: templates/launch_cluster.sh.j2."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from train.data import pair_records, prompt_records
 from train.data.convert_record import BadRecord, Example
-from train.data.left_out import require_held_out
+from train.data.left_out_in_words import require_held_out
 from train.data.read_records import Asked, Reader, examples, require_bytes
 from train.data.split import split_of
 from train.data.texts import Texts, held_out

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from train.cache import build_once, home_dir
-from train.data import left_out
+from train.data import left_out_in_words
 from train.data.convert_record import BadRecord, Example
 from train.data.in_threads import threads_for
 from train.data.index import Index, SplitIndex
@@ -81,12 +81,12 @@ def main(args: argparse.Namespace) -> int:
     began, make = time.time(), importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.passed_over:
-        left_out.note(folder, args.passed_over)
+        left_out_in_words.note(folder, args.passed_over)
     index = json.loads((folder / "index.json").read_text())
-    lost = left_out.words(index)
+    lost = left_out_in_words.words(index)
     for text in lost:
         print(f"careful   {text}", file=out)
-    left_out.require_held_out(config, index["splits"]["eval"]["rows"])
+    left_out_in_words.require_held_out(config, index["splits"]["eval"]["rows"])
     if args.json:
         new = (folder / "index.json").stat().st_mtime >= began
         print(json.dumps({"ok": True, "folder": str(folder), "new": new, "left_out": lost, **index}))

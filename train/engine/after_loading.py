@@ -10,12 +10,12 @@ import torch
 
 from train.engine import kept_decisions, micro_batch_search, pipe_members
 from train.engine.before_loading import Layout, Settled
-from train.engine.load_or_keep import Loaded
+from train.engine.build_or_keep_model import Loaded
 from train.engine.loop import Run
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained
-from train.parallel import sync
+from train.parallel import gradient_exchange
 from train.plan.placement.micro_batch import on_cpu
 from train.plan.settings.config import RunConfig
 from train.recipes import Recipe
@@ -37,7 +37,7 @@ class Tuned:
 
 
 def tune(settled: Settled, layout: Layout, loaded: Loaded, row_length: int, kept: Run | None) -> Tuned:
-    wire, why_wire = sync.choose_wire(settled.config.wire, settled.world, loaded.trained.parameters)
+    wire, why_wire = gradient_exchange.choose_wire(settled.config.wire, settled.world, loaded.trained.parameters)
     micro_batch = micro_batch_of(settled, layout, loaded, row_length, kept)
     why_held = [] if kept else hold_layers(settled, loaded, row_length, micro_batch)
     why = [f"micro-batch {micro_batch.rows}: {micro_batch.why}", *why_held, f"wire {wire}: {why_wire}"]

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self, TextIO
 
-from train.data import left_out, mix_data_sets
+from train.data import left_out_in_words, mix_data_sets
 from train.data.rows import Rows
 from train.engine import consistency, kept_decisions, pipe_members
 from train.engine.loop import Run
@@ -112,7 +112,7 @@ def read_rows(settled: Settled, out: TextIO | None) -> Data:
         rows.verify()
         held_out.verify()
     hashes = settled.recipe.identity(config, settled.base) | mix_data_sets.identity(rows, held_out)
-    left_out.require_held_out(config, len(held_out))
+    left_out_in_words.require_held_out(config, len(held_out))
     return Data(rows=rows, held_out=held_out, hashes=hashes)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.data import left_out
+from train.data import left_out_in_words
 from train.data.mix_data_sets import looked_at
 from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
 from train.engine.early_stop import Gains
@@ -253,7 +253,7 @@ def write_result(run: Run) -> Path:
 
 def add_card(run: Run, folder: Path) -> None:
     try:
-        lost = "".join(f"- {words}\n" for words in left_out.words_at(run.rows.folder))
+        lost = "".join(f"- {words}\n" for words in left_out_in_words.words_at(run.rows.folder))
         (folder / CARD).write_text(run.recipe.card(run) + (f"\n## What is not in it\n\n{lost}" if lost else ""))
     except Exception as error:  # what is trained is worth more than what is said of it
         message = f"{run.world.node}: the result has no {CARD}: {type(error).__name__}: {error}"

@@ -163,7 +163,7 @@ def enter_group(config: RunConfig, orders: Orders | None, kept: Run | None, *, a
 def stays(run: Run, orders: Orders, error: Exception, *, begun: bool = True) -> bool:
     """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
     group breaks twice before it has `begun` may be the reason itself."""
-    from train.engine.load_or_keep import NotKeptError
+    from train.engine.build_or_keep_model import NotKeptError
     from train.failures import classify_failure, report_to_agent
     from train.parallel.worker_orders import is_told_to_leave
 

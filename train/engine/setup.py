@@ -2,7 +2,7 @@
 process group, and what is to be trained is proven to be the same everywhere before the first step.
 
     before_loading.py  what was decided, what is trained on, and who computes it
-    load_or_keep.py    model and optimizer, new or kept from the group before
+    build_or_keep_model.py    model and optimizer, new or kept from the group before
     after_loading.py   how gradients travel, rows at a time, and layers of a streamed base on the card
 """
 
@@ -15,16 +15,16 @@ from typing import TextIO
 import torch
 
 from train import recipes
-from train.data import left_out, mix_data_sets
-from train.engine import consistency, early_stop, kept_decisions, resume
+from train.data import left_out_in_words, mix_data_sets
+from train.engine import bring_up_to_date, consistency, early_stop, kept_decisions
 from train.engine.after_loading import Tuned, device_of, tune
 from train.engine.before_loading import Data, Layout, Settled, agree, arrange, read_rows, say, settle
-from train.engine.load_or_keep import ON_PROCESSOR, Loaded, keep_loaded, load
+from train.engine.build_or_keep_model import ON_PROCESSOR, Loaded, keep_loaded, load
 from train.engine.loop import Run
 from train.engine.reporter import Reporter
 from train.engine.split_last_rows import may_deal
 from train.models import backends, dropout
-from train.parallel import sync
+from train.parallel import gradient_exchange
 from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync
 from train.parallel.process_group import World
@@ -104,7 +104,7 @@ def make_strategy(settled: Settled, layout: Layout, loaded: Loaded, wire: str, t
     if layout.workers.cut:
         return PipeSync(loaded.stage, module, trained, layout.workers, wire)
     if config.sync != "local":
-        return sync.ExactSync(config.sync, wire, module, trained, settled.world)
+        return gradient_exchange.ExactSync(config.sync, wire, module, trained, settled.world)
     return DiLoCo(trained, module, settled.world, device_of(trained), config, total_steps=total_steps)
 
 
@@ -121,7 +121,7 @@ def make_reporter(config: RunConfig, world: World, out: TextIO | None, total_ste
 def begin(run: Run, settled: Settled, wire: str, why: list[str], kept: Run | None) -> None:
     """Begins at the step where the run resumes, with what was decided kept and announced."""
     micro_batches = micro_batches_of_node(run)
-    why_start = resume.bring_up_to_date(run, kept if kept and kept.step else None)
+    why_start = bring_up_to_date.bring_up_to_date(run, kept if kept and kept.step else None)
     if run.world.speaks and run.config.tensorboard:
         run.reporter.open_board(run.config, run.step)
     if run.world.writes:
@@ -150,7 +150,7 @@ def reasons_of(run: Run, settled: Settled, why: list[str]) -> list[str]:
     reasons = [*settled.why_decided, *decided_now, *why, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     reasons += config.length_reasons(mix_data_sets.epoch_of(run.rows))
-    return [*reasons, *dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
+    return [*reasons, *dropout.why(run.module.model), *left_out_in_words.words_at(run.rows.folder)]
 
 
 def announce(run: Run, reasons: list[str], decisions: Mapping[str, str]) -> None:

@@ -149,7 +149,7 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
 
     from train import recipes
     from train.engine.after_loading import choose_micro_batch
-    from train.engine.load_or_keep import make_trained
+    from train.engine.build_or_keep_model import make_trained
     from train.models.device import look
     from train.plan.placement.first_way_that_fits import choose_on_devices
     from train.plan.placement.fit import placed
@@ -196,7 +196,7 @@ def with_answers(speed: Speed, answer_s: float) -> Speed:
 
 
 def train_whole(module: Any, batch: Any, parameters: list[Any], device: str) -> Callable[[int], object]:
-    from train.parallel.sync import FlatSync
+    from train.parallel.gradient_exchange import FlatSync
 
     flat = FlatSync(module, parameters, "fp32", device)
     return lambda micro_batches: flat.gradients([batch] * micro_batches, 1.0)

@@ -111,7 +111,7 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> F
     """Times how `flat` exchanges so many MB of fp32 gradients, the conversion to the wire and back included."""
     import torch
 
-    from train.parallel import sync
+    from train.parallel import gradient_exchange
 
     device = this_device(world.local_rank)
     start_group(world)
@@ -119,14 +119,14 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> F
     measured = []
     for size in sizes:
         tensors = list(torch.empty(size // 4, device=device).split(TENSOR))
-        sync.all_reduce(tensors[:4], args.wire)
+        gradient_exchange.all_reduce(tensors[:4], args.wire)
         seconds = []
         for _ in range(args.repeats):
             for place, tensor in enumerate(tensors):
                 tensor.fill_(place % 16)  # sums are exact in bf16
             world.numbers([0.0])  # all start together
             start = time.perf_counter()
-            sync.all_reduce(tensors, args.wire)
+            gradient_exchange.all_reduce(tensors, args.wire)
             tensors[-1][-1].item()  # a GPU is done only now
             seconds.append(max(row[0] for row in world.numbers([time.perf_counter() - start])))
             if any(not bool((part == place % 16 * world.size).all()) for place, part in enumerate(tensors)):
@@ -164,7 +164,7 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     from train.models.device import precision_of
     from train.models.model_files import model_folder
     from train.models.weights import trained_weights
-    from train.parallel import sync
+    from train.parallel import gradient_exchange
     from train.recipes.sft import recipe as sft
 
     device = this_device(world.local_rank)
@@ -187,8 +187,8 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     measured: list[MeasuredSync] = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
-        exchange = sync.make(kind, "fp32", module, parameters, device, world)
-        for wire in sync.WIRES:
+        exchange = gradient_exchange.make(kind, "fp32", module, parameters, device, world)
+        for wire in gradient_exchange.WIRES:
             exchange.wire = wire
             medians = measure_steps(world, exchange, parameters, batches, args.repeats)
             measured.append(MeasuredSync(sync=kind, wire=wire, **medians))

@@ -26,9 +26,9 @@ from torch import Tensor
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
 from train.parallel.delta_exchange import Exchange, connections
+from train.parallel.gradient_exchange import FlatSync
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
-from train.parallel.sync import FlatSync
 from train.plan.settings.config import RunConfig
 from train.plan.speed import step_time
 

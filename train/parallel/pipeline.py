@@ -25,9 +25,9 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.weights import Trained
 from train.models.wrapper import text_of
+from train.parallel.gradient_exchange import all_reduce
 from train.parallel.row_takers import RowTakers
 from train.parallel.strategy import Choice, StepTiming, Strategy
-from train.parallel.sync import all_reduce
 from train.runlog.trace import COMPUTE, EXCHANGE
 
 MEASURED = 5

@@ -2,7 +2,7 @@
 
 The training loop calls, in each step, `divisor`, `gradients` and `exchange`; when all ranks have reported, `observe`,
 `update` and `decide`. It never asks which strategy it has. What stands here fits all that exchange gradients in every
-step (sync.py); diloco.py lets each rank take steps of its own in between.
+step (gradient_exchange.py); diloco.py lets each rank take steps of its own in between.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from train.hub import pip
 from train.results.modelfile import form_of, modelfile
 
 LOCK = Path(__file__).with_name("gguf.txt")
-WRITER = Path(__file__).with_name("write_gguf.py")
+WRITER = Path(__file__).with_name("patched_converter.py")
 QUANTS = ("q8_0", "q4_0", "q4_k_m", "f16", "bf16", "f32")
 QUANTISER = "llama-quantize"
 """The program of llama.cpp: no package that pip installs without a compiler has it."""

@@ -7,10 +7,10 @@ import torch
 from torch._C import _distributed_c10d as dist
 
 from tests.train.breaks import own_rank
-from train.engine import after_loading, checkpoint, load_or_keep, loop, setup
+from train.engine import after_loading, build_or_keep_model, checkpoint, loop, setup
 from train.models.backends import LossModule
 from train.models.stream import stream_of
-from train.parallel import process_group, sync
+from train.parallel import gradient_exchange, process_group
 
 
 class Nccl:
@@ -36,7 +36,7 @@ def nccl() -> None:
 def half_an_exchange(step: int) -> None:
     """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
     nccl()
-    exchange = sync.FlatSync._all_reduce
+    exchange = gradient_exchange.FlatSync._all_reduce
 
     def ending(self):
         exchange(self)
@@ -47,7 +47,7 @@ def half_an_exchange(step: int) -> None:
             self.parameters[0].grad.add_(1.0)
 
     ending.calls = 0
-    sync.FlatSync._all_reduce = ending
+    gradient_exchange.FlatSync._all_reduce = ending
 
 
 def out_of_memory(above: int) -> None:
@@ -107,4 +107,4 @@ def no_base() -> None:
     def build(*_):
         raise RuntimeError("CUDA error: out of memory, a game has it")
 
-    load_or_keep.build = build
+    build_or_keep_model.build = build

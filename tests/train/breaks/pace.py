@@ -10,10 +10,10 @@ import torch
 
 from tests.train.breaks import own_rank
 from train.data.rows import PackedRows
-from train.engine import between_steps, load_or_keep, loop, shutdown
+from train.engine import between_steps, build_or_keep_model, loop, shutdown
 from train.models import sample_tokens
 from train.models.backends import LossModule
-from train.parallel import delta_exchange, sync
+from train.parallel import delta_exchange, gradient_exchange
 from train.parallel.peers import Peers
 from train.parallel.rebalance import Balance
 from train.recipes.grpo import hand_out
@@ -93,17 +93,17 @@ def lingers(step: int) -> None:
 
 def slow_syncs(milliseconds: int) -> None:
     """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
-    gradients = sync.FlatSync.gradients
+    gradients = gradient_exchange.FlatSync.gradients
 
     def quick(self, batches, weight):
         return dataclasses.replace(gradients(self, batches, weight), compute_s=0.001)
 
-    delta_exchange.Exchange.took_s, sync.FlatSync.gradients = milliseconds / 1000, quick
+    delta_exchange.Exchange.took_s, gradient_exchange.FlatSync.gradients = milliseconds / 1000, quick
 
 
 def slow_rank(milliseconds: int) -> None:
     """Nothing broken: each row, of 30 tokens, takes rank 1 so much longer, on paper, up to step 10."""
-    compute = sync.FlatSync.gradients, sync.DdpSync.gradients
+    compute = gradient_exchange.FlatSync.gradients, gradient_exchange.DdpSync.gradients
 
     def slowed(which):
         def gradients(self, batches, weight):
@@ -116,7 +116,7 @@ def slow_rank(milliseconds: int) -> None:
         return gradients
 
     slowed.steps = 0
-    sync.FlatSync.gradients, sync.DdpSync.gradients = slowed(0), slowed(1)
+    gradient_exchange.FlatSync.gradients, gradient_exchange.DdpSync.gradients = slowed(0), slowed(1)
 
 
 def slow_to_begin(seconds: int) -> None:
@@ -132,13 +132,13 @@ def slow_to_begin(seconds: int) -> None:
 
 def slow_base(seconds: int) -> None:
     """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
-    build = load_or_keep.build
+    build = build_or_keep_model.build
 
     def slow(*words):
         time.sleep(seconds)
         return build(*words)
 
-    load_or_keep.build = slow
+    build_or_keep_model.build = slow
 
 
 def slow_answers(milliseconds: int) -> None:

@@ -8,7 +8,7 @@ from torch.distributed import distributed_c10d
 from tests.train.breaks import own_rank
 from train.engine import loop, split_last_rows
 from train.models.backends import LossModule
-from train.parallel import sync
+from train.parallel import gradient_exchange
 
 
 def mean_of_means() -> None:
@@ -80,7 +80,7 @@ def own_shares(step: int) -> None:
 
 def own_gradient(first_step: int) -> None:
     """One rank takes part in the exchange and then ignores what came of it."""
-    exchange = sync.FlatSync._all_reduce
+    exchange = gradient_exchange.FlatSync._all_reduce
 
     def ignoring(self):
         own = [p.grad.clone() for p in self.parameters]
@@ -91,7 +91,7 @@ def own_gradient(first_step: int) -> None:
                 parameter.grad = gradient
 
     ignoring.calls = 0
-    sync.FlatSync._all_reduce = ignoring
+    gradient_exchange.FlatSync._all_reduce = ignoring
 
 
 def own_norm() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
-from train.data.left_out import TRAINED_ON
+from train.data.left_out_in_words import TRAINED_ON
 from train.data.prepare import rows_folder
 from train.data.rows import FORMAT
 from train.errors import BadInput

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from train.cache import build_once
 from train.data.convert_record import BadRecord, Message
 from train.data.index import Index, SplitIndex
-from train.data.left_out import TRAINED_ON
+from train.data.left_out_in_words import TRAINED_ON
 from train.data.mix_data_sets import Parts, RowsPart, parts_in
 from train.data.prepare import rows_folder
 from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data import left_out
+from train.data import left_out_in_words
 from train.data import parse_files as convert_record
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
@@ -111,7 +111,7 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
     build_once(folder, lambda unfinished: build(unfinished, config, Found(seen, tally, say), classes, key))
-    left_out.note(folder, data.passed_over)
+    left_out_in_words.note(folder, data.passed_over)
     report(folder, known, say)
     return folder
 

@@ -18,7 +18,7 @@ import yaml
 
 from train import recipes
 from train.data import mix_data_sets
-from train.data.left_out import require_held_out
+from train.data.left_out_in_words import require_held_out
 from train.errors import BadInput, CheckFailed
 from train.files import whole_folder
 from train.models.device import look

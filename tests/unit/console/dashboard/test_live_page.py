@@ -25,7 +25,7 @@ from console.dashboard.server import Dashboard
 from console.doctor import look as doctor
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
-from console.report import charts
+from console.report import svg_charts
 from tests.support import pace
 from tests.support.browser import Browser, Tab
 from tests.support.live_run import NODES, ROOT, STEPS, Board, LiveRun
@@ -233,10 +233,10 @@ def test_no_label_lies_on_another(live: LiveRun, browser: Browser) -> None:
 @pytest.mark.parametrize("first", [100.0, 100.0135])
 def test_the_first_readings_of_a_page_opened_late_have_room(browser: Browser, first: float) -> None:
     points = [(first + 0.0004 * i, 64.0) for i in range(3)]
-    line = charts.Line(name="gpu-worker-1", points=points, colour="var(--n1)")
-    axes = charts.Axes(x_name="minutes", y_name="°C", from_zero=False)
+    line = svg_charts.Line(name="gpu-worker-1", points=points, colour="var(--n1)")
+    axes = svg_charts.Axes(x_name="minutes", y_name="°C", from_zero=False)
     look = (ROOT / "templates/run.css").read_text()
-    svg = charts.line_chart("cards", [line], axes)
+    svg = svg_charts.line_chart("cards", [line], axes)
     phone = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     page = quote(f"{phone}<style>{look}</style><main><figure>{svg}</figure></main>")
     tab = browser.tab(f"data:text/html,{page}", width=390)

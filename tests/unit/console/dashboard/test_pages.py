@@ -12,7 +12,7 @@ from console.dashboard.feed import Feed, FeedView
 from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
 from console.infra.machines.node import LocalNode
 from console.infra.node import Node
-from console.report.series import kwh
+from console.report.run_charts import kwh
 from console.watch.follow import Follower
 from plugins.module_utils.motley.node_replies import Look
 from tests.support.run_files import held_out, member, start, step

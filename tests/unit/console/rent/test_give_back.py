@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from console import processes
-from console.rent import give_back_from_home, give_back_on_node
+from console.rent import give_back_from_home, give_back_while_asleep
 from console.rent.clore import Clore, offer_of
 from console.rent.give_back_from_home import Kept
 from console.rent.lease import Book, Lease
@@ -101,13 +101,13 @@ def test_where_somebody_else_was_quicker_it_ends_once_no_doubt_is_left(
 def test_after_a_restart_the_clock_tells_and_one_that_went_back_ends_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
     at = time.time()
     facts = {
-        "boot": give_back_on_node.boot(),
-        "end_up": give_back_on_node.up() + 100,
+        "boot": give_back_while_asleep.boot(),
+        "end_up": give_back_while_asleep.up() + 100,
         "end_wall": at - 5,
         "after_s": 30.0,
     }
     facts |= {"began_wall": at - 3600}
-    assert 125 < give_back_on_node.left_s(facts) <= 130, "as long as it is the same start, no clock is asked"
-    monkeypatch.setattr(give_back_on_node, "boot", lambda: "another start")
-    assert 20 < give_back_on_node.left_s(facts) <= 25
-    assert give_back_on_node.left_s(facts | {"began_wall": at + 60, "end_wall": at + 7200}) == 0.0
+    assert 125 < give_back_while_asleep.left_s(facts) <= 130, "as long as it is the same start, no clock is asked"
+    monkeypatch.setattr(give_back_while_asleep, "boot", lambda: "another start")
+    assert 20 < give_back_while_asleep.left_s(facts) <= 25
+    assert give_back_while_asleep.left_s(facts | {"began_wall": at + 60, "end_wall": at + 7200}) == 0.0

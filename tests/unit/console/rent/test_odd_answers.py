@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from console import rented_machine
-from console.rent import give_back_from_home, give_back_on_node, watcher
+from console.rent import give_back_from_home, give_back_while_asleep, watcher
 from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
 from console.rent.compare_and_give_back import reconcile
@@ -284,7 +284,7 @@ def test_a_keeper_gives_back_where_the_list_cannot_be_read_or_leaves_it_out(answ
 def kept(world: World, lease: Lease) -> None:
     end = HOURS * 3600
     facts = give_back_from_home.facts(world.market, lease, end)
-    give_back_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
+    give_back_while_asleep.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
     cost_no_more(world, late_s=120)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console.rent import give_back_from_home, give_back_on_node, watcher
+from console.rent import give_back_from_home, give_back_while_asleep, watcher
 from console.rent import lease as leases
 from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.lease import Lease
@@ -190,7 +190,7 @@ class WithTheLidClosed(Week):
             end = lease.born.up + HOURS * 3600 + give_back_from_home.AFTER_S
             with self.process() as process:
                 facts = give_back_from_home.facts(world.market, lease, end - world.passed_s)
-                give_back_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)  # noqa: B023
+                give_back_while_asleep.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)  # noqa: B023
             killed = process.get("killed", False)
             world.sleep(20.0)
         self.disturbed = False

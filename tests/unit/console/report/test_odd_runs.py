@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.report import series
+from console.report import run_charts
 from console.report.machines import card_words
 from console.report.page import about, change
 from console.report.read_run import read_history
@@ -62,7 +62,7 @@ def test_where_the_time_went_is_judged(percent: list[int], word: str) -> None:
 
 
 def test_a_run_of_one_step_shows_its_point(tmp_path: Path) -> None:
-    chart = series.loss_chart(read_history(made(tmp_path, [{HEAD: 8}], {})))
+    chart = run_charts.loss_chart(read_history(made(tmp_path, [{HEAD: 8}], {})))
     assert chart["svg"].count("<circle") == 1 and 'data-low="0" data-high="2"' in chart["svg"]
 
 
@@ -75,13 +75,13 @@ def test_an_infinite_loss_is_said_in_words(tmp_path: Path, loss: float | None) -
     write(file.parent, file.name, [*events, held_out(120, 6, 1.0) | {"loss": loss}])
     history = read_history(folder)
     assert figure(history, "held-out loss")[0] == "infinite"
-    assert "From step 6 on, the loss of some steps is infinite" in series.loss_chart(history)["text"]
+    assert "From step 6 on, the loss of some steps is infinite" in run_charts.loss_chart(history)["text"]
     assert change(2.0, None) == "2.000 → infinite"
 
 
 def test_no_colour_of_a_chart_of_losses_or_times_is_a_machine_s(fetched: Path) -> None:
     history = read_history(fetched)
-    for chart in (series.loss_chart(history), *part_charts(history)):
+    for chart in (run_charts.loss_chart(history), *part_charts(history)):
         assert "var(--n" not in chart["svg"], chart["key"]
 
 

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.command_line import commands_as_typed
-from console.report import charts
+from console.report import svg_charts
 from console.report import where_time_goes as parts
 from console.report.command import report
 from console.report.page import write_page
 from console.report.read_run import NothingHappened, read_history
-from console.report.series import kwh
+from console.report.run_charts import kwh
 from tests.support.run_files import HEAD, WORKER, write
 
 PARTS = {f"parts of {HEAD}", f"parts of {WORKER}"}
@@ -132,7 +132,7 @@ def test_the_page_needs_nothing_else(fetched: Path) -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_cover_what_is_shown(low: float, span: float) -> None:
-    ticks = charts.nice_ticks(low, low + span)
+    ticks = svg_charts.nice_ticks(low, low + span)
     slack = 1e-6 * max(1.0, abs(low), span)
     assert ticks[0] <= low + slack and ticks[-1] >= low + span - slack
     assert 2 <= len(ticks) <= 8
@@ -142,9 +142,9 @@ def test_ticks_cover_what_is_shown(low: float, span: float) -> None:
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=2000))
 def test_thinning_and_smoothing_stay_within_the_data(values: list[float]) -> None:
     points = [(float(i), y) for i, y in enumerate(values)]
-    thin = charts.thinned(points)
-    assert len(thin) <= charts.MOST_POINTS
-    for some in (thin, charts.smoothed(points)):
+    thin = svg_charts.thinned(points)
+    assert len(thin) <= svg_charts.MOST_POINTS
+    for some in (thin, svg_charts.smoothed(points)):
         assert min(values) - 1e-9 <= min(y for _, y in some) and max(y for _, y in some) <= max(values) + 1e-9
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.report import charts, series
+from console.report import run_charts, svg_charts
 from console.report.energy import at_rest
 from console.report.machines import node_table
 from console.report.page import figures, outcome
@@ -46,14 +46,14 @@ def test_held_out_begins_with_the_base_that_was_asked(fetched: Path) -> None:
     (fetched / "answers.json").write_text(json.dumps(answers))
     history = read_history(fetched)
     assert figure(history, "held-out loss, before → after")[0] == "6.610 → 0.502"
-    points = series.held_out_points(history)
+    points = run_charts.held_out_points(history)
     assert points == [(0.0, 6.61), (4.0, 1.2), (12.0, 0.5)], "measured on the same rows: it belongs on the chart"
 
 
 def test_a_base_asked_about_other_rows_is_not_drawn_with_the_run_s_own(fetched: Path) -> None:
     answers = {"base": {"loss": 6.61}, "adapter": {"loss": 0.9}, "questions": []}
     (fetched / "answers.json").write_text(json.dumps(answers))
-    assert series.held_out_points(read_history(fetched)) == [(4.0, 1.2), (12.0, 0.5)]
+    assert run_charts.held_out_points(read_history(fetched)) == [(4.0, 1.2), (12.0, 0.5)]
 
 
 def test_without_the_base_held_out_says_from_which_step_to_which(fetched: Path) -> None:
@@ -63,7 +63,7 @@ def test_without_the_base_held_out_says_from_which_step_to_which(fetched: Path) 
 
 def test_the_trend_has_no_spike_at_its_end() -> None:
     noisy = [(float(n), 5.0) for n in range(1, 200)] + [(200.0, 9.0)]
-    trend = charts.smoothed(noisy)
+    trend = svg_charts.smoothed(noisy)
     assert max(y for _, y in trend) < 6, "one step is not the trend"
 
 
@@ -125,17 +125,17 @@ def test_the_agents_verdict_is_the_outcome_where_no_trainer_wrote_one(tmp_path: 
 
 
 def test_labels_of_things_at_one_moment_are_printed_as_one() -> None:
-    marks = [charts.Mark(x=x, label=label) for x, label in ((10.0, "1"), (10.1, "2"), (10.2, "3"), (50.0, "4"))]
-    line = charts.Line(name="a", points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
-    svg = charts.line_chart("a", [line], charts.Axes(x_name="step", y_name="y"), marks)
+    marks = [svg_charts.Mark(x=x, label=label) for x, label in ((10.0, "1"), (10.1, "2"), (10.2, "3"), (50.0, "4"))]
+    line = svg_charts.Line(name="a", points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
+    svg = svg_charts.line_chart("a", [line], svg_charts.Axes(x_name="step", y_name="y"), marks)
     assert svg.count('<text class="mark') == 2 and ">1–3</text>" in svg
 
 
 @pytest.mark.parametrize("name", ["</script>", "<!--<script>", "<![CDATA["])
 def test_a_name_does_not_leave_the_data_of_its_chart(name: str) -> None:
     """After `<!--<script>` a browser no longer takes `</script>` for the end."""
-    line = charts.Line(name=name, points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
-    _, _, rest = charts.line_chart("a", [line], charts.Axes(x_name="step", y_name="y")).partition('json">')
+    line = svg_charts.Line(name=name, points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
+    _, _, rest = svg_charts.line_chart("a", [line], svg_charts.Axes(x_name="step", y_name="y")).partition('json">')
     data = rest.partition("</script>")[0]
     assert "<" not in data
     assert json.loads(data)["series"][0]["name"] == name
@@ -154,10 +154,10 @@ def test_cards_that_did_not_compute_have_no_energy_and_no_heat_in_the_report(fet
 
 def test_a_silence_of_the_readings_is_a_gap_and_no_slope() -> None:
     readings = [gpu(t, HEAD, watts=w) for t, w in ((0, 100), (5, 100), (600, 300), (605, 300))]
-    points = series.readings_over(readings, "watts", lambda time: time)
+    points = run_charts.readings_over(readings, "watts", lambda time: time)
     assert [y for _, y in points] == [100, 100, None, 300, 300]
-    line = charts.Line(name=HEAD, points=points, colour="red")
-    assert charts.line_chart("power", [line], charts.Axes(x_name="s", y_name="W")).count("M") == 2
+    line = svg_charts.Line(name=HEAD, points=points, colour="red")
+    assert svg_charts.line_chart("power", [line], svg_charts.Axes(x_name="s", y_name="W")).count("M") == 2
 
 
 def test_energy_is_said_to_be_of_the_gpus_only(fetched: Path) -> None:
@@ -292,9 +292,9 @@ def test_a_machine_alone_is_compared_with_nobody(tmp_path: Path) -> None:
 
 def test_an_absent_machine_takes_no_rows_from_one_step_to_the_next_and_waits_for_nobody(fetched: Path) -> None:
     history = read_history(fetched)
-    rows = series.rows_by_step(history)[1].points
+    rows = run_charts.rows_by_step(history)[1].points
     assert (4.0, 3.0) in rows and (4.0, 0.0) in rows, "an edge, not a slope"
-    waits = series.waiting_by_step(history)[1].points
+    waits = run_charts.waiting_by_step(history)[1].points
     assert [y for x, y in waits if x > 4] == [None] * 8
     assert [row["percent"] for row in part_table(history)] == [[90, 5, 5], [79, 11, 10]]
 
@@ -302,8 +302,8 @@ def test_an_absent_machine_takes_no_rows_from_one_step_to_the_next_and_waits_for
 def test_nobody_trains_in_a_gap_however_many_steps_are_drawn(tmp_path: Path) -> None:
     steps = [step((100 if n <= 1000 else 900) + 2 * n, n, {HEAD: 8}) for n in range(1, 2001)]
     write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD], 2000), start(2899, 1000, [HEAD], 2000), *steps])
-    [line] = series.tokens_by_minute(read_history(tmp_path))
-    thin = charts.thinned(line.points)
+    [line] = run_charts.tokens_by_minute(read_history(tmp_path))
+    thin = svg_charts.thinned(line.points)
     edges = [(a, b) for a, b in pairwise(thin) if 0 in (a[1], b[1])]
     assert edges and all(a[0] == b[0] or a[1] == b[1] == 0 for a, b in edges)
 
@@ -325,9 +325,9 @@ def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("high", [5, 10, 17, 20, 70, 2000])
 def test_an_axis_of_steps_has_whole_steps(high: int) -> None:
-    assert all(tick == int(tick) for tick in charts.nice_ticks(0, high, 7, whole=True))
+    assert all(tick == int(tick) for tick in svg_charts.nice_ticks(0, high, 7, whole=True))
 
 
 def test_a_thinned_run_keeps_whole_steps() -> None:
     points = [(float(n), 1.0) for n in range(1, 2001)]
-    assert all(x == int(x) for x, _ in charts.thinned(points))
+    assert all(x == int(x) for x, _ in svg_charts.thinned(points))

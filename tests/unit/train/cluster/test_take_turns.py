@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from train.cluster import wait_for_turn
+from train.cluster import take_turns
 from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import RunEnd
 from train.cluster.queue_gossip import QueueKeeper
@@ -96,7 +96,7 @@ def becomes(entry: Entry) -> None:
 def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, outside: Outside, done: bool) -> None:
     keeper = keeper_of(tmp_path, outside)
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.take_turns(keeper, ends(keeper, done), becomes)
+        take_turns.take_turns(keeper, ends(keeper, done), becomes)
     kept = Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text())
     assert kept.of("l1").end == End(how="done" if done else "failed", time=100.0, reason="so"), "before it is left"
 
@@ -104,14 +104,13 @@ def test_the_next_begins_when_one_is_done_or_has_failed(tmp_path: Path, outside:
 def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, "l2", QUEUE.ended("l1", End(how="done")))
     assert keeper.is_last()
-    assert wait_for_turn.take_turns(keeper, ends(keeper, False), never) == 1
+    assert take_turns.take_turns(keeper, ends(keeper, False), never) == 1
 
 
 def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, queue=Queue())
     assert (
-        wait_for_turn.take_turns(keeper, lambda: 70, never) == 70
-        and wait_for_turn.take_turns(keeper, lambda: 0, never) == 0
+        take_turns.take_turns(keeper, lambda: 70, never) == 70 and take_turns.take_turns(keeper, lambda: 0, never) == 0
     )
     assert not outside.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
     assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
@@ -126,14 +125,14 @@ def test_a_queue_may_come_while_a_run_is_on(tmp_path: Path, outside: Outside) ->
         return ends(keeper)()
 
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.take_turns(keeper, run, becomes)
+        take_turns.take_turns(keeper, run, becomes)
     assert outside.network.served == [("10.0.0.1", 29405)]  # type: ignore[attr-defined]
 
 
 def test_what_has_ended_while_the_power_was_off_does_not_begin_again(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, "l1", QUEUE.ended("l1", End(how="done")))
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.take_turns(keeper, never, becomes)
+        take_turns.take_turns(keeper, never, becomes)
 
 
 def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Path, outside: Outside) -> None:
@@ -144,14 +143,14 @@ def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path: Pat
         lambda: keeper.take(others.ended("l3", End(how="failed"))),
     ]
     ran: list[int] = []
-    assert wait_for_turn.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
+    assert take_turns.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
 
 
 @pytest.mark.parametrize("status", [143, 70])
 def test_a_run_that_is_stopped_on_this_node_alone_ends_here_as_without_a_queue(
     tmp_path: Path, outside: Outside, status: int
 ) -> None:
-    assert wait_for_turn.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
+    assert take_turns.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
 
 
 def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, outside: Outside) -> None:
@@ -162,7 +161,7 @@ def test_a_signal_at_the_end_of_a_run_is_obeyed(tmp_path: Path, outside: Outside
         keeper.is_asked_to_end = True
         return ends(keeper)()
 
-    assert wait_for_turn.take_turns(keeper, run, never) == 0
+    assert take_turns.take_turns(keeper, run, never) == 0
 
 
 @pytest.mark.parametrize("how", ["stopped", "removed"])
@@ -172,7 +171,7 @@ def test_a_run_that_a_person_ends_is_left_for_the_next(tmp_path: Path, outside: 
     keeper.take(QUEUE.ended("l1", End(how=how)))
     assert keeper.is_to_leave() and keeper.verdict() is None
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.take_turns(keeper_of(tmp_path, outside), never, becomes)
+        take_turns.take_turns(keeper_of(tmp_path, outside), never, becomes)
 
 
 def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Path, outside: Outside) -> None:
@@ -180,11 +179,11 @@ def test_a_run_before_which_another_is_moved_is_left_and_comes_back(tmp_path: Pa
 
     def run() -> int:
         keeper.take(QUEUE.moved("r2", 1))
-        assert wait_for_turn.TurnSignals(keeper).time_is_over()
+        assert take_turns.TurnSignals(keeper).time_is_over()
         return 143
 
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.take_turns(keeper, run, becomes)
+        take_turns.take_turns(keeper, run, becomes)
     assert keeper.queue.of("l1").end is None
 
 
@@ -213,8 +212,8 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(tmp_path: Path, ou
         keeper._ask("b", "10.0.0.2")
     assert not keeper.is_alone()
     keeper._ask("b", "10.0.0.2")
-    assert keeper.is_alone() and wait_for_turn.TurnSignals(keeper).time_is_over() and not keeper.has_left
-    assert wait_for_turn.take_turns(keeper, never, never) == 0
+    assert keeper.is_alone() and take_turns.TurnSignals(keeper).time_is_over() and not keeper.has_left
+    assert take_turns.take_turns(keeper, never, never) == 0
     keeper.has_group = True  # it trains alone, as whoever listed it first may
     assert not keeper.is_alone()
     keeper.has_group = False
@@ -275,12 +274,12 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    first = replace(FIRST, launch=wait_for_turn.launch_of("t"))
+    first = replace(FIRST, launch=take_turns.launch_of("t"))
     queue = Queue(key="k").added(first, SECOND)
     (tmp_path / "config/queue").mkdir()
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(wait_for_turn, "Outside", lambda: outside)
-    monkeypatch.setattr(wait_for_turn, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
+    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
+    monkeypatch.setattr(take_turns, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
     kept: list[QueueKeeper] = []
 
     def run(keeper: QueueKeeper) -> int:
@@ -290,7 +289,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     ended = queue.ended(first.launch, End(how="done"))
     outside.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
     with pytest.raises(Becomes, match="r2"):
-        wait_for_turn.agent_in_turn(tmp_path, file, run)
+        take_turns.agent_in_turn(tmp_path, file, run)
 
 
 def test_who_starts_it_by_hand_means_the_run_that_is_here(
@@ -301,20 +300,20 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
     (tmp_path / "config/queue").mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    queue = Queue(key="k").added(replace(FIRST, launch=wait_for_turn.launch_of("t")), SECOND)
-    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(wait_for_turn.launch_of("t"), End(how="stopped")).to_json())
-    monkeypatch.setattr(wait_for_turn, "Outside", lambda: outside)
-    monkeypatch.setattr(wait_for_turn, "put_in_place", never)
+    queue = Queue(key="k").added(replace(FIRST, launch=take_turns.launch_of("t")), SECOND)
+    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(take_turns.launch_of("t"), End(how="stopped")).to_json())
+    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
+    monkeypatch.setattr(take_turns, "put_in_place", never)
     begun: list[bool] = []
 
     def run(keeper: QueueKeeper) -> int:
         begun.append(keeper.is_to_leave())
         return 143
 
-    assert wait_for_turn.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
+    assert take_turns.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
     monkeypatch.setenv("MOTLEY_STARTED", "launch")
     with pytest.raises(AssertionError):  # its turn is another's, whose files would be put in place
-        wait_for_turn.agent_in_turn(tmp_path, file, run)
+        take_turns.agent_in_turn(tmp_path, file, run)
 
 
 def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,10 +322,10 @@ def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, mon
     file.parent.mkdir(parents=True)
     file.write_text(CLUSTER)
     (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    monkeypatch.setattr(wait_for_turn, "Outside", lambda: outside)
+    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
 
     def run(_: QueueKeeper) -> int:
         raise BadInput("the settings are torn")
 
     with pytest.raises(BadInput, match="torn"):
-        wait_for_turn.agent_in_turn(tmp_path, file, run)
+        take_turns.agent_in_turn(tmp_path, file, run)

@@ -1,7 +1,7 @@
 """Runs the converter of llama.cpp as it is, but for three orders of ours. In a process of its own, whose packages are
 the converter's (gguf.py starts it).
 
-    python -P write_gguf.py '{"pre": "gpt-2", "end_of_turn": 2, "quant": "q4_0"}' FOLDER --outfile FILE …
+    python -P patched_converter.py '{"pre": "gpt-2", "end_of_turn": 2, "quant": "q4_0"}' FOLDER --outfile FILE …
 """
 
 from __future__ import annotations

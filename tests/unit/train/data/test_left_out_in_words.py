@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from train.data import left_out
+from train.data import left_out_in_words
 from train.data.index import Index
 
 
@@ -19,4 +19,4 @@ def test_lost_answers_are_named_only_where_a_cut_has_lost_some(emptied: int, sen
         "records": {"records": 1000, "bad": 0, "truncated": 852, "emptied": emptied, "longest": 90, "first_bad": []},
         "splits": {"eval": {"rows": 2}},
     }
-    assert left_out.words(index) == [sentence]
+    assert left_out_in_words.words(index) == [sentence]

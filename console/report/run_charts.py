@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from console.report import charts, preference, rewards
-from console.report.charts import Axes, Line, Mark, Point
+from console.report import preference, rewards, svg_charts
 from console.report.read_run import History
+from console.report.svg_charts import Axes, Line, Mark, Point
 from console.report.what_happened import numbered
 from train.runlog.events import ON_DATA
 from train.runlog.pipe_in_words import parts_of
@@ -45,7 +45,7 @@ def further_charts(history: History) -> list[dict[str, str]]:
     clock = minutes_since(history.began)
     marks = [Mark(x=clock(word["time"]), label=word["label"]) for word in numbered(history) if word["label"]]
     axes = Axes(x_name="minutes", y_name="tokens/s")
-    tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
+    tokens = svg_charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
     return [
         chart("throughput", "Throughput", "Tokens a second, by the machine that trained them.", tokens),
         *answer_charts(history),
@@ -86,7 +86,7 @@ def loss_chart(history: History) -> dict[str, str]:
     if lost := next((int(x) for x, y in loss if y is None), None):
         text += f" From step {lost} on, the loss of some steps is infinite: a lower learning rate helps."
     lines = [*training_lines(loss), held_out, *lines_by_data(history)]
-    return chart("loss", "Loss", text, charts.line_chart("loss", lines, axes, step_marks(history)))
+    return chart("loss", "Loss", text, svg_charts.line_chart("loss", lines, axes, step_marks(history)))
 
 
 def loss_of(event: Event) -> float | None:
@@ -126,11 +126,11 @@ def by_data(event: Event) -> dict[str, float]:
 
 def training_lines(loss: list[Point]) -> list[Line]:
     """The lines of the training loss: of a short run its steps; of a longer one the trend, with the steps behind it."""
-    if len(loss) < charts.SMOOTHED_FROM:
+    if len(loss) < svg_charts.SMOOTHED_FROM:
         return [Line(name="training", points=loss, colour=TRAINING)]
     return [
         Line(name="training, each step", points=loss, colour=TRAINING, faint=True),
-        Line(name="training, smoothed", points=charts.smoothed(loss), colour=TRAINING),
+        Line(name="training, smoothed", points=svg_charts.smoothed(loss), colour=TRAINING),
     ]
 
 
@@ -139,7 +139,7 @@ def training_lines(loss: list[Point]) -> list[Line]:
 
 def share_charts(history: History) -> list[dict[str, str]]:
     marks = step_marks(history)
-    waits = [replace(line, points=charts.smoothed(line.points)) for line in waiting_by_step(history)]
+    waits = [replace(line, points=svg_charts.smoothed(line.points)) for line in waiting_by_step(history)]
     rows = Axes(x_name="step", y_name="rows", whole="xy")
     part = Axes(x_name="step", y_name="% of the step", whole="x")
     text = "Rows of a step that each machine took. They follow its speed."
@@ -147,10 +147,10 @@ def share_charts(history: History) -> list[dict[str, str]]:
         text += " A machine that holds the model together with others is shown with its part of the computing."
     return [
         chart("shares", "Shares", text,
-              charts.stacked_chart("shares", rows_by_step(history), rows, marks)),
+              svg_charts.stacked_chart("shares", rows_by_step(history), rows, marks)),
         chart("waiting", "Waiting",
               "Part of each step that a machine waited for slower ones. Small and alike means well balanced.",
-              charts.line_chart("waiting", waits, part, marks)),
+              svg_charts.line_chart("waiting", waits, part, marks)),
     ]  # fmt: skip
 
 
@@ -248,9 +248,9 @@ def card_charts(history: History, clock: Clock, marks: list[Mark]) -> list[dict[
     degrees = Axes(x_name="minutes", y_name="°C", from_zero=False)
     return [
         chart("temperature", "Temperature of the graphics cards", "The hottest card of each machine.",
-              charts.line_chart("temperature", lines("celsius"), degrees, marks)),
+              svg_charts.line_chart("temperature", lines("celsius"), degrees, marks)),
         chart("power", "Power of the graphics cards", "All cards of each machine together.",
-              charts.line_chart("power", lines("watts"), Axes(x_name="minutes", y_name="W"), marks)),
+              svg_charts.line_chart("power", lines("watts"), Axes(x_name="minutes", y_name="W"), marks)),
     ]  # fmt: skip
 
 
