@@ -176,7 +176,7 @@ case $part in
     done
     lab_packages
     at_once=$(($(nproc) < 4 ? $(nproc) : 4))
-    tests tests --ignore tests/train --ignore tests/unsloth -m "long and not alone" -n "$at_once" --dist loadgroup || passed=1
+    tests tests --ignore tests/train --ignore tests/unsloth -m "long and not alone" -n "$at_once" --dist loadfile --no-loadscope-reorder || passed=1
     tests tests --ignore tests/train --ignore tests/unsloth -m "long and alone" || passed=1
     exit "$passed"
     ;;

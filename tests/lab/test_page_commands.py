@@ -16,7 +16,7 @@ import pytest
 from tests.support.bootstrap import Person
 from tests.support.pages import Command, of
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("page commands")]  # in their order, on one cluster
+pytestmark = pytest.mark.long
 PAGES = (
     "README.md",
     "getting-started.md",
