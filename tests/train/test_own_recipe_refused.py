@@ -81,6 +81,17 @@ def test_what_a_cluster_cannot_share_is_refused_with_its_cause(tmp_path, case):
     assert f"file: {tmp_path}/mine.py" in found
 
 
+def test_a_recipe_that_reads_a_file_says_that_none_is_given(tmp_path):
+    mine = written(tmp_path, ("def rows(settings):", "def rows(settings):\n    open(settings['dataset'])"))
+    line = mine.read_text().splitlines().index("    open(settings['dataset'])") + 1
+    with pytest.raises(BadInput) as refused:
+        own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))
+    assert str(refused.value).splitlines()[1:] == [
+        f"file: {mine}, line {line}",
+        "fix: --dataset with the file or folder that it reads",
+    ]
+
+
 def test_a_buffer_that_stays_as_it_is_passes(tmp_path):
     mine = written(tmp_path, ("def model(settings):", MEAN.format("0")), (OF_MODEL, BUFFER))
     own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))

@@ -89,7 +89,9 @@ def call(what: str, file: Path, function: Callable[..., Any], *values: Any) -> A
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
         line = f", line {frames[-1].lineno}" if frames else ""
         said = " ".join(str(error).split())
-        raise BadInput(f"recipe: {what} failed: {type(error).__name__}: {said}", f"file: {file}{line}") from error
+        unset = isinstance(error, FileNotFoundError) and error.filename == ""
+        fix = ["fix: --dataset with the file or folder that it reads"] if unset else []
+        raise BadInput(f"recipe: {what} failed: {type(error).__name__}: {said}", f"file: {file}{line}", *fix) from error
 
 
 def seed_all(seed: int) -> None:
