@@ -23,6 +23,7 @@ from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, R
 from train.errors import BadInput
 from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
+from train.runlog.time_left import StepTime
 
 LITTLE_BYTES = 500e6
 """The free room below which a node's checkpoints may soon be missing."""
@@ -94,7 +95,10 @@ def is_script(look: Look) -> bool:
 
 def state_of(looks: list[Look]) -> RunState:
     events = [event for look in looks for event in (look["start"], look["step"], *look["events"], *look["members"])]
-    return replay(filter(None, events))[0]
+    state = replay(filter(None, events))[0]
+    if took_s := max((look.get("took_s", []) for look in looks), key=len, default=[]):
+        state.step_time = StepTime.of(took_s)
+    return state
 
 
 def run_line(run: str, state: RunState, looks: list[Look]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 NEWEST = 0.1
 """How much the newest step counts: one that is slow by chance moves the answer little."""
@@ -13,6 +15,13 @@ class StepTime:
     """What a step takes; of a run whose work comes in pieces, a piece."""
 
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, took_s: Iterable[float]) -> Self:
+        found = cls()
+        for seconds in took_s:
+            found.add(seconds)
+        return found
 
     def add(self, took_s: float) -> None:
         self.seconds = (1 - NEWEST) * self.seconds + NEWEST * took_s if self.seconds else took_s

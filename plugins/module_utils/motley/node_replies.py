@@ -94,6 +94,8 @@ class LookOfAll(TypedDict):
 
 
 class Look(LookOfAll, total=False):
+    took_s: list[float]
+    """The seconds of its newest steps."""
     waiting: list[str]
     """The runs of the queue that have not ended."""
     job: SlurmJob

@@ -72,6 +72,8 @@ GO_S = 2.5
 KEEP_S = 45.0
 """Beyond it, for an agent that still says how it is: it may be bringing the last checkpoint to a slow disk."""
 FRESH_S = 3.0
+LATELY = 30
+"""The steps by which the time left is told."""
 AGAIN_S = 30.0
 
 
@@ -99,6 +101,7 @@ def look(home: Path) -> Look:
         "now": agent_view(home, run),
         "start": without(starts[-1] if starts else launched_start(folder), ("identity", "reasons")),
         "step": steps[-1] if steps else {},
+        "took_s": [step["step_s"] for step in steps[-LATELY:] if "step_s" in step],
         "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:],
         "members": members[-8:],
         "since": ups[-1] if ups else 0,

@@ -345,6 +345,12 @@ def test_status_with_a_node_that_is_off() -> None:
     assert lines[3].endswith("  lost b (silent)") and "lost  lost" not in lines[3]
 
 
+def test_status_tells_the_time_left_by_more_than_the_newest_step() -> None:
+    slow_once = look(step=step(12, 9.0) | {"step_s": 20.0}, took_s=[2.0] * 20 + [20.0])
+    (line, *_) = status_lines(["a"], {"a": slow_once}, {})
+    assert "step 12/40" in line and "eta 0:01:46" in line, "28 steps of 3.8 s, not of 20"
+
+
 def test_status_says_who_steps_aside_and_who_is_paused() -> None:
     view = {"state": "away", "reason": "b steps aside: paused until 18:00", "gpus": []}
     lines = status_lines(["a", "b"], {"a": look(), "b": look(now=view)}, {})

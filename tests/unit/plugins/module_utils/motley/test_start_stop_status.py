@@ -276,6 +276,14 @@ def test_a_follower_of_a_long_run_gets_its_start_first(
     assert json.loads(shown[0][1]) == start and json.loads(shown[-1][1]) == steps[-1] and 100 < len(shown) < 2000
 
 
+def test_a_look_has_what_the_newest_steps_took(here: ModuleType, home: Path) -> None:
+    steps = [{"event": "step", "time": float(number), "step": number, "step_s": number / 10} for number in range(50)]
+    (home / "logs/runs/r/events.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    (home / "logs/runs/r/agent.json").write_text("{}")
+    told = here.look(home)
+    assert told["step"]["step"] == 49 and told["took_s"] == [step["step_s"] for step in steps[-30:]]
+
+
 def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home: Path) -> None:
     """What counts is a process, not a file that a power cut left."""
     view = {"state": "training", "time": time.time(), "pid": 1}
