@@ -180,6 +180,7 @@ def test_a_folder_outside_the_home_is_made_for_the_login_user_and_taken_back(che
     assert at("/srv/cluster", "bootstrap", "workspace").changed() == {host.name: 0}
     assert [at("/srv/cluster", "undo", phase).rc for phase in ("workspace", "python_env")] == [0, 0]
     assert host.run("ls", "-A", "/srv").strip() == ""
+    person.writes(**shared)
 
 
 def test_an_off_node_is_no_success(checker: Checker) -> None:
