@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -37,3 +38,9 @@ def test_what_is_pointed_to_is_there(folder: str) -> None:
         ROOT / name for name in tracked(folder) if name.endswith((".py", ".md")) and not (ROOT / name).is_symlink()
     ]
     assert {str(file.relative_to(ROOT)): found for file in texts if (found := stale(file.read_text(), files))} == {}
+
+
+def test_a_random_fault_stands_in_a_file_that_is_there() -> None:
+    """Otherwise it is passed over as one whose line is gone."""
+    kept = json.loads((ROOT / "docs/benchmarks/mutations.json").read_text())["mutations"]
+    assert [fault["file"] for fault in kept if not (ROOT / fault["file"]).is_file()] == []
