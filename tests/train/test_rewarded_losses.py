@@ -30,6 +30,9 @@ OPTIONS = {
 PROGRAM = "tests/train/broken.py moving_shares+pretended_speed=1"
 """Other shares at every step, and slow enough for machines to be lost between two."""
 LOSSES = 30
+HORIZON = 150
+"""Steps that can be compared: rounding grows. One process whose weights are changed by their last bit after each step
+is as far from itself at the same steps: 1e-5 of the norm at 150, 5e-3 at 205, other answers at 233."""
 
 
 @pytest.fixture
@@ -43,8 +46,8 @@ def truth(agents, steps, of_steps):
     return rewarded.train(agents.options["dataset"], steps=steps, of_steps=of_steps, **how)[0]
 
 
-def assert_is_truth(agents, found, loss_within=1e-6):
-    """Each log is in order, and together they have each step once: who joins later has no earlier ones."""
+def assert_is_truth(agents, found, last=0):
+    """Each log is in order, and together they have each step up to `last` once: who joins later has no earlier ones."""
     steps = {}
     for name in agents.names:
         own = agents.steps(name)
@@ -53,12 +56,12 @@ def assert_is_truth(agents, found, loss_within=1e-6):
         for step in own:
             seen = steps.setdefault(step["step"], step)
             assert step["rollout"]["reward"] == seen["rollout"]["reward"], f"{name}, step {step['step']}"
-    assert sorted(steps) == list(range(1, len(found) + 1))
+    assert sorted(steps) == list(range(1, (last or len(found)) + 1))
     for number, one in enumerate(found, 1):
         step = steps[number]
         assert step["rollout"]["answers_crc"] == one["answers"], f"step {number}"
         assert step["rollout"]["reward"] == pytest.approx(one["reward"], abs=1e-12)
-        assert step["loss"] == pytest.approx(one["loss"], abs=loss_within), f"step {number}"
+        assert step["loss"] == pytest.approx(one["loss"], abs=1e-6), f"step {number}"
         assert step["grad_norm"] == pytest.approx(one["norm"], rel=2e-5)
         assert step["rollout"]["clipped"] == pytest.approx(one["clipped"], abs=1e-12)
         made = [sum(steps[at]["rollout"]["made"].values()) for at in rollout_of(number) if at in steps]
@@ -108,5 +111,4 @@ def test_a_storm_of_losses_changes_nothing(agents):
         agents.together(*agents.names, within_s=120, step=last + chosen.randint(0, 2))
     agents.stop(within_s=30)
     steps = max(step["step"] for name in agents.names for step in agents.steps(name))
-    # Each group adds up in another order, and the weights keep what that rounds: as in test_storm.py.
-    assert_is_truth(agents, truth(agents, steps, 100000), loss_within=1e-5)
+    assert_is_truth(agents, truth(agents, min(steps, HORIZON), 100000), steps)
