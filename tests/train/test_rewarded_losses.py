@@ -32,7 +32,7 @@ PROGRAM = "tests/train/broken.py moving_shares+pretended_speed=1"
 LOSSES = 30
 HORIZON = 150
 """Steps that can be compared: rounding grows. One process whose weights are changed by their last bit after each step
-is as far from itself at the same steps: 1e-5 of the norm at 150, 5e-3 at 205, other answers at 233."""
+is as far from itself at the same steps: 1e-5 of the norm at 150, 5e-3 at 205."""
 
 
 @pytest.fixture
