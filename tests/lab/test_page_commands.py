@@ -51,7 +51,7 @@ ELSEWHERE = {
     "--report-to": "wants a tracker: tests/unit/console/curves/test_trackers.py",
     "--tasks": "wants lm-eval's tasks: tests/train/test_tasks.py",
     "motley chat": "wants a person: tests/unit/console/serve/test_chat.py",
-    "motley serve": "goes on until it is ended: tests/lab/test_serve.py",
+    "motley serve": "runs until it is ended: tests/lab/test_serve.py",
     "motley generate": "tests/train/test_generate.py",
     "motley sweep": "trains for long: tests/train/test_sweep.py",
     "motley check-model": "wants the hub: tests/unit/console/test_check_model.py",

@@ -1,8 +1,4 @@
-"""The loss over rows that are held out, of which nothing is learned.
-
-The position ids, new for each sample, are all that keeps packed samples apart: given them and no attention mask,
-transformers builds a block-diagonal mask (shown in tests/train/test_packing_exact.py).
-"""
+"""The loss over rows that are held out, of which nothing is learned."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ Batch = dict[str, Tensor]
 
 
 def to_tensors(batch: Mapping[str, NDArray[Any]], device: str) -> Batch:
+    """The position ids, new for each sample, are all that keeps packed samples apart: given them and no attention mask,
+    transformers builds a block-diagonal mask (shown in tests/train/test_packing_exact.py)."""
     return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in batch.items()}
 
 
