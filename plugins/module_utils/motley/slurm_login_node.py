@@ -113,7 +113,7 @@ def look(home: Path) -> Look:
         "how": f"job {job['shown']}, {state}" + (f"; also {', '.join(others)}" if others else "") if job else "",
         "checkpoint": max(checkpoints, default=0),
         "gpus": [],
-        "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
+        "free_bytes": shutil.disk_usage(home).free if home.exists() else None,
     }
     if job and not fresh:
         found["now"] = {"time": time.time(), "state": "waiting", "reason": waits(job)}

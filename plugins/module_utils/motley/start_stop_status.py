@@ -108,7 +108,7 @@ def look(home: Path) -> Look:
         "checkpoint": newest_checkpoint(home, run),
         "paused": paused(home),
         "waiting": waiting(home),
-        "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
+        "free_bytes": shutil.disk_usage(home).free if home.exists() else None,
         "gpus": gpus() if not here else [],
     }
 

@@ -276,6 +276,10 @@ def test_a_follower_of_a_long_run_gets_its_start_first(
     assert json.loads(shown[0][1]) == start and json.loads(shown[-1][1]) == steps[-1] and 100 < len(shown) < 2000
 
 
+def test_where_there_is_no_home_yet_its_disk_is_not_full(here: ModuleType, tmp_path: Path) -> None:
+    assert here.look(tmp_path / "none")["free_bytes"] is None
+
+
 def test_a_look_has_what_the_newest_steps_took(here: ModuleType, home: Path) -> None:
     steps = [{"event": "step", "time": float(number), "step": number, "step_s": number / 10} for number in range(50)]
     (home / "logs/runs/r/events.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
