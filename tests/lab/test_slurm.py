@@ -16,6 +16,7 @@ from tests.support.watching import Watching
 
 HEAD, TWO_CARDS, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 EXACT = 1e-6
+GENTLE = "learning_rate=2e-4"  # for long runs: at 2e-3 a last bit grows to 3e-5 in 500 steps
 BACK_S = 15
 AGAIN = r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated"
 
@@ -136,7 +137,7 @@ def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
     # The signal may come a minute early, and a slow machine is still starting then: the limit leaves room for that.
     limit = min(6, 2 + math.ceil(pace.seconds(60) / 60))
     options = f"slurm_options=--nodes=3 --gpus=4 --time={limit} --signal=B:USR1@20"
-    run = account.launches("short", "max_steps=1500", options=options)
+    run = account.launches("short", "max_steps=1500", GENTLE, options=options)
     run.hears(r"step \d+/1500", 120)
     hosts = account.person.cluster.hosts
     quotas(hosts, on=True, percent=dict.fromkeys([host.name for host in hosts], 15))  # a fast one would be done
@@ -195,7 +196,7 @@ def test_a_job_whose_first_node_is_lost_is_queued_again(account: Account) -> Non
     has_environment(account)
     account.idle()
     options = f"--nodes=2 --gpus=3 --exclude={HEAD}"
-    run = account.plays("headless", "max_steps=1200", "save_every=20", options=options)
+    run = account.plays("headless", "max_steps=1200", "save_every=20", GENTLE, options=options)
     run.hears(r"step \d+/1200 .*gpu-worker-1 \d", 120)
     pace.until(lambda: any(account.saved("headless")), 120, lambda: run.said[-2000:])
     first = account.person.cluster[TWO_CARDS]
