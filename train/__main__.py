@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from train.cluster.attach_to_agent import attach_to_agent
-from train.errors import BadInput, CheckFailed, Gated
+from train.errors import BadInput, CheckFailed, Gated, first_line
 from train.failures import classify_failure, report_to_agent
 from train.plan.settings.config import SETTINGS, Settings, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
         report_to_agent(error)
         if classify_failure(error) != "peer" or "MOTLEY_AGENT" not in os.environ:
             raise
-        print(f"lost contact with another process: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"lost contact with another process: {first_line(error)}", file=sys.stderr)
         return 1
 
 
@@ -102,7 +102,7 @@ def usage() -> str:
 
 def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     """Flags over the config file over defaults. A file may serve several commands: each takes what it knows."""
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early = Parser(prog=parser.prog, add_help=False, allow_abbrev=False)
     early.add_argument("--config", type=Path)
     early.add_argument("--recipe", default="")
     first = early.parse_known_args(argv)[0]

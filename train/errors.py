@@ -25,3 +25,8 @@ class Disagreement(CheckFailed):
 
 class PeerFailed(CheckFailed):
     """Something befell the group: this process only noticed, and is well."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of the error's message; its name where it has none, as Python's own MemoryError."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

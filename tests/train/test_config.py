@@ -84,6 +84,7 @@ def test_every_setting_has_help_and_a_known_reach():
         (["rum"], "unknown command 'rum', did you mean 'run'?"),
         (["run", "--max-step=3"], "unknown option --max-step, did you mean '--max-steps'?"),
         (["run", "--config", "/nowhere.yml"], "the config file cannot be read"),
+        (["run", "--config"], "argument --config: expected one argument\nsee: python -m train run --help"),
         (["run", "--learning-rate", "fast"], "learning_rate: 'fast' is not a number"),
     ],
 )
@@ -93,6 +94,14 @@ def test_bad_input_exits_with_2_and_a_short_message(argv, message, capsys):
     assert message in said
     assert len(said.splitlines()) <= 3
     assert "Traceback" not in said
+
+
+def test_of_a_lost_connection_without_a_message_its_error_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("MOTLEY_AGENT", "1")
+    monkeypatch.setattr("train.__main__.attach_to_agent", lambda: None)
+    monkeypatch.setattr("train.__main__.run_command", lambda _: (_ for _ in ()).throw(ConnectionResetError()))
+    assert main(["run"]) == 1
+    assert capsys.readouterr().err == "lost contact with another process: ConnectionResetError\n"
 
 
 def test_a_wrong_key_in_the_config_file_names_key_and_file(tmp_path, capsys):

@@ -164,13 +164,25 @@ def test_a_request_that_does_not_fit_is_wrong(here):
     assert asked + sum(map(len, here.said(2, "tokens"))) <= CONTEXT
 
 
-def test_whatever_fails_in_the_model_fails_these_requests_alone(here, monkeypatch):
+def test_an_empty_request_is_wrong_and_changes_no_answer_beside_it(here, model, chat):
+    here.asks(1, "Why?")
+    here.goes_on(2)
+    here.held.take({"ask": 2, "prompt": "", **HOW})
+    here.goes_on()
+    assert here.said(2, "wrong") == ["the request is empty: there is nothing to continue"]
+    assert here.text(1) == alone(model, chat, "Why?")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(torch.OutOfMemoryError("no room\nat all"), "no room"), (MemoryError(), "MemoryError")]
+)
+def test_whatever_fails_in_the_model_fails_these_requests_alone(here, monkeypatch, error, said):
     here.asks(1, "Why?")
     here.goes_on(2)
     advance = here.held.engine.advance
-    monkeypatch.setattr(here.held.engine, "advance", lambda _: (_ for _ in ()).throw(torch.OutOfMemoryError("no room")))
+    monkeypatch.setattr(here.held.engine, "advance", lambda _: (_ for _ in ()).throw(error))
     here.held.step()
-    assert here.said(1, "failed") == ["no room"] and not here.held.live
+    assert here.said(1, "failed") == [said] and not here.held.live
     monkeypatch.setattr(here.held.engine, "advance", advance)
     here.asks(2, "Why?")
     here.goes_on()

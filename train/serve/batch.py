@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicLayer
 
+from train.errors import first_line
 from train.models.hf import head_of, whole_of
 from train.serve.request import Asked, Made, drawn, on_its_left
 
@@ -66,7 +67,7 @@ class Batch:
         except (RuntimeError, MemoryError) as error:  # torch's own out-of-memory among them
             going_on = [*self.waiting, *(one for group in self.groups for one in group.asked)]
             self.waiting, self.groups = [], []
-            return [Made(one.number, failed=str(error).splitlines()[0]) for one in going_on]
+            return [Made(one.number, failed=first_line(error)) for one in going_on]
         return made
 
     def advance(self, group: Group) -> list[Made]:

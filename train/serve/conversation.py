@@ -52,6 +52,8 @@ class Conversations:
         number = order["ask"]
         try:
             prompt = self.prompt_of(order)
+            if not prompt:
+                raise BadRecord("the request is empty: there is nothing to continue")
             room = self.context - len(prompt)
             if room < 1:
                 raise BadRecord(
