@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from train.errors import BadInput, Gated
+from train.errors import BadInput, Gated, first_line
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """The files of a model that are loaded: none that would have to be unpickled."""
 LOUD = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 """The loggers that would print each try."""
+NO_ROOM, NO_RIGHT = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What the disk of this machine answers; the hub has no part in it."""
 
 
 def hub_file(repo: str, name: str, kind: str = "model", revision: str | None = None) -> Path:
@@ -102,24 +105,34 @@ def calm(repo: str) -> Iterator[None]:
 
 @contextmanager
 def explained(repo: str, kind: str) -> Iterator[None]:
-    """The hub's refusals, in words."""
+    """What keeps a file from coming, in words: the hub, the name that was given, or this machine's disk."""
     from httpx import TransportError
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub import errors
 
     try:
         with calm(repo):
             yield
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise Gated(
             f"{repo} is gated: its owner wants the licence accepted first",
             f"{kind}: https://huggingface.co/{repo}",
             "accept it there with your account, then set HF_TOKEN on the controller",
         ) from None
-    except HfHubHTTPError as error:
-        raise _unreachable(repo, kind, str(error).splitlines()[0]) from None
-    except (OfflineModeIsEnabled, LocalEntryNotFoundError, TransportError, OSError) as error:
+    except errors.HFValidationError as error:
+        raise _unreachable(repo, kind, f"the hub has no such names: {error}") from None
+    except errors.HfHubHTTPError as error:
+        raise _unreachable(repo, kind, first_line(error)) from None
+    except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError, TransportError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM + NO_RIGHT:
+            raise _not_kept(repo, error) from None
         reason = f"not in this machine's hub cache, and the hub cannot be reached ({type(error).__name__})"
         raise _unreachable(repo, kind, reason) from None
+
+
+def _not_kept(repo: str, error: OSError) -> BadInput:
+    where = f"file: {error.filename}" if error.filename else ""
+    fix = "make room on this machine's disk (df -h)" if error.errno in NO_ROOM else "let this user write there"
+    return BadInput(f"{repo} cannot be kept on this machine: {error.strerror}", where, fix)
 
 
 def _unreachable(repo: str, kind: str, reason: str) -> BadInput:
