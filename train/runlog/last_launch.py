@@ -59,6 +59,11 @@ def last_launch(home: Path) -> LastLaunch:
     facts: dict[str, Any] = {}
     with suppress(OSError):
         facts = in_lines((home / CLUSTER).read_text(errors="replace"))
-    nodes = tuple((str(node.get("name")), str(node.get("address"))) for node in facts.get("nodes") or ())
-    words = {name: str(facts.get(name, "")) for name in ("run", "interface")}
-    return LastLaunch(**words, nodes=nodes, limits=bool(facts.get("limits")))
+    listed = facts.get("nodes")
+    members = [node for node in listed if isinstance(node, dict)] if isinstance(listed, list) else []
+    return LastLaunch(
+        run=str(facts.get("run", "")),
+        interface=str(facts.get("interface", "")),
+        nodes=tuple((str(node.get("name")), str(node.get("address"))) for node in members),
+        limits=bool(facts.get("limits")),
+    )

@@ -49,6 +49,9 @@ def test_each_node_knows_its_launch_without_yaml(tmp_path: Path, file: Path) -> 
 def test_of_a_file_that_a_person_wrote_it_knows_the_words(tmp_path: Path, file: Path) -> None:
     file.write_text("run: 'qa' # mine\nnodes:\n  - {name: a, address: 10.0.0.1}\ninterface: \"wg0\"\n")
     assert last_launch(tmp_path) == LastLaunch(run="qa", interface="wg0")
+    for nodes in ("[{name: a, address: 10.0.0.1}]", '["a", "b"]', "2"):
+        file.write_text(f"run: qa\nnodes: {nodes}\n")
+        assert last_launch(tmp_path) == LastLaunch(run="qa"), "whose nodes only YAML reads"
     file.write_bytes(b"\xff\x00torn")
     assert last_launch(tmp_path) == LastLaunch()
 
