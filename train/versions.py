@@ -50,16 +50,21 @@ def torch_cuda(sites: Iterable[Path]) -> str | None:
 
 def content_hash(folder: Path, memo: Mapping[str, list[Any]] | None = None) -> str | None:
     """The hash of the contents; with a memo of the relay from the hashes in it, where nothing has changed since, else
-    from names and sizes, which the hash says."""
-    digest, whole = hashlib.sha256(), True
+    from names and sizes alone, which the hash says."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".motley-")]
-    for path in files:
-        name, status = str(path.relative_to(folder)), path.stat()
-        known = (memo or {}).get(name, [None, None, ""])
-        whole = whole and (memo is None or known[:2] == [status.st_size, status.st_mtime_ns])
-        content = file_hash(path) if memo is None else known[2] if whole else ""
-        digest.update(f"{name} {status.st_size} {content}\n".encode())
-    return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
+    hashes = [file_hash(path) if memo is None else _remembered(memo, folder, path) for path in files]
+    by_size = "" in hashes
+    digest = hashlib.sha256()
+    for path, content in zip(files, hashes, strict=True):
+        digest.update(f"{path.relative_to(folder)} {path.stat().st_size} {'' if by_size else content}\n".encode())
+    return digest.hexdigest()[:12] + (" (by size)" if by_size else "") if files else None
+
+
+def _remembered(memo: Mapping[str, list[Any]], folder: Path, path: Path) -> str:
+    """The file's hash in the memo; empty where the file is another one since."""
+    size, changed_ns, content = memo.get(str(path.relative_to(folder)), [None, None, ""])
+    status = path.stat()
+    return str(content) if (size, changed_ns) == (status.st_size, status.st_mtime_ns) else ""
 
 
 def first_match(file: Path, pattern: str) -> str | None:
