@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -106,7 +106,8 @@ class Queue:
         return Queue(key=keys[0] if keys else "", entries=tuple(entries), forgotten=forgotten)
 
     def ended(self, launch: str, end: End) -> Queue:
-        return self._with(launch, lambda one: one.merged(replace(one, end=end)))
+        entries = (one.merged(replace(one, end=end)) if one.launch == launch else one for one in self.entries)
+        return replace(self, entries=tuple(entries))
 
     def added(self, *new: Entry) -> Queue:
         """The queue with these behind all others, or Refused. What has ended long ago is forgotten."""
@@ -134,7 +135,20 @@ class Queue:
         rest = [one for one in waiting if one is not entry]
         before = rest[to - 2].place if to > 1 else rest[0].place - 2 if rest else 0.0
         after = rest[to - 1].place if to <= len(rest) else before + 2
-        return self._with(entry.launch, lambda one: replace(one, place=(before + after) / 2, moves=one.moves + 1))
+        between = (before + after) / 2
+        if before < between < after:
+            return self._at({entry.launch: between})
+        # Two people have added at once: there is nothing between their runs, so all get a place of their own.
+        order = [*rest[: to - 1], entry, *rest[to - 1 :]]
+        return self._at({one.launch: float(number) for number, one in enumerate(order)})
+
+    def _at(self, places: Mapping[str, float]) -> Queue:
+        """The queue with these launches at other places."""
+        entries = (
+            replace(one, place=places[one.launch], moves=one.moves + 1) if one.launch in places else one
+            for one in self.entries
+        )
+        return replace(self, entries=tuple(entries))
 
     def without(self, run: str, at: float) -> Queue:
         return self.ended(self._named(run).launch, End(how="removed", time=at, reason="removed by a person"))
@@ -145,9 +159,6 @@ class Queue:
             return found
         names = ", ".join(one.run for one in waiting)
         raise Refused(f"no run '{run}' is in the queue\nfix: {f'one of {names}' if names else 'nothing waits there'}")
-
-    def _with(self, launch: str, change: Callable[[Entry], Entry]) -> Queue:
-        return replace(self, entries=tuple(change(one) if one.launch == launch else one for one in self.entries))
 
     def _forgets(self) -> Queue:
         """Only the newest few are kept that were added before all that wait."""

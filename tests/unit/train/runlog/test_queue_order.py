@@ -33,6 +33,15 @@ def test_a_run_is_moved(run: str, to: int, then: str):
     assert order(again)[0] == "B"
 
 
+def test_a_run_is_moved_between_two_that_two_people_added_at_once():
+    """Both have the same place then, and which is first follows from when they were added."""
+    both = Queue(key="k").added(A).merged(Queue(key="k").added(B)).added(C)
+    assert order(both) == "ABC"
+    moved = both.moved("C", 2)
+    assert order(moved) == order(both.merged(moved)) == "ACB"
+    assert order(moved.moved("A", 2)) == "CAB"
+
+
 def test_what_is_no_change_is_refused_with_what_to_do():
     with pytest.raises(Refused, match="to: 4 is no place\nfix: a number from 1 to 3"):
         ABC.moved("A", 4)
