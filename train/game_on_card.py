@@ -3,6 +3,7 @@ computing alone do not show games, so the whole state of the cards is read. Stan
 
 from __future__ import annotations
 
+import re
 import subprocess
 from xml.etree import ElementTree
 
@@ -29,11 +30,19 @@ def drawing(xml: bytes | str) -> str:
     except ElementTree.ParseError:
         return ""
     for process in processes:
-        kind, name = (process.findtext(key, "").strip() for key in ("type", "process_name"))
-        program = name.split(" ")[0].replace("\\", "/").rpartition("/")[2]
+        kind, command = (process.findtext(key, "").strip() for key in ("type", "process_name"))
+        program = program_of(command)
         if "G" in kind and program not in DESKTOP and held_mb(process.findtext("used_memory", "")) >= HELD_MB:
             return program[:40] or "a program"
     return ""
+
+
+def program_of(command: str) -> str:
+    """Without its folders and arguments."""
+    # Proton runs programs of Windows, whose folders have spaces in their names.
+    of_windows = re.match(r"(?i).*?\.exe\b", command) if "\\" in command else None
+    path = of_windows[0] if of_windows else command.partition(" ")[0]
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def held_mb(text: str) -> float:

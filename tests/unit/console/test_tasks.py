@@ -118,6 +118,10 @@ def test_the_card_of_the_run_says_what_it_was_asked_last(results: Path) -> None:
         tasks.show(results, "notes-tasks")
     text = card.read_text()
     assert text.count(scores.TITLE) == 1 and "0.3900" in text and "0.3800" not in text
+    other = results / "other/scores/tasks.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps({"rows": FACTS["rows"]}))
+    assert scores.of_run(results, "notes"), "whatever another node's file lacks"
     assert text.index("| base | tiny |") < text.index("| arc_easy | acc ↑ |") < text.index("## With transformers")
     assert text.replace(text[text.index(scores.TITLE) : text.index("## With")], "") == before
 

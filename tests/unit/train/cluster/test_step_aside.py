@@ -135,6 +135,7 @@ def test_a_game_counts_after_20_seconds_and_five_quiet_minutes_end_it() -> None:
         ([process("G", "/usr/bin/firefox", "180 MiB")], ""),
         ([process("G", "/home/a/.steam/hl2_linux -game tf", "2100 MiB")], "hl2_linux"),
         ([process("C+G", "C:\\Games\\Portal\\portal2.exe", "900 MiB")], "portal2.exe"),
+        ([process("C+G", "C:\\Program Files (x86)\\Steam\\Hades II\\Hades2.exe -w", "900 MiB")], "Hades2.exe"),
         ([process("G", "/usr/lib/xorg/Xorg", "N/A"), process("C+G", "/usr/bin/blender", "N/A")], "blender"),
     ],
 )
