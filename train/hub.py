@@ -50,8 +50,8 @@ def hub_adapter(repo: str, files: Sequence[str]) -> Path:
             f"model: https://huggingface.co/{repo}",
             "a whole model is named as model=",
         )
-    found = [hub_file(repo, name, revision=info.sha) for name in files if name in names]
-    return found[0].parent
+    fetched = [hub_file(repo, name, revision=info.sha) for name in files if name in names]
+    return fetched[0].parent
 
 
 def no_safetensors(repo: str) -> BadInput:
@@ -78,29 +78,29 @@ class Calm(logging.Filter):
         self.repo, self.is_said = repo, False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        told = record.getMessage()
-        fails, waits = "thrown while requesting" in told, "Rate limited" in told
-        if (fails or waits) and not self.is_said:
+        message = record.getMessage()
+        error, fails, _ = message.partition(" thrown while requesting")
+        error = error.strip("'")
+        if (fails or "Rate limited" in message) and not self.is_said:
             self.is_said = True
-            why = told.partition(" thrown while")[0].strip("'")
-            what = f"the hub does not answer ({why})" if fails else "the hub wants fewer questions"
-            help_ = (
-                "check the connection, and HTTPS_PROXY where there is a proxy" if fails else "HF_TOKEN=… allows more"
-            )
-            print(f"{self.repo}: {what} · trying again for half a minute; {help_}", file=sys.stderr, flush=True)
+            what, fix = "the hub wants fewer questions", "HF_TOKEN=… allows more"
+            if fails:
+                what = f"the hub does not answer ({error})"
+                fix = "check the connection, and HTTPS_PROXY where there is a proxy"
+            print(f"{self.repo}: {what} · trying again for half a minute; {fix}", file=sys.stderr, flush=True)
         return record.levelno >= logging.ERROR
 
 
 @contextmanager
 def calm(repo: str) -> Iterator[None]:
-    loggers, told = [logging.getLogger(name) for name in LOUD], Calm(repo)
+    loggers, one_line = [logging.getLogger(name) for name in LOUD], Calm(repo)
     for logger in loggers:
-        logger.addFilter(told)
+        logger.addFilter(one_line)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(told)
+            logger.removeFilter(one_line)
 
 
 @contextmanager

@@ -81,26 +81,26 @@ def of_card(card: str, names: list[str]) -> tuple[Parts, str]:
     parts: Parts = {}
     default = ""
     for config in (head or {}).get("configs") or []:
-        title, folder = str(config.get("config_name", "default")), config.get("data_dir")
+        title, folder = str(config.get("config_name", "default")), str(config.get("data_dir") or "").rstrip("/")
         if config.get("default") or title == "default":
             default = title
-        for split, patterns in told(config.get("data_files") or ([f"{folder}/**"] if folder else [])):
-            places = [pattern for each in patterns for pattern in (each, f"{folder}/{each}")]
-            found = sorted(name for name in names if name.endswith(SUFFIXES) and matches(name, places))
-            if found := found if split else training_files(found):
-                parts.setdefault(f"{title}/{split}".rstrip("/"), []).extend(found)
+        for split, patterns in patterns_by_split(config.get("data_files") or ([f"{folder}/**"] if folder else [])):
+            in_either = [pattern for each in patterns for pattern in (each, f"{folder}/{each}")]
+            files = sorted(name for name in names if name.endswith(SUFFIXES) and matches(name, in_either))
+            if chosen := files if split else training_files(files):
+                parts.setdefault(f"{title}/{split}".rstrip("/"), []).extend(chosen)
     return parts, default
 
 
-def told(files: Any) -> list[tuple[str, list[str]]]:
+def patterns_by_split(data_files: Any) -> list[tuple[str, list[str]]]:
     """`data_files` in all its forms: a pattern, a list of them, split → pattern, or a list of split and path."""
-    if isinstance(files, dict):
-        files = [{"split": split, "path": path} for split, path in files.items()]
-    listed = [files] if isinstance(files, str) else files
-    plain = [one for one in listed if isinstance(one, str)]
-    found = [(str(one["split"]), one["path"]) for one in listed if isinstance(one, dict)]
-    found += [("", plain)] if plain else []
-    return [(split, [path] if isinstance(path, str) else path) for split, path in found]
+    if isinstance(data_files, dict):
+        data_files = [{"split": split, "path": path} for split, path in data_files.items()]
+    entries = [data_files] if isinstance(data_files, str) else data_files
+    without_split = [entry for entry in entries if isinstance(entry, str)]
+    splits = [(str(entry["split"]), entry["path"]) for entry in entries if isinstance(entry, dict)]
+    splits += [("", without_split)] if without_split else []
+    return [(split, [path] if isinstance(path, str) else path) for split, path in splits]
 
 
 def matches(name: str, patterns: list[str]) -> bool:
@@ -121,18 +121,19 @@ def in_folders(names: list[str]) -> Parts:
 def pick(repo: str, asked: str, parts: Parts, default: str) -> list[str]:
     """What is asked for; else the one there is to train on."""
     within = asked or (default if any(below(part, default) for part in parts) else "")
-    found = [part for part in parts if below(part, within)]
-    if asked not in found:
-        found = [part for part in found if not held_back(part)]
-        found = [part for part in found if part.rpartition("/")[2] == "train"] or found
-    if len(found) == 1 or asked in found:
-        return parts[asked if asked in found else found[0]]
+    candidates = [part for part in parts if below(part, within)]
+    if asked in candidates:
+        return parts[asked]
+    candidates = [part for part in candidates if not held_back(part)]
+    candidates = [part for part in candidates if part.rpartition("/")[2] == "train"] or candidates
+    if len(candidates) == 1:
+        return parts[candidates[0]]
     listed = ", ".join([*parts][:SHOWN]) + (f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else "")
-    problem = "several parts" if found else f"no part '{asked}'"
+    problem = "several parts" if candidates else f"no part '{asked}'"
     raise NoSuchPart(
         f"{repo} has {problem}: {listed}",
         f"data set: https://huggingface.co/datasets/{repo}",
-        f"name the one that you want: dataset={repo}:{(found or [*parts])[0]}".rstrip(":"),
+        f"name the one that you want: dataset={repo}:{(candidates or [*parts])[0]}".rstrip(":"),
     )
 
 

@@ -116,6 +116,13 @@ def test_one_part_of_a_data_set_is_trained_on(card, asked, taken):
     assert pick("me/qa", asked, *of_card(card, named(card))) == [taken]
 
 
+@pytest.mark.parametrize("folder", ["de", "de/", "./de"])
+def test_a_part_may_be_all_that_lies_in_a_folder(folder):
+    configs = f"[{{config_name: german, data_dir: {folder}}}, {{config_name: english, data_dir: en}}]"
+    parts = of_card(f"---\nconfigs: {configs}\n---\n", ["de/a.jsonl", "en/a.jsonl"])
+    assert pick("me/qa", "german", *parts) == ["de/a.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("card", "name", "said"),
     [
