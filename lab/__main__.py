@@ -156,7 +156,7 @@ def do_up(args: argparse.Namespace) -> None:
 
 def do_demo(args: argparse.Namespace) -> int:
     if args.infra == "slurm":
-        return slurm_demo.main("bookworm")
+        return slurm_demo.main()
     if args.rent:
         return demo_rent.main()
     return demo.main(recipe=args.recipe, fast=args.fast, folders=args.folders, suite=args.base)

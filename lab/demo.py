@@ -46,19 +46,13 @@ STEP_S = 1.5
 def main(*, recipe: str, fast: bool, folders: bool, suite: str) -> int:
     course = demo_courses.choose(recipe, fast=fast)
     began = time.monotonic()
-    for number in STOPS:
-        signal.signal(number, stop_once)
-    try:
-        with alone():
-            enough_disk(course)
-            site = choose(fast=fast, folders=folders, suite=suite)
-            return show(site, course, began)
-    except Stopped as stopped:
-        with contextlib.suppress(OSError):  # the terminal is gone
-            print("\nstopped: nothing of it is left running. Again: ./motley demo", file=sys.stderr)
-        return stopped.code
-    finally:
-        hand_over(ROOT)
+
+    def play() -> int:
+        enough_disk(course)
+        site = choose(fast=fast, folders=folders, suite=suite)
+        return show(site, course, began)
+
+    return played(play, "./motley demo")
 
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -71,11 +65,37 @@ class Stopped(BaseException):
         self.code = 128 + number
 
 
+def played(play: Callable[[], int], typed: str) -> int:
+    """The exit status of a demo that is played with no other beside it, to its end or until it is stopped."""
+    for number in STOPS:
+        signal.signal(number, stop_once)
+    try:
+        with alone():
+            return play()
+    except Stopped as stopped:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            print(f"\nstopped: nothing of it is left running. Again: {typed}", file=sys.stderr)
+        return stopped.code
+    finally:
+        hand_over(ROOT)
+
+
 def stop_once(number: int, _: object) -> None:
     """A second one would break the cleaning up off, and they come in twos: to the whole group, and through make."""
-    for each in STOPS:
-        signal.signal(each, signal.SIG_IGN)
+    ignore_stops()
     raise Stopped(number)
+
+
+def ignore_stops() -> None:
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def leave_nothing(down: Callable[[], object]) -> None:
+    """Ends all that it has started and takes its machines away, however it ended; nothing breaks that off."""
+    ignore_stops()
+    end_offspring()
+    down()
 
 
 def hand_over(folder: Path) -> None:
@@ -140,10 +160,7 @@ def show(site: Site, course: Course, began: float) -> int:
             quietly(site, "report", [sys.executable, "-m", "console", *words])
         demo_summary.tell_all(RESULTS / RUN, course, site, time.monotonic() - began)
     finally:
-        for number in STOPS:  # nor when it ends by itself
-            signal.signal(number, signal.SIG_IGN)
-        end_offspring()
-        site.down()
+        leave_nothing(site.down)
     return 0
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from typing import Any
@@ -45,22 +44,13 @@ def main() -> int:
         raise LabError(
             "\n".join([*missing, "the market's machines are the lab's: sudo ./motley demo --rent fake"]), code=2
         )
-    began = time.monotonic()
-    for number in demo.STOPS:
-        signal.signal(number, demo.stop_once)
     place = Place(name=f"rent{os.environ.get('MOTLEY_LAB', '')}"[:16])
-    try:
-        with demo.alone():
-            demo.enough_disk(FAST)
-            return evening(place, began)
-    except demo.Stopped as stopped:
-        print("\nstopped: nothing of it is left running. Again: ./motley demo --rent fake", file=sys.stderr)
-        return stopped.code
-    finally:
-        demo.hand_over(ROOT)
+    return demo.played(lambda: evening(place), "./motley demo --rent fake")
 
 
-def evening(place: Place, began: float) -> int:
+def evening(place: Place) -> int:
+    began = time.monotonic()
+    demo.enough_disk(FAST)
     shutil.rmtree(STATE, ignore_errors=True)
     shutil.rmtree(ROOT / "results" / RUN, ignore_errors=True)
     STATE.mkdir(parents=True)
@@ -77,10 +67,7 @@ def evening(place: Place, began: float) -> int:
         play(lab, dict(os.environ) | known | {"CLORE_API_KEY": KEY, "MOTLEY_CALLED_AS": "./motley"}, market)
         told(lab, market, time.monotonic() - began)
     finally:
-        for number in demo.STOPS:
-            signal.signal(number, signal.SIG_IGN)
-        demo.end_offspring()
-        labs.down(place)
+        demo.leave_nothing(lambda: labs.down(place))
     return 0
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -28,14 +27,16 @@ SHORTEST, LONGEST = 3, 6
 STEPS_A_MINUTE = 260
 """More than an idle machine makes: the run must not be done before its time is over."""
 COURSE = demo_courses.FAST.settings | {"save_every": 50, "eval_every": 100}
+SUITE = "bookworm"
+"""Its own Slurm, whatever this machine's suite is."""
 HOME = f"{SHARED}/{USER}/ai-cluster"
 
 
 class Account(Simulated):
     """On the same machines, with a Slurm on them."""
 
-    def __init__(self, suite: str) -> None:
-        super().__init__(suite, ready_made=True)
+    def __init__(self) -> None:
+        super().__init__(SUITE, ready_made=True)
         self.layers = ["train", "slurm"]
         self.inventory = STATE / "inventory"
 
@@ -55,20 +56,10 @@ class Account(Simulated):
         return ["ip", "netns", "exec", self.place.controller, *command]
 
 
-def main(suite: str) -> int:
-    """What demo.main does for the other infras: Ctrl-C, one at a time, and nothing left."""
+def main() -> int:
     if missing := needs.what_is_missing():
         raise LabError("\n".join([*missing, "Slurm needs real hosts: there is no demo of it without root"]), code=2)
-    for number in demo.STOPS:
-        signal.signal(number, demo.stop_once)
-    try:
-        with demo.alone():
-            return show(Account(suite))
-    except demo.Stopped as stopped:
-        print("\nstopped: nothing of it is left running. Again: ./motley demo --infra slurm", file=sys.stderr)
-        return stopped.code
-    finally:
-        demo.hand_over(ROOT)
+    return demo.played(lambda: show(Account()), "./motley demo --infra slurm")
 
 
 def fitting() -> tuple[int, int]:
@@ -105,10 +96,7 @@ def show(site: Account) -> int:
             )
         return told(lab)
     finally:
-        for number in demo.STOPS:
-            signal.signal(number, signal.SIG_IGN)
-        demo.end_offspring()
-        site.down()
+        demo.leave_nothing(site.down)
 
 
 def train(site: Account, lab: Lab, minutes: int, steps: int) -> None:

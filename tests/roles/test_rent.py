@@ -16,10 +16,11 @@ import pytest
 
 from lab import hub as hubs
 from lab import rented
+from lab.demo_rent import ON_LAB_HOSTS
 from lab.market import KEY
 from lab.profile import CLUSTER_HOME
 from tests.support import pace, small_set
-from tests.support.renter import LAB_S, Renter, market_of
+from tests.support.renter import Renter, market_of
 from tests.support.secrets import traces
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +89,7 @@ def test_nothing_of_home_goes_there_and_a_watcher_brings_back_what_nobody_uses(r
 @pytest.mark.long  # tests/unit/console/rent
 def test_a_machine_that_cannot_be_proven_goes_back_at_once(renter: Renter) -> None:
     variables = renter.inventory / "group_vars/cluster.yml"
-    variables.write_text(variables.read_text().replace(LAB_S, "\nmotley_workspace_disk_gb: 9000\n"))
+    variables.write_text(variables.read_text().replace(ON_LAB_HOSTS, "\nmotley_workspace_disk_gb: 9000\n"))
     done = renter.rents()
     assert done.returncode == 1
     assert "was not proven" in done.stderr
@@ -121,7 +122,7 @@ def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkey
     assert "203.0.113.5" in hosts.read_text()
     text = hosts.read_text().replace("203.0.113.5", host.spec.installed_address)
     hosts.write_text(text.replace("ansible_user: root", f"ansible_user: root, motley_state: {own}"))
-    variables.write_text(variables.read_text() + LAB_S)
+    variables.write_text(variables.read_text() + ON_LAB_HOSTS)
     own.mkdir()
     pace.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(own / "controller_ed25519"))
     order = {"machine": host.name, "ssh_key": (own / "controller_ed25519.pub").read_text().strip()}
@@ -153,8 +154,8 @@ def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock
     (renter.lab.place.root / "repositories/wheels").symlink_to(index)
     where = f'["--no-index", "--find-links=http://{renter.lab.profile.gateway}/wheels/"]'
     variables = renter.inventory / "group_vars/cluster.yml"
-    own = LAB_S.replace(f"motley_home: {CLUSTER_HOME}\n", "")
-    variables.write_text(variables.read_text().replace(LAB_S, f"{own}motley_python_env_index: {where}\n"))
+    own = ON_LAB_HOSTS.replace(f"motley_home: {CLUSTER_HOME}\n", "")
+    variables.write_text(variables.read_text().replace(ON_LAB_HOSTS, f"{own}motley_python_env_index: {where}\n"))
     spoiled = next(index.glob("peft-*.whl"))
     spoiled.unlink()
     shutil.copyfile(next(index.glob("regex-*.whl")), spoiled)

@@ -33,7 +33,7 @@ def folder() -> Path:
 
 
 def install(into: Path) -> None:
-    if reason := pip("install", "--require-hashes", "--requirement", str(NODEJS), "--target", str(into / "nodejs")):
+    if reason := pip("install", "--requirement", str(NODEJS), "--target", str(into / "nodejs")):
         raise OSError(f"Node.js cannot be fetched: {reason}")
     for path in FILES.iterdir():
         shutil.copy(path, into)

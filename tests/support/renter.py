@@ -15,20 +15,14 @@ from typing import Any
 from console import processes
 from lab import base, rented
 from lab import lab as labs
+from lab.demo_rent import ON_LAB_HOSTS
 from lab.lab import Lab
 from lab.market import KEY
 from lab.place import Place
-from lab.profile import CLUSTER_HOME
 from tests.support import cluster, pace
 from tests.support.screen import Screen
 
 ROOT = Path(__file__).parents[2]
-LAB_S = f"""
-motley_home: {CLUSTER_HOME}
-motley_python_env_sets: [node-cpu]
-motley_workspace_disk_gb: 1
-motley_render_environment: {{OMP_NUM_THREADS: 1}}
-"""
 
 
 def wish(hours: str) -> list[str]:
@@ -98,7 +92,7 @@ def market_of(
         lab = cluster.up(place, profile, base.default_suite(), layers, [shape])
         shutil.copytree(ROOT / "inventory/rented", tmp_path / "rented")
         variables = tmp_path / "rented/group_vars/cluster.yml"
-        variables.write_text(variables.read_text() + LAB_S)
+        variables.write_text(variables.read_text() + ON_LAB_HOSTS)
         yield Renter(lab, tmp_path, rented.open_market(lab))
     finally:
         processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")

@@ -82,7 +82,7 @@ def stream(
     with contextlib.closing(connection):
         connection.request("POST", PATH, json.dumps({"stream": True} | dict(body)))
         answer = connection.getresponse()
-        lines = [line for line in lines_of(answer, on_part, parts)]
+        lines = list(lines_of(answer, on_part, parts))
         assert lines[-1] == "[DONE]", lines[-3:]
     text = "".join(choice["delta"].get("content", "") for part in parts for choice in part["choices"])
     return text, parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -322,6 +323,23 @@ def test_without_root_it_is_folders_and_says_why(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     site = demo.choose(fast=True, folders=False, suite="bookworm")
     assert isinstance(site, Folders) and "(no root)" in site.title and "sudo ./motley demo" in site.left_out[1]
+
+
+def test_a_demo_that_is_stopped_says_so_where_somebody_still_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "STATE", tmp_path / "demo")
+    monkeypatch.setattr(demo, "STOPS", ())
+    monkeypatch.setattr(demo, "hand_over", lambda _: None)
+
+    def play() -> int:
+        raise demo.Stopped(signal.SIGHUP)
+
+    assert demo.played(play, "./motley demo --fast") == 129
+    assert capsys.readouterr().err.endswith("nothing of it is left running. Again: ./motley demo --fast\n")
+    with os.fdopen(os.open("/dev/null", os.O_RDONLY), "r") as gone:  # a write to it is refused
+        monkeypatch.setattr("sys.stderr", gone)
+        assert demo.played(play, "./motley demo --fast") == 129
 
 
 def test_the_demo_has_a_lab_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
