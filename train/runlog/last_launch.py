@@ -46,13 +46,13 @@ def _value(value: Any) -> str:
 
 def in_lines(text: str) -> dict[str, Any]:
     """What a launch has written so; of what a person has written, its plain words."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for name, value in FACT.findall(text):
         try:
-            found[name] = json.loads(value)
+            facts[name] = json.loads(value)
         except ValueError:  # no JSON: by hand, and what has lines of its own is left out
-            found[name] = "" if "\n" in value else value.partition(" #")[0].strip().strip("'")
-    return found
+            facts[name] = "" if "\n" in value else value.partition(" #")[0].strip().strip("'")
+    return facts
 
 
 def last_launch(home: Path) -> LastLaunch:

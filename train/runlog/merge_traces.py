@@ -59,20 +59,20 @@ class Merged:
 
 def merge(folder: Path) -> Merged | None:
     """Merges all traces below the folder into one; None where there is none."""
-    found = newest([read_trace(file) for file in sorted(folder.rglob(TRACES))])
-    return write_merged(folder / TRACE, found) if found else None
+    traces = newest([read_trace(file) for file in sorted(folder.rglob(TRACES))])
+    return write_merged(folder / TRACE, traces) if traces else None
 
 
 def newest(traces: list[Event]) -> list[Event]:
     """The traces of the last recording, in the order of its processes: a node may have missed it, and still have the
     one before."""
-    same: dict[str, dict[str, Event]] = defaultdict(dict)
+    recordings: dict[str, dict[str, Event]] = defaultdict(dict)
     for trace in traces:
         facts = trace["motley"]
-        same[json.dumps([facts["run"], facts["steps"], facts["processes"]])][facts["process"]] = trace
-    if not same:
+        recordings[json.dumps([facts["run"], facts["steps"], facts["processes"]])][facts["process"]] = trace
+    if not recordings:
         return []
-    last = max(same.values(), key=lambda made: max(began_s(trace) for trace in made.values()))
+    last = max(recordings.values(), key=lambda by_process: max(map(began_s, by_process.values())))
     return sorted(last.values(), key=lambda trace: trace["motley"]["processes"].index(trace["motley"]["process"]))
 
 
@@ -96,11 +96,11 @@ def write_merged(file: Path, traces: list[Event]) -> Merged:
         if event["ph"] == "X":
             event["ts"] = round(1e6 * (event["ts"] - zero), 3)
     absent = [name for name in facts["processes"] if name not in names]
-    said = [aligned(names, clocks), *([f"without {', '.join(absent)}: no trace of these steps"] if absent else [])]
+    notes = [aligned(names, clocks), *([f"without {', '.join(absent)}: no trace of these steps"] if absent else [])]
     about = {
         "run": facts["run"],
         "steps": facts["steps"],
-        "clocks": said[0],
+        "clocks": notes[0],
         "machines": {name: clock_facts(clock) for name, clock in zip(names, clocks, strict=True)},
         "without": absent,
     }
@@ -108,7 +108,7 @@ def write_merged(file: Path, traces: list[Event]) -> Merged:
     data = gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), compresslevel=6)
     write_atomic(file, data)
     first, last = facts["steps"]
-    return Merged(file=file, bytes=len(data), lines=[f"steps {first}-{last} of {', '.join(names)}", *said])
+    return Merged(file=file, bytes=len(data), lines=[f"steps {first}-{last} of {', '.join(names)}", *notes])
 
 
 def collective_ends(trace: Event) -> Ends:
@@ -137,8 +137,8 @@ def clock_of(own: Ends, first: Ends) -> Clock:
     pairs = sorted((own[key], first[key] - own[key]) for key in own.keys() & first.keys())
     if not pairs:
         return Clock()
-    some = pairs[:: 1 + len(pairs) // MOST_SLOPES]
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(some, 2) if b[0] > a[0]]
+    sample = pairs[:: 1 + len(pairs) // MOST_SLOPES]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(sample, 2) if b[0] > a[0]]
     drift = max(-MOST_DRIFT, min(MOST_DRIFT, median(slopes))) if slopes else 0.0
     middle = median(at for at, _ in pairs)
     shift = median(by - drift * (at - middle) for at, by in pairs)

@@ -8,6 +8,7 @@ node that was off. Standard library alone: it is sent to the nodes.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,60 +80,61 @@ class Queue:
 
     def waiting(self) -> list[Entry]:
         """What has not ended, in its order: the first is the one whose turn it is."""
-        return sorted((one for one in self.entries if one.end is None), key=lambda one: (one.place, one.added))
+        waiting = (entry for entry in self.entries if entry.end is None)
+        return sorted(waiting, key=lambda entry: (entry.place, entry.added))
 
     def turn(self) -> Entry | None:
         return next(iter(self.waiting()), None)
 
     def concerns(self, node: str) -> bool:
-        return any(node in one.names for one in self.waiting())
+        return any(node in entry.names for entry in self.waiting())
 
     def of(self, launch: str) -> Entry | None:
-        return next((one for one in self.entries if one.launch == launch), None)
+        return next((entry for entry in self.entries if entry.launch == launch), None)
 
     def addresses(self) -> dict[str, str]:
         """Name → address of every machine of every run; of several addresses the newest."""
-        return {name: address for one in self.entries for name, address in one.nodes}
+        return {name: address for entry in self.entries for name, address in entry.nodes}
 
     # -- what changes it ---------------------------------------------------------------------------------------------
 
     def merged(self, other: Queue) -> Queue:
-        known: dict[str, Entry] = {}
-        for one in (*self.entries, *other.entries):
-            known[one.launch] = known[one.launch].merged(one) if one.launch in known else one
+        by_launch: dict[str, Entry] = {}
+        for entry in (*self.entries, *other.entries):
+            known = by_launch.get(entry.launch)
+            by_launch[entry.launch] = known.merged(entry) if known else entry
         keys = sorted(filter(None, (self.key, other.key)))
         forgotten = max(self.forgotten, other.forgotten)
-        entries = sorted((one for one in known.values() if one.added > forgotten), key=lambda one: one.added)
-        return Queue(key=keys[0] if keys else "", entries=tuple(entries), forgotten=forgotten)
+        kept = (entry for entry in by_launch.values() if entry.added > forgotten)
+        entries = tuple(sorted(kept, key=lambda entry: entry.added))
+        return Queue(key=keys[0] if keys else "", entries=entries, forgotten=forgotten)
 
     def ended(self, launch: str, end: End) -> Queue:
-        entries = (one.merged(replace(one, end=end)) if one.launch == launch else one for one in self.entries)
+        entries = (entry.merged(replace(entry, end=end)) if entry.launch == launch else entry for entry in self.entries)
         return replace(self, entries=tuple(entries))
 
     def added(self, *new: Entry) -> Queue:
         """The queue with these behind all others, or Refused. What has ended long ago is forgotten."""
-        found = self
-        for one in new:
-            waiting = found.waiting()
+        queue = self
+        for entry in new:
+            waiting, run = queue.waiting(), entry.run
             if len(waiting) >= MOST_WAITING:
                 what = f"{len(waiting)} runs wait already"
                 raise Refused(f"{what}\nfix: ./motley queue --remove RUN, or wait for an end")
-            if one.run in [other.run for other in waiting]:
-                raise Refused(
-                    f"'{one.run}' is in the queue already\nfix: --run NAME, or ./motley queue --remove {one.run}"
-                )
-            last = max((other.added for other in found.entries), default=found.forgotten)
+            if run in [other.run for other in waiting]:
+                raise Refused(f"'{run}' is in the queue already\nfix: --run NAME, or ./motley queue --remove {run}")
+            last = max((other.added for other in queue.entries), default=queue.forgotten)
             place = max((other.place for other in waiting), default=0.0) + 1.0
-            one = replace(one, added=max(one.added, last + 0.001), place=place)  # noqa: PLW2901
-            found = replace(found, entries=(*found.entries, one))
-        return found._forgets()
+            placed = replace(entry, added=max(entry.added, last + 0.001), place=place)
+            queue = replace(queue, entries=(*queue.entries, placed))
+        return queue._forgets()
 
     def moved(self, run: str, to: int) -> Queue:
         """The queue with that run at this place, counted from 1; or Refused."""
         entry, waiting = self._named(run), self.waiting()
         if not 1 <= to <= len(waiting):
             raise Refused(f"to: {to} is no place\nfix: a number from 1 to {len(waiting)}")
-        rest = [one for one in waiting if one is not entry]
+        rest = [other for other in waiting if other is not entry]
         before = rest[to - 2].place if to > 1 else rest[0].place - 2 if rest else 0.0
         after = rest[to - 1].place if to <= len(rest) else before + 2
         between = (before + after) / 2
@@ -140,13 +142,13 @@ class Queue:
             return self._at({entry.launch: between})
         # Two people have added at once: there is nothing between their runs, so all get a place of their own.
         order = [*rest[: to - 1], entry, *rest[to - 1 :]]
-        return self._at({one.launch: float(number) for number, one in enumerate(order)})
+        return self._at({other.launch: float(number) for number, other in enumerate(order)})
 
     def _at(self, places: Mapping[str, float]) -> Queue:
         """The queue with these launches at other places."""
         entries = (
-            replace(one, place=places[one.launch], moves=one.moves + 1) if one.launch in places else one
-            for one in self.entries
+            replace(entry, place=places[entry.launch], moves=entry.moves + 1) if entry.launch in places else entry
+            for entry in self.entries
         )
         return replace(self, entries=tuple(entries))
 
@@ -155,17 +157,18 @@ class Queue:
 
     def _named(self, run: str) -> Entry:
         waiting = self.waiting()
-        if found := next((one for one in waiting if one.run == run), None):
-            return found
-        names = ", ".join(one.run for one in waiting)
+        for entry in waiting:
+            if entry.run == run:
+                return entry
+        names = names_of(waiting)
         raise Refused(f"no run '{run}' is in the queue\nfix: {f'one of {names}' if names else 'nothing waits there'}")
 
     def _forgets(self) -> Queue:
         """Only the newest few are kept that were added before all that wait."""
-        first = min((one.added for one in self.entries if one.end is None), default=float("inf"))
-        old = [one for one in self.entries if one.added < first][:-KEPT_ENDS]
-        gone = max((one.added for one in old), default=self.forgotten)
-        return replace(self, entries=tuple(one for one in self.entries if one.added > gone), forgotten=gone)
+        first = min((entry.added for entry in self.entries if entry.end is None), default=float("inf"))
+        old = [entry for entry in self.entries if entry.added < first][:-KEPT_ENDS]
+        gone = max((entry.added for entry in old), default=self.forgotten)
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.added > gone), forgotten=gone)
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
@@ -189,10 +192,7 @@ def _entry(facts: Mapping[str, Any]) -> Entry:
 
 
 def merged(queues: Iterable[Queue]) -> Queue:
-    found = Queue()
-    for one in queues:
-        found = found.merged(one)
-    return found
+    return functools.reduce(Queue.merged, queues, Queue())
 
 
 def launch_of(token: str) -> str:
@@ -201,4 +201,4 @@ def launch_of(token: str) -> str:
 
 
 def names_of(entries: Sequence[Entry]) -> str:
-    return ", ".join(one.run for one in entries)
+    return ", ".join(entry.run for entry in entries)

@@ -32,13 +32,12 @@ def read(results: Path) -> Facts | None:
 
 def of_run(results: Path, run: str) -> Facts | None:
     """What a run was asked last, of all that was fetched; a run of tasks is its own."""
-    found = [(file, read(file.parents[1])) for file in results.glob(f"*/{FOLDER}/{FILE}")]
-    own = [
-        (file.stat().st_mtime, facts)
-        for file, facts in found
-        if facts and run in (facts.get("of_run"), facts.get("run"))
-    ]
-    return max(own, key=lambda pair: pair[0])[1] if own else None
+    files = sorted(results.glob(f"*/{FOLDER}/{FILE}"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in files:
+        facts = read(file.parents[1])
+        if facts and run in (facts.get("of_run"), facts.get("run")):
+            return facts
+    return None
 
 
 def in_card(text: str, facts: Facts) -> str:

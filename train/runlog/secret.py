@@ -37,7 +37,7 @@ def secret_of(file: Path) -> Secret:
 def forget_messages(home: Path) -> bool:
     """The nodes are not to send any more, of the run that is here and of those that wait. Whether they were to."""
     files = [home / SECRET, *home.glob(f"{QUEUE}/*/{SECRET}")]
-    known = {file: secret for file in files if (secret := secret_of(file)).messages}
-    for file, secret in known.items():
+    secrets = {file: secret for file in files if (secret := secret_of(file)).messages}
+    for file, secret in secrets.items():
         write_atomic(file, replace(secret, messages="").to_json().encode(), mode=0o600)
-    return bool(known)
+    return bool(secrets)

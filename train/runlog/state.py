@@ -102,9 +102,9 @@ class RunState:
     def _first(self, event: Event, *key: Any, within_s: float = float("inf")) -> list[Change]:
         """The change, where no node has written it before."""
         times = self.seen.setdefault((event["event"], *key), [])
-        known = any(abs(time - event["time"]) <= within_s for time in times)
+        is_again = any(abs(time - event["time"]) <= within_s for time in times)
         times.append(float(event["time"]))
-        return [] if known else [Change(event)]
+        return [] if is_again else [Change(event)]
 
     # -- the trainer's events ------------------------------------------------------------------------------------------
 
@@ -243,8 +243,8 @@ def steps_aside(event: Event, name: str) -> bool:
 
 def why_lost(event: Event, names: list[str]) -> str:
     """Each reason once; an agent that has not decided it knows none of them."""
-    known = event.get("why", {})
-    return ", ".join(dict.fromkeys(known[name] for name in names if name in known)) or str(event["reason"])
+    reasons = event.get("why", {})
+    return ", ".join(dict.fromkeys(reasons[name] for name in names if name in reasons)) or str(event["reason"])
 
 
 def replay(events: Iterable[Event]) -> tuple[RunState, list[Change]]:
@@ -255,13 +255,13 @@ def replay(events: Iterable[Event]) -> tuple[RunState, list[Change]]:
 
 def history(events: Iterable[Event]) -> list[Event]:
     """The steps that count: where a run was resumed, what lay behind that point is trained again."""
-    kept: dict[int, Event] = {}
+    steps: dict[int, Event] = {}
     for event in events:
         if event["event"] == "start":
-            kept = {step: known for step, known in kept.items() if step <= event["step"]}
+            steps = {number: step for number, step in steps.items() if number <= event["step"]}
         elif event["event"] == "step":
-            kept[int(event["step"])] = event
-    return [kept[step] for step in sorted(kept)]
+            steps[int(event["step"])] = event
+    return [steps[number] for number in sorted(steps)]
 
 
 def time_of(event: Event) -> float:

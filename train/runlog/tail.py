@@ -44,12 +44,12 @@ class Tail:
 
     def news(self) -> list[tuple[Event, bytes]]:
         """Each event and its line."""
-        found = []
+        news = []
         for line in self.read().split(b"\n"):
             with contextlib.suppress(ValueError):
                 if isinstance(event := json.loads(line), dict):
-                    found.append((event, line))
-        return found
+                    news.append((event, line))
+        return news
 
     def events(self) -> list[Event]:
         return [event for event, _ in self.news()]

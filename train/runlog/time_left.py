@@ -18,10 +18,10 @@ class StepTime:
 
     @classmethod
     def of(cls, took_s: Iterable[float]) -> Self:
-        found = cls()
+        step_time = cls()
         for seconds in took_s:
-            found.add(seconds)
-        return found
+            step_time.add(seconds)
+        return step_time
 
     def add(self, took_s: float) -> None:
         self.seconds = (1 - NEWEST) * self.seconds + NEWEST * took_s if self.seconds else took_s

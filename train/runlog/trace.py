@@ -87,8 +87,8 @@ def slim(events: Iterable[Event]) -> tuple[list[Event], list[str]]:
             heapq.heappush(longest, slot)
         else:
             heapq.heappushpop(longest, slot)
-    found = sorted((event for _, _, event in longest), key=lambda event: float(event["ts"]))
-    labelled = {event["tid"] for event in found if event["name"].startswith(STEP)}
+    remaining = sorted((event for _, _, event in longest), key=lambda event: float(event["ts"]))
+    labelled = {event["tid"] for event in remaining if event["name"].startswith(STEP)}
 
     def row_of(event: Event) -> tuple[int, str]:
         if event["cat"] in GPU:
@@ -96,7 +96,7 @@ def slim(events: Iterable[Event]) -> tuple[list[Event], list[str]]:
         inner = re.search(r"\((.+)\)", threads.get(event["tid"], ""))
         return (0, "steps") if event["tid"] in labelled else (1, f"{inner[1] if inner else 'thread'} {event['tid']}")
 
-    rows = sorted({row_of(event) for event in found})
+    rows = sorted({row_of(event) for event in remaining})
     kept = [
         {
             "ph": "X",
@@ -107,7 +107,7 @@ def slim(events: Iterable[Event]) -> tuple[list[Event], list[str]]:
             "ts": float(event["ts"]),
             "dur": float(event["dur"]),
         }
-        for event in found
+        for event in remaining
     ]
     return kept, [name for _, name in rows]
 

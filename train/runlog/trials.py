@@ -71,9 +71,9 @@ class Trial:
 
 def running(number: int, node: str, what: Mapping[str, Any], notes: Iterable[Mapping[str, Any]]) -> Trial:
     """The trial from its piece and what its worker has told of it."""
-    told = [note for note in notes if "loss" in note]
-    losses = losses_of([note["step"], note["loss"]] for note in told)
-    total = max([0, *(int(note["total"]) for note in told)])
+    evaluations = [note for note in notes if "loss" in note]
+    losses = losses_of([note["step"], note["loss"]] for note in evaluations)
+    total = max((int(note["total"]) for note in evaluations), default=0)
     return Trial(number=number, node=node, params=what["params"], state="running", losses=losses, total=total)
 
 
@@ -127,7 +127,7 @@ def losses_of(pairs: Iterable[Any]) -> tuple[tuple[int, float], ...]:
 
 def ranked(trials: Iterable[Trial]) -> list[Trial]:
     """The best first: what was trained to its end by its loss, then what runs, then what was ended early."""
-    return sorted(trials, key=lambda one: (STATES.index(one.state), or_inf(one.loss), one.number))
+    return sorted(trials, key=lambda trial: (STATES.index(trial.state), or_inf(trial.loss), trial.number))
 
 
 def or_inf(loss: float | None) -> float:
@@ -136,7 +136,7 @@ def or_inf(loss: float | None) -> float:
 
 def best(trials: Iterable[Trial]) -> Trial | None:
     """The best that was trained to its end."""
-    return next((one for one in ranked(trials) if one.state == "done" and one.loss is not None), None)
+    return next((trial for trial in ranked(trials) if trial.state == "done" and trial.loss is not None), None)
 
 
 def words(params: Mapping[str, Any]) -> str:
@@ -144,30 +144,29 @@ def words(params: Mapping[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def progress(trials: Iterable[Trial]) -> str:
     """The best so far, and what runs with its newest loss: for a line that is drawn again and again."""
-    listed = list(trials)
-    winner = best(listed)
+    trials = list(trials)
+    winner = best(trials)
     parts = [f"best {winner.loss:.4f} ({words(winner.params)})"] if winner else []
-    running_now = [
-        f"{one.node} {'begins' if one.newest is None else f'{one.newest:.4f}'}"
-        for one in listed
-        if one.state == "running"
-    ]
-    return " · ".join([*parts, *running_now])
+    for trial in trials:
+        if trial.state == "running":
+            parts.append(f"{trial.node} {'begins' if trial.newest is None else f'{trial.newest:.4f}'}")
+    return " · ".join(parts)
 
 
 def summary(trials: Iterable[Trial], total: int) -> str:
     """A sweep in a line: 24 of 24 trials · best 0.4120 with learning_rate 0.00031  lora_r 16 (gpu-1) · 9 ended early"""
-    listed = list(trials)
-    ended_ones = [one for one in listed if one.state != "running"]
-    parts = [f"{len(ended_ones)} of {total} trials"]
-    if winner := best(listed):
+    trials = list(trials)
+    parts = [f"{sum(trial.state != 'running' for trial in trials)} of {total} trials"]
+    if winner := best(trials):
         parts.append(f"best {winner.loss:.4f} with {words(winner.params)} ({winner.node})")
     for state, what in (("running", "running"), ("pruned", "ended early"), ("failed", "failed")):
-        if number := sum(one.state == state for one in listed):
-            parts.append(f"{number} {what}")
+        if count := sum(trial.state == state for trial in trials):
+            parts.append(f"{count} {what}")
     return " · ".join(parts)
