@@ -55,9 +55,9 @@ def on_disk(kernel: str = "", field: str = "version") -> str:
 
 
 def library(root: Path = Path("/")) -> Path | None:
-    """The newest that programs may load."""
-    found = [file for folder in LIBRARIES for file in root.glob(f"{folder}/{LIBRARY}[0-9]*.*")]
-    return max(found, key=lambda file: numbers(file.name), default=None)
+    """The newest library that programs may load."""
+    libraries = [file for folder in LIBRARIES for file in root.glob(f"{folder}/{LIBRARY}[0-9]*.*")]
+    return max(libraries, key=lambda file: numbers(file.name), default=None)
 
 
 def library_version(file: Path) -> str:

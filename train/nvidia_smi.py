@@ -19,9 +19,9 @@ def table(what: str, fields: list[str], timeout_s: float = 15) -> list[dict[str,
     program = shutil.which("nvidia-smi")
     if program is None:
         raise NotInstalled("nvidia-smi is not installed")
-    ask = [program, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    command = [program, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=timeout_s)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise Silent(f"nvidia-smi gave no answer within {timeout_s:g} s") from None
     except OSError as broken:

@@ -35,11 +35,12 @@ def of_machine(sites: Iterable[Path], packages: Iterable[str], root: Path = Path
 
 
 def installed_packages(sites: Iterable[Path]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    """The version of each package; of one that lies in several folders the first, as Python imports it."""
+    versions: dict[str, str] = {}
     for path in (path for site in sites for path in site.glob("*.dist-info")):
         name, _, version = path.name.removesuffix(".dist-info").partition("-")
-        found.setdefault(name.lower(), version)
-    return found
+        versions.setdefault(name.lower(), version)
+    return versions
 
 
 def torch_cuda(sites: Iterable[Path]) -> str | None:
@@ -69,7 +70,7 @@ def _remembered(memo: Mapping[str, list[Any]], folder: Path, path: Path) -> str:
 
 def first_match(file: Path, pattern: str) -> str | None:
     try:
-        found = re.search(pattern, file.read_text(errors="replace"))
+        match = re.search(pattern, file.read_text(errors="replace"))
     except OSError:
         return None
-    return found[1].strip() if found else None
+    return match[1].strip() if match else None

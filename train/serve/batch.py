@@ -52,7 +52,7 @@ class Batch:
         self.waiting.append(asked)
 
     def drop(self, numbers: Sequence[int]) -> None:
-        self.waiting = [one for one in self.waiting if one.number not in numbers]
+        self.waiting = [asked for asked in self.waiting if asked.number not in numbers]
         self.groups = [group for group in self.groups if kept(group, numbers)]
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -62,12 +62,12 @@ class Batch:
             if self.waiting:
                 new, self.waiting = new_group(self.waiting, self.device), []
                 self.groups.append(new)
-            made = [one for group in self.groups for one in self.advance(group)]
+            made = [answer for group in self.groups for answer in self.advance(group)]
             self.groups = joined(self.groups)
         except (RuntimeError, MemoryError) as error:  # torch's own out-of-memory among them
-            going_on = [*self.waiting, *(one for group in self.groups for one in group.asked)]
+            going_on = [*self.waiting, *(asked for group in self.groups for asked in group.asked)]
             self.waiting, self.groups = [], []
-            return [Made(one.number, failed=first_line(error)) for one in going_on]
+            return [Made(asked.number, failed=first_line(error)) for asked in going_on]
         return made
 
     def advance(self, group: Group) -> list[Made]:
@@ -79,21 +79,21 @@ class Batch:
         group.positions = group.positions[:, -1:] + 1
         group.mask = torch.cat([group.mask, group.mask.new_ones(len(chosen), 1)], dim=1)
         group.places = [place + 1 for place in group.places]
-        return [Made(one.number, (token,)) for one, token in zip(group.asked, chosen, strict=True)]
+        return [Made(asked.number, (token,)) for asked, token in zip(group.asked, chosen, strict=True)]
 
     def close(self) -> None:
         self.groups, self.waiting = [], []
 
 
-def new_group(asked: Sequence[Asked], device: str) -> Group:
-    ids, mask = on_its_left([(*one.prompt, *one.begun) for one in asked], device)
+def new_group(requests: Sequence[Asked], device: str) -> Group:
+    ids, mask = on_its_left([(*asked.prompt, *asked.begun) for asked in requests], device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return Group([*asked], [len(one.begun) for one in asked], ids, mask, positions)
+    return Group([*requests], [len(asked.begun) for asked in requests], ids, mask, positions)
 
 
 def kept(group: Group, without: Sequence[int]) -> bool:
-    """The group without some of its answers; False where none is left."""
-    rows = [row for row, one in enumerate(group.asked) if one.number not in without]
+    """Takes some answers out of the group; False where none is left."""
+    rows = [row for row, asked in enumerate(group.asked) if asked.number not in without]
     if len(rows) < len(group.asked) and rows:
         chosen = torch.tensor(rows, device=group.ids.device)
         group.asked, group.places = [group.asked[row] for row in rows], [group.places[row] for row in rows]
@@ -104,7 +104,7 @@ def kept(group: Group, without: Sequence[int]) -> bool:
 
 
 def trim(group: Group) -> None:
-    """Without the columns that no answer has any more."""
+    """Drops the columns that no answer has any more."""
     empty = int(group.mask.argmax(-1).min())
     if empty and group.is_plain:
         group.mask = group.mask[:, empty:]
@@ -121,19 +121,20 @@ def joined(groups: Sequence[Group]) -> list[Group]:
     first, longest = plain[0], max(group.mask.shape[1] for group in plain)
     for at, layer in enumerate(first.past.layers):
         layers = [group.past.layers[at] for group in plain]
-        layer.keys = torch.cat([wider(one.keys, longest - 1) for one in layers])
-        layer.values = torch.cat([wider(one.values, longest - 1) for one in layers])
-    mask = [nn.functional.pad(group.mask, (longest - group.mask.shape[1], 0)) for group in plain]
+        layer.keys = torch.cat([padded(own.keys, longest - 1) for own in layers])
+        layer.values = torch.cat([padded(own.values, longest - 1) for own in layers])
+    masks = [nn.functional.pad(group.mask, (longest - group.mask.shape[1], 0)) for group in plain]
     whole = Group(
-        [one for group in plain for one in group.asked],
+        [asked for group in plain for asked in group.asked],
         [place for group in plain for place in group.places],
         torch.cat([group.ids for group in plain]),
-        torch.cat(mask),
+        torch.cat(masks),
         torch.cat([group.positions for group in plain]),
         first.past,
     )
     return [whole, *others]
 
 
-def wider(kept_of: Tensor, length: int) -> Tensor:
-    return nn.functional.pad(kept_of, (0, 0, length - kept_of.shape[2], 0))
+def padded(keys: Tensor, length: int) -> Tensor:
+    """Keys or values of that many tokens, filled up on the left."""
+    return nn.functional.pad(keys, (0, 0, length - keys.shape[2], 0))

@@ -83,12 +83,12 @@ class ByVllm:
     def step(self) -> list[Made]:
         if self.server.process.poll() is not None:
             raise CheckFailed(f"vLLM ended; its last words are in {self.server.serving.log}")
-        found: list[Made] = []
+        made: list[Made] = []
         with contextlib.suppress(queue.Empty):
-            found.append(self.made.get(timeout=WAIT_S))
+            made.append(self.made.get(timeout=WAIT_S))
             while True:
-                found.append(self.made.get_nowait())
-        return [one for one in found if one.number in self.lines]
+                made.append(self.made.get_nowait())
+        return [answer for answer in made if answer.number in self.lines]
 
     def _follow(self, line: Line, asked: Asked) -> None:
         """A connection that a drop has closed ends the thread; nobody waits for its last words."""
@@ -103,9 +103,17 @@ class ByVllm:
     def body(self, asked: Asked) -> dict[str, Any]:
         """Without an end of its own: who asks knows it. What is begun is read like the prompt."""
         prompt = [*asked.prompt, *asked.begun]
-        how: dict[str, Any] = {"temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed}
-        how |= {"max_tokens": self.context - len(prompt), "ignore_eos": True, "return_token_ids": True}
-        return {"model": self.model, "prompt": prompt, "stream": True, **how}
+        return {
+            "model": self.model,
+            "prompt": prompt,
+            "stream": True,
+            "temperature": asked.temperature,
+            "top_p": asked.top_p,
+            "seed": asked.seed,
+            "max_tokens": self.context - len(prompt),
+            "ignore_eos": True,
+            "return_token_ids": True,
+        }
 
     def close(self) -> None:
         self.server.close()

@@ -112,27 +112,27 @@ def serve(run: FinishedRun, orders: queue.Queue[Order | None], write: Callable[[
     from train.serve.conversation import Conversations, seconds_for_a_token
     from train.serve.memory import free_bytes, room
 
-    made = Trained.of(run)
-    longest = positions(text_config(read_config(Path(made.shape))))
-    facts = model_facts(resolve_model(made.shape))
-    free, device = free_bytes(made.spec.device), made.spec.device
-    found = room(facts, device=device, load_in=made.spec.load_in, positions=longest, free=free)
-    with contextlib.closing(engine_of(run, made, found)) as engine:
-        seconds = seconds_for_a_token(engine, made.chat)
-        write({"ready": engine.name, "slots": found.slots, "context": found.context, "seconds": seconds})
-        Conversations(engine, made.chat, found.context, write).hold(orders)
+    trained = Trained.of(run)
+    longest = positions(text_config(read_config(Path(trained.shape))))
+    facts = model_facts(resolve_model(trained.shape))
+    free, device = free_bytes(trained.spec.device), trained.spec.device
+    space = room(facts, device=device, load_in=trained.spec.load_in, positions=longest, free=free)
+    with contextlib.closing(engine_of(run, trained, space)) as engine:
+        seconds = seconds_for_a_token(engine, trained.chat)
+        write({"ready": engine.name, "slots": space.slots, "context": space.context, "seconds": seconds})
+        Conversations(engine, trained.chat, space.context, write).hold(orders)
 
 
-def engine_of(run: FinishedRun, made: Trained, found: Room) -> Engine:
+def engine_of(run: FinishedRun, trained: Trained, space: Room) -> Engine:
     """vLLM where it is, else transformers. In fp32 the adapter is added to its base: half as many products, and the
     same numbers but for their last digits."""
     from train.models import backends
     from train.serve.batch import Batch
     from train.serve.by_vllm import ByVllm, can_serve, serving
 
-    spec = made.spec
+    spec = trained.spec
     if can_serve(run, home_dir()):
-        return ByVllm(run, serving(run, home_dir(), found, precision=spec.precision, device=spec.device))
+        return ByVllm(run, serving(run, home_dir(), space, precision=spec.precision, device=spec.device))
     model: Any = backends.get("hf").build(spec)
     if run.is_adapter and (spec.precision, spec.load_in) == ("fp32", "16bit"):
         model = model.merge_and_unload()

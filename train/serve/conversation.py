@@ -63,8 +63,8 @@ class Conversations:
             self.write({"to": number, "wrong": str(why)})
             return
         begun = order.get("begun") or []
-        how = {name: order[name] for name in ("temperature", "top_p", "seed")}
-        asked = Asked(number=number, prompt=tuple(prompt), begun=tuple(begun), **how)
+        chance = {name: order[name] for name in ("temperature", "top_p", "seed")}
+        asked = Asked(number=number, prompt=tuple(prompt), begun=tuple(begun), **chance)
         written = Written.begun(self.decode, order["stop"], begun, order.get("sent", 0))
         self.live[number] = Answering(asked, written, min(order.get("most") or room, room))
         if not self.is_over(self.live[number]):
@@ -89,48 +89,48 @@ class Conversations:
     def step(self) -> None:
         over = []
         for made in self.engine.step():
-            one = self.live.get(made.number)
-            if one is None:
+            answering = self.live.get(made.number)
+            if answering is None:
                 continue
             if made.failed:
                 self.write({"to": made.number, "failed": made.failed})
-            elif self.goes_on(one, made):
+            elif self.goes_on(answering, made):
                 continue
             over.append(made.number)
             del self.live[made.number]  # a stream may have brought tokens behind its end already
         self.engine.drop(over)
 
-    def goes_on(self, one: Answering, made: Made) -> bool:
+    def goes_on(self, answering: Answering, made: Made) -> bool:
         """Takes the tokens up to its end and sends what may be sent of them."""
         taken = []
         for token in made.tokens:
             taken.append(token)
             if token not in self.ends:
-                one.written.add(token)
-            if token in self.ends or one.written.stopped or len(one.written.tokens) >= one.most:
-                ended = "length" if token not in self.ends and not one.written.stopped else "stop"
-                self.send(one, taken, ended)
+                answering.written.add(token)
+            if token in self.ends or answering.written.stopped or len(answering.written.tokens) >= answering.most:
+                ended = "length" if token not in self.ends and not answering.written.stopped else "stop"
+                self.send(answering, taken, ended)
                 return False
-        self.send(one, taken, "")
+        self.send(answering, taken, "")
         return True
 
-    def is_over(self, one: Answering) -> bool:
+    def is_over(self, answering: Answering) -> bool:
         """Whether what another machine has made was all of it, but for the news of its end."""
-        tokens = one.asked.begun
-        ended = "stop" if one.written.stopped or (tokens and tokens[-1] in self.ends) else ""
-        ended = ended or ("length" if len(one.written.tokens) >= one.most else "")
+        tokens = answering.asked.begun
+        ended = "stop" if answering.written.stopped or (tokens and tokens[-1] in self.ends) else ""
+        ended = ended or ("length" if len(answering.written.tokens) >= answering.most else "")
         if ended:
-            self.send(one, [], ended)
-            del self.live[one.asked.number]
+            self.send(answering, [], ended)
+            del self.live[answering.asked.number]
         return bool(ended)
 
-    def send(self, one: Answering, tokens: list[int], ended: str) -> None:
-        number = one.asked.number
-        text = one.written.take(ended=bool(ended))
+    def send(self, answering: Answering, tokens: list[int], ended: str) -> None:
+        number = answering.asked.number
+        text = answering.written.take(ended=bool(ended))
         if tokens or text:
             self.write({"to": number, "tokens": tokens, "text": text})
         if ended:
-            self.write({"to": number, "end": ended, "asked": len(one.asked.prompt)})
+            self.write({"to": number, "end": ended, "asked": len(answering.asked.prompt)})
 
 
 def seconds_for_a_token(engine: Engine, chat: Chat) -> float:
@@ -149,8 +149,8 @@ def made_in(engine: Engine, least: int) -> int:
     """How many tokens were made, at least so many."""
     tokens = 0
     while tokens < least:
-        for one in engine.step():
-            if one.failed:
-                raise CheckFailed(f"the model gives no answer: {one.failed}")
-            tokens += len(one.tokens)
+        for made in engine.step():
+            if made.failed:
+                raise CheckFailed(f"the model gives no answer: {made.failed}")
+            tokens += len(made.tokens)
     return tokens

@@ -31,16 +31,16 @@ def room(facts: Facts, *, device: str, load_in: str, positions: int, free: int) 
     held = "32bit" if kind == "cpu" and load_in == "16bit" else load_in
     setup = replace(Setup(), device=kind, load_in=held)
     weights = base_bytes(facts, setup) + RUNTIME_BYTES[kind]
-    token = 2 * facts.layers * facts.kv_heads * facts.head_dim * (4 if kind == "cpu" else 2)
-    fits = (free - weights) // 2 // token
+    token_bytes = 2 * facts.layers * facts.kv_heads * facts.head_dim * (4 if kind == "cpu" else 2)
+    fits = (free - weights) // 2 // token_bytes
     wanted = min(positions or LONGEST, LONGEST)
     if fits < min(SHORTEST, wanted):
-        needs = weights + 2 * token * min(SHORTEST, wanted)
+        needs = weights + 2 * token_bytes * min(SHORTEST, wanted)
         where = "its card" if kind == "cuda" else "its memory"
         raise CheckFailed(f"the model needs {needs / GB:.1f} GB, and {max(0, free) / GB:.1f} GB of {where} are free")
     context = int(min(wanted, fits))
     slots = int(max(1, min(SLOTS, fits // context)))
-    return Room(slots, context, slots * context * token)
+    return Room(slots, context, slots * context * token_bytes)
 
 
 def free_bytes(device: str) -> int:
@@ -48,5 +48,5 @@ def free_bytes(device: str) -> int:
         import torch
 
         return int(torch.cuda.mem_get_info(int(device.partition(":")[2] or 0))[0])
-    facts = Path("/proc/meminfo").read_text()
-    return int(facts.partition("MemAvailable:")[2].split()[0]) * 1024
+    meminfo = Path("/proc/meminfo").read_text()
+    return int(meminfo.partition("MemAvailable:")[2].split()[0]) * 1024

@@ -51,15 +51,15 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def drawn(scores: Tensor, asked: Sequence[Asked], places: Sequence[int]) -> list[int]:
+def drawn(scores: Tensor, requests: Sequence[Asked], places: Sequence[int]) -> list[int]:
     """One token from each line of the scores."""
-    chosen: list[int] = scores.argmax(-1).tolist()
-    for at, (one, place) in enumerate(zip(asked, places, strict=True)):
-        if one.temperature > 0:
-            line = likeliest(scores[at : at + 1] / one.temperature, one.top_p).double()
-            noise = gumbel([key(one.seed, "served", place)], line.shape[-1], line.device)
-            chosen[at] = int((line + noise).argmax(-1)[0])
-    return chosen
+    tokens: list[int] = scores.argmax(-1).tolist()
+    for row, (asked, place) in enumerate(zip(requests, places, strict=True)):
+        if asked.temperature > 0:
+            line = likeliest(scores[row : row + 1] / asked.temperature, asked.top_p).double()
+            noise = gumbel([key(asked.seed, "served", place)], line.shape[-1], line.device)
+            tokens[row] = int((line + noise).argmax(-1)[0])
+    return tokens
 
 
 def on_its_left(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:

@@ -24,35 +24,40 @@ class Written:
         cls, decode: Callable[[Sequence[int]], str], stop: Sequence[str], tokens: Sequence[int], sent: int
     ) -> Written:
         """An answer of which another machine has sent so many characters."""
-        found = cls(decode, stop)
+        written = cls(decode, stop)
         for token in tokens:
-            found.add(token)
-        found._sent = sent
-        return found
+            written.add(token)
+        written._sent = sent
+        return written
 
     def add(self, token: int) -> None:
         if self.stopped:
             return
         self.tokens.append(token)
-        known, now = self.decode(self.tokens[self._before : self._read]), self.decode(self.tokens[self._before :])
-        if len(now) > len(known) and not now.endswith(BROKEN):
+        new = self._unread_text()
+        if new and not new.endswith(BROKEN):
             self._before, self._read = self._read, len(self.tokens)
-            self._append(now[len(known) :])
+            self._append(new)
+
+    def _unread_text(self) -> str:
+        """The text of the newest tokens: decoded behind some older ones, as a first token may lose its space."""
+        known, now = self.decode(self.tokens[self._before : self._read]), self.decode(self.tokens[self._before :])
+        return now[len(known) :]
 
     def _append(self, part: str) -> None:
         old = len(self.text)
         self.text += part
         longest = max(map(len, self.stop), default=0)
-        found = [at for word in self.stop if (at := self.text.find(word, max(0, old - longest + 1))) >= 0]
-        if found:
-            self.text, self.stopped = self.text[: min(found)], True
+        stops = [at for word in self.stop if (at := self.text.find(word, max(0, old - longest + 1))) >= 0]
+        if stops:
+            self.text, self.stopped = self.text[: min(stops)], True
 
     def take(self, *, ended: bool = False) -> str:
         """What may be sent and was not; at the end all of it, and half a letter as it is."""
         if ended and not self.stopped:
-            known, now = self.decode(self.tokens[self._before : self._read]), self.decode(self.tokens[self._before :])
+            new = self._unread_text()
             self._before = self._read = len(self.tokens)
-            self._append(now[len(known) :])
+            self._append(new)
         until = len(self.text) if ended or self.stopped else len(self.text) - self._held()
         part, self._sent = self.text[self._sent : until], max(until, self._sent)
         return part
@@ -61,4 +66,4 @@ class Written:
         """How many characters at the end may be the begin of a stop word."""
         longest = max(map(len, self.stop), default=1) - 1
         sizes = range(min(longest, len(self.text)), 0, -1)
-        return next((n for n in sizes if any(word.startswith(self.text[-n:]) for word in self.stop)), 0)
+        return next((size for size in sizes if any(word.startswith(self.text[-size:]) for word in self.stop)), 0)
