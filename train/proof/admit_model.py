@@ -24,15 +24,15 @@ def require_exact(config: RunConfig, decisions: Decisions, base: Path, rows: Ite
     looks itself at what it has made of it; the models that come with Motley are proven by its tests."""
     if not isinstance(config, SftConfig) or decisions.backend != "hf" or config.start_model().embedded:
         return []
-    found = verdict_of(read_config(base))
-    replace(config, precision=decisions.precision).proven(found)
-    if found.unpacked and any(isinstance(part, PackedRows) and part.packs for part in rows):
+    proof = verdict_of(read_config(base))
+    replace(config, precision=decisions.precision).proven(proof)
+    if proof.unpacked and any(isinstance(part, PackedRows) and part.packs for part in rows):
         raise BadInput(
-            f"the rows hold several samples each, and with this model {found.unpacked}",
+            f"the rows hold several samples each, and with this model {proof.unpacked}",
             f"model: {base}",
             "prepare the data set again with pack=false",
         )
-    return [f"proof: {found.line}"]
+    return [f"proof: {proof.line}"]
 
 
 def verdict_of(config: HubConfig) -> Verdict:

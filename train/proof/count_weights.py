@@ -4,6 +4,7 @@ a plan computes bytes from."""
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import torch
@@ -59,10 +60,10 @@ def layers_of(model: Any) -> nn.ModuleList:
 
 
 def experts_of(model: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for path, weight in experts.fused(model).items():
-        found[experts.leaf(path)] = found.get(experts.leaf(path), 0) + weight.numel()
-    return found
+        sums[experts.leaf(path)] += weight.numel()
+    return dict(sums)
 
 
 def adapters(model: Any) -> dict[str, int]:
@@ -72,12 +73,12 @@ def adapters(model: Any) -> dict[str, int]:
     from peft.tuners.lora import LoraLayer
 
     with torch.device("meta"):
-        made = peft.get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=1)))
-    found: dict[str, int] = {}
-    for path, module in made.named_modules():
+        with_adapter = peft.get_peft_model(model, hf._lora(model, ModelSpec(folder="", lora_r=1)))
+    sums: Counter[str] = Counter()
+    for path, module in with_adapter.named_modules():
         if isinstance(module, LoraLayer):
             weight = getattr(module, "parameter_name", "weight")
             name = weight if weight != "weight" else path.replace(".base_layer", "").rpartition(".")[2]
             parts = [module.lora_A, module.lora_B]
-            found[name] = found.get(name, 0) + sum(each.numel() for part in parts for each in part.parameters())
-    return found
+            sums[name] += sum(each.numel() for part in parts for each in part.parameters())
+    return dict(sums)

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,17 @@ def prove(config: Any) -> Verdict:
     started = time.perf_counter()
     family = str(config.model_type)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
-        found = examine(config, family, folder)
-    if not found.refused:
-        found = counted(found, config)
-    return replace(found, seconds=round(time.perf_counter() - started, 1))
+        verdict = examine(config, family, folder)
+    if not verdict.refused:
+        verdict = counted(verdict, config)
+    return replace(verdict, seconds=round(time.perf_counter() - started, 1))
 
 
-def counted(found: Verdict, config: Any) -> Verdict:
+def counted(verdict: Verdict, config: Any) -> Verdict:
     try:
-        return replace(found, shape=shape_of(config), counts=count(config))
+        return replace(verdict, shape=shape_of(config), counts=count(config))
     except Exception as error:  # a plan could not say what it takes
-        return Verdict(family=found.family, refused=reasons.of("count", error))
+        return Verdict(family=verdict.family, refused=reasons.of("count", error))
 
 
 def fails(name: str, check: Callable[[], None]) -> str:
@@ -99,23 +100,23 @@ def shape_of(config: Any) -> dict[str, int]:
     tied = bool(getattr(config, "tie_word_embeddings", False))
     config = wrapper.text_of(config)
     names = (*SIZES, "head_dim", "vocab_size", "max_position_embeddings")
-    found = {name: miniature.value(config, name) for name in names}
-    if not found["intermediate_size"]:
-        found["intermediate_size"] = miniature.value(config, "ffn_dim") or 4 * config.hidden_size
-    found |= {"tie_word_embeddings": tied, PER_TOKEN: per_token(config)}
-    return {name: int(size) for name, size in found.items() if isinstance(size, int)}
+    shape = {name: miniature.value(config, name) for name in names}
+    if not shape["intermediate_size"]:
+        shape["intermediate_size"] = miniature.value(config, "ffn_dim") or 4 * config.hidden_size
+    shape |= {"tie_word_embeddings": tied, PER_TOKEN: per_token(config)}
+    return {name: int(size) for name, size in shape.items() if isinstance(size, int)}
 
 
 def per_token(config: Any) -> int | None:
     """The width of all experts that a token goes to; None where there are none."""
-    said = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, *CHOSEN)}
-    if max(said[name] for name in EXPERTS) <= 1:
+    sizes = {name: miniature.value(config, name) or 0 for name in (*EXPERTS, *WIDTHS, *CHOSEN)}
+    if max(sizes[name] for name in EXPERTS) <= 1:
         return None
-    one = said["moe_intermediate_size"] or said["intermediate_size"]
-    shared = said["shared_expert_intermediate_size"] or one * said["n_shared_experts"]
-    if said["top_k_experts"]:  # gemma4's word, whose experts have a dense layer beside them
-        shared = said["intermediate_size"]
-    return int(one * max(said[name] for name in CHOSEN) + shared)
+    width = sizes["moe_intermediate_size"] or sizes["intermediate_size"]
+    shared = sizes["shared_expert_intermediate_size"] or width * sizes["n_shared_experts"]
+    if sizes["top_k_experts"]:  # gemma4's word, whose experts have a dense layer beside them
+        shared = sizes["intermediate_size"]
+    return int(width * max(sizes[name] for name in CHOSEN) + shared)
 
 
 # -- what is computed ------------------------------------------------------------------------------------------------
@@ -194,8 +195,7 @@ def rows(model: nn.Module, _: ModelSpec) -> None:
     """Twice the same must be the same, too: it has no state and no chance in it."""
     together = computed(model, [batch_of(LENGTHS)])
     alike(computed(model, [batch_of(LENGTHS)]), together, "the same rows have another loss the second time")
-    ends = [sum(SHARES[: at + 1]) for at in range(len(SHARES))]
-    shared = [batch_of(LENGTHS[end - count : end]) for end, count in zip(ends, SHARES, strict=True)]
+    shared = [batch_of(LENGTHS[end - count : end]) for end, count in zip(accumulate(SHARES), SHARES, strict=True)]
     alike(computed(model, shared), together, "its loss depends on which rows are computed together")
     alone = [batch_of((length,)) for length in LENGTHS]
     alike(computed(model, alone), together, "a row alone has another loss than beside others")
@@ -247,10 +247,9 @@ def scores(model: nn.Module) -> Tensor:
     batch, trains = batch_of(LENGTHS[:1]), model.training
     model.eval()
     with torch.no_grad():
-        told = {name: batch[name] for name in ("input_ids", "position_ids")}
-        found: Tensor = model(**told, use_cache=False).logits
+        logits: Tensor = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
     model.train(trains)
-    return found
+    return logits
 
 
 def streamed(model: nn.Module, spec: ModelSpec) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,5 +149,5 @@ def shrink_positions(made: Any) -> None:
 
 def shares(sizes: list[int], whole: int) -> list[int]:
     """The same number of shares, in about their proportion, of fewer."""
-    ends = [sum(sizes[: at + 1]) * whole // sum(sizes) for at in range(len(sizes))]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    ends = [total * whole // sum(sizes) for total in accumulate(sizes)]
+    return [end - start for start, end in pairwise([0, *ends])]
