@@ -29,7 +29,7 @@ def generate(
         asked |= {"recipe": "generate", "dataset": prompts, **base}
     if code := commands_in_pieces.run_it(inventory, name, asked, settings, results):
         return code
-    made = paths.results(results.parent, name) / "answers/answers.jsonl"
+    made = results / name / paths.GIVEN_ANSWERS / "answers.jsonl"
     if target:
         shutil.copyfile(made, target)
     say(f"answers   {target or made}")

@@ -38,7 +38,7 @@ def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: 
         if then and run in commands_in_pieces.known_runs(inventory):
             say(f"who watches its end trains the best one: ./motley sweep --resume {run} --then train")
         return code
-    return ended(inventory, paths.results(results.parent, run) / "sweep", then)
+    return ended(inventory, results / run / paths.SWEEP, then)
 
 
 def as_sweep(values: Mapping[str, Any]) -> dict[str, object]:

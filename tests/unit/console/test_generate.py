@@ -92,6 +92,20 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(
     assert launched == []
 
 
+def test_answers_are_where_results_says_and_in_the_file_that_was_named(
+    launched: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fetched(_: Inventory, name: str, __: dict[str, Any], ___: list[str], results: Path) -> int:
+        (results / name / "answers").mkdir(parents=True)
+        (results / name / "answers/answers.jsonl").write_text("{}\n")
+        return 0
+
+    monkeypatch.setattr(commands_in_pieces, "run_it", fetched)
+    out = tmp_path / "here.jsonl"
+    assert generate.generate(INVENTORY, **NOTHING | {"results": tmp_path / "elsewhere", "out": str(out)}) == 0
+    assert out.read_text() == "{}\n" and capsys.readouterr().out == f"answers   {out}\n"
+
+
 def test_a_name_that_is_taken_gets_a_number() -> None:
     assert commands_in_pieces.free_name(RUNS, "new") == "new-2" and commands_in_pieces.free_name({}, "new") == "new"
     assert commands_in_pieces.free_name({"new": {}, "new-2": {}}, "new") == "new-3"

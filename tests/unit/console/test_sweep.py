@@ -26,7 +26,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 
     def run_it(_: Any, run: str, settings: dict[str, Any], more: list[str], results: Path) -> int:
         found.append((run, settings))
-        folder = results.parent / "results" / run / "sweep"
+        folder = results / run / "sweep"
         folder.mkdir(parents=True)
         told = [one.to_json() for one in (trial(1, loss=2.0), trial(2, loss=1.0, lora_r=16), trial(3, state="failed"))]
         (folder / "sweep.json").write_text(json.dumps({"trials": told}))
@@ -57,7 +57,7 @@ def run(words: list[str], results: Path) -> int:
 
 
 def test_a_setting_with_several_values_is_what_is_tried(launched: list[Any], tmp_path: Path, capsys: Any) -> None:
-    assert run([*TYPED, "--trials", "7", "--steps", "40"], tmp_path / "results") == 0
+    assert run([*TYPED, "--trials", "7", "--steps", "40"], tmp_path / "elsewhere") == 0
     [(name, settings)] = launched
     assert name == "tiny-sweep-2"
     assert settings == {
@@ -67,7 +67,9 @@ def test_a_setting_with_several_values_is_what_is_tried(launched: list[Any], tmp
     assert load_config(settings).trials == 7  # type: ignore[attr-defined]
     said = capsys.readouterr().out
     assert "3 of 3 trials · best 1.0000 with learning_rate 0.0002  lora_r 16 (a) · 1 failed" in said
-    assert f"the best one over all machines: ./motley launch -f {tmp_path}/results/tiny-sweep-2/sweep/best.yml" in said
+    assert (
+        f"the best one over all machines: ./motley launch -f {tmp_path}/elsewhere/tiny-sweep-2/sweep/best.yml" in said
+    )
 
 
 def test_then_train_launches_the_best_one(launched: list[Any], tmp_path: Path) -> None:
