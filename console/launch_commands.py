@@ -33,11 +33,12 @@ def launch(
     asked = with_file(quiet=as_json, **asked)
     values = values_of(asked["settings"])
     nodes, then = (asked[name] or as_text(values.get(name, "")) for name in ("nodes", "then"))
-    if then in launch_playbook.WHAT_FOLLOWS and not launch_playbook.agreed_to(inventory, nodes, then, yes=yes):
+    names = [] if nodes == "all" else nodes.replace(",", " ").split()
+    if then in launch_playbook.WHAT_FOLLOWS and not launch_playbook.agreed_to(inventory, names, then, yes=yes):
         return 1
     with while_rented.used(inventory):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
-            wake.wake(inventory, nodes.replace(",", " ").split())
+            wake.wake(inventory, names)
         how: dict[str, Any] = {"as_json": as_json, "following": follow, "page": page}
         report_to = as_text(values.get("report_to", ""))
         return launch_playbook.launch(inventory, launch_words(**asked), **how, report_to=report_to)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from console.infra.choose import from_inventory
@@ -104,9 +104,9 @@ def live_page(inventory: Inventory, run: str) -> Iterator[None]:
 WHAT_FOLLOWS = {"suspend": "go to sleep", "poweroff": "are switched off"}
 
 
-def agreed_to(inventory: Inventory, names: str, then: str, *, yes: bool) -> bool:
+def agreed_to(inventory: Inventory, names: Sequence[str], then: str, *, yes: bool) -> bool:
     """Whoever works at one of the machines by then would lose it: that is asked before."""
-    chosen = [name for name in inventory.nodes if not names or name in names.replace(",", " ").split()]
+    chosen = [name for name in inventory.nodes if not names or name in names]
     say(f"a minute after the run {', '.join(chosen)} {WHAT_FOLLOWS[then]}, unless somebody has paused or uses one")
     if yes or (sys.stdin.isatty() and input("is that meant? [y/N] ").lower() in ("y", "yes")):
         return True

@@ -32,7 +32,7 @@ def wake(inventory: Inventory, limit: Sequence[str]) -> int:
     began = time.monotonic()
     asleep = [node for node in nodes if node.name in looks_asleep(nodes)]
     meant = [node for node in nodes if not limit or node.name in limit]
-    width = max(len(node.name) for node in meant)
+    width = max((len(node.name) for node in meant), default=0)
     for node in meant:
         if node not in asleep:
             say(f"  {node.name:<{width}}  is awake")

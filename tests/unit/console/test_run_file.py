@@ -71,6 +71,7 @@ def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.Captu
         ("nodes: [[a]]\n", "nodes: it is neither"),
         ("model:\n", "model: it has no value"),
         ("model: a\nmodel: b\n", r"'model' is written twice, in lines 1 and 2"),
+        ("model: {{ base }}\n", r"a key is a list or a mapping\nfile: .*:1\nfix: quote it"),
         ("- model\n", "the run's file holds no variables"),
         ("model: 'a\n", r"(?s)this is not YAML.*file: .*run.yml:\d"),
         ("motley_hub_token: hf_x\n", "motley_hub_token: a run's file is no place for it"),
@@ -120,7 +121,7 @@ def test_then_and_nodes_of_the_file_are_asked_about(tmp_path: Path, monkeypatch:
     for name in ("inventory", "infra"):
         del args[name]
     assert launch_commands.launch(SimpleNamespace(), **args) == 1
-    assert found == [("a,b", "suspend")]
+    assert found == [(["a", "b"], "suspend")]
 
 
 def test_a_time_means_the_same_in_yaml() -> None:

@@ -86,6 +86,10 @@ def test_all_are_awake(house: dict[str, Any], tmp_path: Path) -> None:
     assert wake.wake(inventory(tmp_path), []) == 0 and house["sent"] == []
 
 
+def test_a_name_that_is_none_is_left_to_the_plan(house: dict[str, Any], tmp_path: Path) -> None:
+    assert wake.wake(inventory(tmp_path), ["nosuch"]) == 0 and house["sent"] == []
+
+
 def test_machines_without_a_network_of_their_own_are_refused(house: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="in no network"):
         wake.wake(Inventory(path=Path("x"), nodes={name: {} for name in "abc"}), [])
