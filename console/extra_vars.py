@@ -34,9 +34,17 @@ def values_of(settings: list[str], *, read_files: bool = False) -> dict[str, Any
     for setting in settings:
         name, _, value = setting.partition("=")
         if setting.startswith("{"):
-            values |= json.loads(setting)
+            values |= from_json(setting)
         elif setting.startswith("@"):
             values |= read_yaml(Path(setting[1:]), "file") if read_files else {}
         else:
             values[name] = value
+    return values
+
+
+def from_json(setting: str) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(setting)
+    except ValueError as error:
+        raise BadInput(f"'{setting}' is not JSON: {error}", fix='fix: --set \'{"NAME": "VALUE"}\'') from None
     return values
