@@ -148,10 +148,14 @@ def wrong_tracker(name: str) -> list[str]:
 
 def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
     """Each combination of NAME=VALUE,VALUE, and what is wrong with one."""
-    pairs = [word.partition("=") for word in shlex.split(str(text or ""))]
+    no_sweep = f"sweep: '{text}' is not NAME=VALUE,VALUE\nfix: --sweep 'learning_rate=1e-4,2e-4 lora_r=8,16'"
+    try:
+        pairs = [word.partition("=") for word in shlex.split(str(text or ""))]
+    except ValueError:  # a quote is not closed
+        return [], [no_sweep]
     named = {name: [value for value in listed.split(",") if value] for name, _, listed in pairs}
     if any(not values for values in named.values()) or len(named) < len(pairs):
-        return [], [f"sweep: '{text}' is not NAME=VALUE,VALUE\nfix: --sweep 'learning_rate=1e-4,2e-4 lora_r=8,16'"]
+        return [], [no_sweep]
     if twice := [name for name in named if name in values]:
         return [], [f"sweep: {twice[0]} is set beside it\nfix: take one of the two out"]
     found = [dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*named.values())] if named else []

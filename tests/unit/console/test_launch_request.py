@@ -353,6 +353,7 @@ def test_a_sweep_is_each_combination() -> None:
     [
         ({"slurm_options": "gpu"}, "'gpu' is no option"),
         ({"sweep": "lora_r"}, "'lora_r' is not NAME=VALUE,VALUE"),
+        ({"sweep": "lora_r='8,16"}, "'lora_r='8,16' is not NAME=VALUE,VALUE"),
         ({"sweep": "lora_r=8,many"}, "lora_r: 'many' is not a whole number"),
         ({"sweep": "lora_r=8,16", "lora_r": 8}, "lora_r is set beside it"),
         ({"sweep": "lora_rr=8,16"}, "unknown variable 'lora_rr'"),
