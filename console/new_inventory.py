@@ -80,6 +80,8 @@ def parse_machine(text: str, user: str = "") -> Machine:
     if match is None or not (match[1] or user):
         raise ValueError(f"'{text}' is not user@address, such as anna@192.168.1.23")
     address, port = address_of(match[2]), int(match[3] or 22)
+    if not 0 < port < 1 << 16:
+        raise ValueError(f"'{text}': a port is a number from 1 to 65535")
     name = "" if str(address) == match[2] else match[2].partition(".")[0].lower().replace("_", "-")
     return Machine(match[1] or user, str(address), port, name)
 
@@ -185,7 +187,7 @@ def reached(machine: Machine) -> str:
 def gateway_here(network: ipaddress.IPv4Network) -> str:
     """This computer's own router if it is in that network; else the usual first address."""
     done = subprocess.run(["ip", "-4", "route", "show", "default"], capture_output=True, text=True, check=False)
-    for address in re.findall(r"default via (\S+)", done.stdout):
+    for address in re.findall(r"default via ([\d.]+)", done.stdout):
         if ipaddress.IPv4Address(address) in network:
             return str(address)
     return str(network[1])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import ipaddress
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -177,6 +179,8 @@ def test_a_name_is_resolved_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     assert parse_machine("anna@desktop.local") == Machine("anna", "192.168.1.23", name="desktop")
+    with pytest.raises(ValueError, match="a port is a number from 1 to 65535"):
+        parse_machine("anna@desktop.local:70000")
     for name, why in (("banana", "nobody here knows"), ("me", "each machine itself"), ("1.2.3", "is not an address")):
         with pytest.raises(ValueError, match=why):
             address_of(name)
@@ -196,3 +200,18 @@ def test_whether_ssh_answers() -> None:
         port = server.getsockname()[1]
         assert reached(Machine("a", "127.0.0.1", port)) == f"127.0.0.1 answers on port {port}"
     assert "does not answer" in reached(Machine("a", "127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("route", "gateway"),
+    [
+        ("default via 192.168.1.254 dev enp1s0 proto dhcp", "192.168.1.254"),
+        ("default via 10.0.0.1 dev enp1s0", "192.168.1.1"),
+        ("default via inet6 fe80::1 dev wwan0", "192.168.1.1"),
+    ],
+)
+def test_the_gateway_is_this_computers_where_it_is_in_that_network(
+    route: str, gateway: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{route}\n"))
+    assert new_inventory.gateway_here(ipaddress.IPv4Network("192.168.1.0/24")) == gateway
