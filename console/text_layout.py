@@ -48,7 +48,12 @@ def counted(number: int, thing: str) -> str:
 
 
 def wh_or_kwh(kwh: float) -> str:
-    return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.2g} Wh"
+    return f"{rounded(kwh, 3)} kWh" if kwh >= 0.1 else f"{rounded(1000 * kwh, 2)} Wh"
+
+
+def rounded(number: float, digits: int) -> str:
+    """So many digits, but never as 1e+02."""
+    return f"{float(f'{number:.{digits}g}'):g}"
 
 
 def clock(seconds: float) -> str:
