@@ -6,6 +6,7 @@ python -m console fetch [--run NAME] [--inventory FOLDER]
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import tarfile
@@ -17,7 +18,7 @@ from typing import IO, TypedDict
 
 from console.command_line import commands_as_typed
 from console.infra.choose import from_inventory
-from console.infra.node import Node, ask_all
+from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import end_group
@@ -65,7 +66,7 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
     folder = results / run
     with interrupt.changing():
         counts = {
-            node.name: bring(node, run, folder, files[node.name], results=node.name == first)
+            node.name: bring_or_say(node, run, folder, files[node.name], results=node.name == first)
             for node in nodes
             if node.name in files
         }
@@ -105,7 +106,7 @@ def fetched_lines(
 ) -> list[str]:
     same = "NOT the same on" if receipt["differ"] else "the same on"
     place = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
-    events = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in counts.items())
+    events = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in counts.items() if count >= 0)
     own = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
     return [
         f"run {receipt['run']} → {folder}",
@@ -142,6 +143,19 @@ def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
     paths = dict.fromkeys(path for hashes in files.values() for path in hashes if path.startswith(below))
     alike = [path for path in paths if not path.endswith(("/adapter_config.json", "/README.md"))]
     return [path for path in alike if len({hashes.get(path) for hashes in files.values()}) > 1]
+
+
+def bring_or_say(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:
+    """-1 also where the node stops sending, or nothing more fits here: the others are fetched all the same."""
+    try:
+        return bring(node, run, folder, files, results=results)
+    except (Silent, tarfile.TarError):
+        say(f"  ✗ {node.name}: it stopped sending\n    fix: the same command again, once it answers")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        say(f"  ✗ the disk of {folder} is full\n    fix: make room, or --results FOLDER on another disk; then again")
+    return -1
 
 
 def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:

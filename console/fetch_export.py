@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, TypedDict
 
 from console.fetch import arriving
-from console.infra.node import Node
+from console.infra.node import Node, Silent
 from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import say
@@ -50,7 +50,7 @@ def fetch(node: Node, run: str, made: Made, results: Path) -> int:
                 )
                 return 1
             drafts[name].replace(folder / name)
-    except EOFError:
+    except (EOFError, Silent):
         part = gb(sum(come(draft) for draft in drafts.values()))
         say(f"{node.name} stopped sending after {part}: that is kept\nfix: again, and it continues there")
         return 1

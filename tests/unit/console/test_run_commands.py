@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -214,21 +216,47 @@ def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), "✗ the disk of {folder} is full\n    fix: make room"),
+        (tarfile.ReadError("unexpected end of data"), "✗ a: it stopped sending\n    fix: the same command again"),
+    ],
+)
 def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
-    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *,
+    fault: Exception, said: str,
+) -> None:  # fmt: skip
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
 
     whole = fetch.written
 
     def written(*given: Any) -> str:
         whole(*given)
-        raise OSError("the disk is full")
+        raise fault
 
     monkeypatch.setattr(fetch, "written", written)
-    with pytest.raises(OSError, match="the disk is full"):
-        fetch.fetch(inventory, DONE, tmp_path / "results")
+    capsys.readouterr()
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert said.format(folder=tmp_path / "results" / DONE) in (printed := capsys.readouterr().out)
+    assert "-1 file" not in printed
     assert [path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir()] == ["weights"]
+    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+
+
+def test_a_node_that_falls_silent_amid_a_fetch_is_named_and_the_others_are_fetched(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = LocalNode.fetch
+
+    def of_b_nothing(node: LocalNode, run: str, **how: bool) -> subprocess.Popen[bytes]:
+        if node.name == "b":
+            return subprocess.Popen(["true"], stdout=subprocess.PIPE, start_new_session=True)
+        return whole(node, run, **how)
+
+    monkeypatch.setattr(LocalNode, "fetch", of_b_nothing)
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert "✗ b: it stopped sending" in capsys.readouterr().out
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
 
