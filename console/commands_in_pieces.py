@@ -60,13 +60,12 @@ def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more:
     """Launches the run, watches it and fetches what it has made; 0 only where that is here. `more`: settings as they
     were typed."""
     words = extra_vars([json.dumps({**settings, "run": run}), *more])
-    with while_rented.used(inventory):
-        code = launch_playbook.launch(inventory, words)
-    if code:
-        return code
-    facts = known_runs(inventory).get(run)
-    if facts and facts["done"]:
-        return fetch(inventory, run, results)
+    with while_rented.used(inventory):  # a rented machine is given back behind it: all is fetched before
+        if code := launch_playbook.launch(inventory, words):
+            return code
+        facts = known_runs(inventory).get(run)
+        if facts and facts["done"]:
+            return fetch(inventory, run, results)
     goes_on = facts and facts["on"]
     say(f"it is still running; when it is done: ./motley fetch --run {run}" if goes_on else f"{run} is not done")
     return 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,23 @@ def test_answers_are_where_results_says_and_in_the_file_that_was_named(
 def test_a_name_that_is_taken_gets_a_number() -> None:
     assert commands_in_pieces.free_name(RUNS, "new") == "new-2" and commands_in_pieces.free_name({}, "new") == "new"
     assert commands_in_pieces.free_name({"new": {}, "new-2": {}}, "new") == "new-3"
+
+
+def test_a_rented_machine_is_given_back_once_all_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    @contextlib.contextmanager
+    def used(_: Inventory) -> Iterator[None]:
+        yield
+        happened.append("given back")
+
+    monkeypatch.setattr(commands_in_pieces.while_rented, "used", used)
+    monkeypatch.setattr(commands_in_pieces.launch_playbook, "launch", lambda *_: 0)
+    monkeypatch.setattr(commands_in_pieces, "known_runs", lambda _: {} if happened else {"a": {"done": True}})
+    monkeypatch.setattr(commands_in_pieces, "fetch", lambda *_: happened.append("fetched") or 0)
+    inventory = Inventory(path=Path("inventory/rented"), nodes={}, findings=[])
+    assert commands_in_pieces.run_it(inventory, "a", {"recipe": "generate"}, [], Path("results")) == 0
+    assert happened == ["fetched", "given back"]
 
 
 @pytest.mark.parametrize(("facts", "said"), [
