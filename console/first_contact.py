@@ -8,6 +8,7 @@ import sys
 from console.infra import is_local
 from console.inventory.keys import Nodes, Variables
 from console.inventory.read import Inventory
+from console.text_layout import agreed
 from plugins.module_utils.motley import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
@@ -58,4 +59,4 @@ def accepted(new: list[hostkeys.Contact]) -> bool:
             file=sys.stderr,
         )
         return False
-    return input("all right? [y/N] ").strip().lower() in ("y", "yes")
+    return agreed("all right?")

@@ -14,7 +14,7 @@ from console.command_line.shared_options import SETTINGS
 from console.extra_vars import extra_vars, values_of
 from console.hub import FETCHED
 from console.inventory.read import Inventory
-from console.text_layout import say
+from console.text_layout import beside_data, say
 from console.torchrun import command
 from train.data.look import look
 from train.errors import BadInput
@@ -34,11 +34,13 @@ def launch(
     values = values_of(asked["settings"])
     nodes, then = (asked[name] or as_text(values.get(name, "")) for name in ("nodes", "then"))
     names = [] if nodes == "all" else nodes.replace(",", " ").split()
-    if then in launch_playbook.WHAT_FOLLOWS and not launch_playbook.agreed_to(inventory, names, then, yes=yes):
-        return 1
-    with while_rented.used(inventory):
+    with beside_data(as_json=as_json):
+        if then in launch_playbook.WHAT_FOLLOWS and not launch_playbook.agreed_to(inventory, names, then, yes=yes):
+            return 1
+    with while_rented.used(inventory, as_json=as_json):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
-            wake.wake(inventory, names)
+            with beside_data(as_json=as_json):
+                wake.wake(inventory, names)
         how: dict[str, Any] = {"as_json": as_json, "following": follow, "page": page}
         report_to = as_text(values.get("report_to", ""))
         return launch_playbook.launch(inventory, launch_words(**asked), **how, report_to=report_to)

@@ -16,7 +16,7 @@ from console.playbook import interrupt, playbook_answer
 from console.processes import end_group
 from console.report_to import fed
 from console.run_commands import EventView, show, show_as_json
-from console.text_layout import say
+from console.text_layout import agreed, beside_data, say
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of
 from plugins.module_utils.motley.node_replies import Look
@@ -108,7 +108,7 @@ def agreed_to(inventory: Inventory, names: Sequence[str], then: str, *, yes: boo
     """Whoever works at one of the machines by then would lose it: that is asked before."""
     chosen = [name for name in inventory.nodes if not names or name in names]
     say(f"a minute after the run {', '.join(chosen)} {WHAT_FOLLOWS[then]}, unless somebody has paused or uses one")
-    if yes or (sys.stdin.isatty() and input("is that meant? [y/N] ").lower() in ("y", "yes")):
+    if yes or agreed("is that meant?"):
         return True
     say("nothing was started (without a terminal: --yes)")
     return False
@@ -132,8 +132,9 @@ def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bo
             if interrupt.end_in_order(playbook, mark) != interrupt.CODE:  # otherwise it has reported it itself
                 with interrupt.changing():
                     answers, silent = ask_all(from_inventory(inventory), left_on)
-                for line in interrupted_lines(answers, silent):
-                    say(line)
+                with beside_data(as_json=as_json):
+                    for line in interrupted_lines(answers, silent):
+                        say(line)
             return interrupt.CODE
         launched: dict[str, Any] | None = answer.read()
         return ours(code) if code or launched is None else launched

@@ -16,7 +16,7 @@ from typing import Any
 
 from console import hub
 from console.report.read_run import NothingHappened, newest_run
-from console.text_layout import counted, say
+from console.text_layout import agreed, counted, say
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.runlog.paths import MADE
@@ -38,7 +38,7 @@ def push(to: str, run: str, results: Path, variables: Mapping[str, Any], *, yes:
     say(f"{folder} → https://huggingface.co/{repo}, private unless it is there already")
     for path in files:
         say(f"{path.stat().st_size / 1e6:10.1f} MB  {path.name}")
-    if not yes and not (sys.stdin.isatty() and input("send it? [y/N] ").lower() in ("y", "yes")):
+    if not yes and not agreed("send it?"):
         say("nothing was sent (without a terminal: --yes)")
         return 1
     command = [sys.executable, "-m", "console.push", str(folder), repo]
@@ -46,7 +46,7 @@ def push(to: str, run: str, results: Path, variables: Mapping[str, Any], *, yes:
     done = subprocess.run(command, env=env, check=False, capture_output=True, text=True, cwd=hub.ROOT)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        raise CheckFailed(f"the hub did not take {repo}: {why}", fix="fix: does the token may write there? Then again")
+        raise CheckFailed(f"the hub did not take {repo}: {why}", fix="fix: may the token write there? Then again")
     say(f"sent: {counted(len(files), 'file')}, each with its hash there   https://huggingface.co/{repo}")
     return 0
 

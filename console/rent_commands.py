@@ -23,7 +23,7 @@ from console.rent.known_key import KEY, known_key
 from console.rent.lease import READY, Book, Lease
 from console.rent.market import Declined, Market, Unanswered
 from console.rent.order import Shop, Terms, take, why_not_now
-from console.text_layout import say
+from console.text_layout import agreed, say
 from plugins.filter.choose_python_env import BRANCHES
 from plugins.module_utils.motley import hostkeys
 from train.errors import BadInput, CheckFailed
@@ -65,7 +65,7 @@ def rent(
         say(line)
     if poor := wording.too_poor(good, wanted, balance):
         raise BadInput(poor, fix="fix: fewer hours, or more money on the account")
-    if not yes and not agreed("rent it? [y/N] "):
+    if not yes and not agreed("rent it?"):
         say("nothing was rented")
         return 1
     if helper.timer:
@@ -120,10 +120,6 @@ def chosen(market: Market, wanted: which_offers_do.Needs) -> tuple[which_offers_
         reason = "each is left out" if refused else f"of {len(offers)} offers none has that name"
         raise CheckFailed(f"no {wanted.gpu} that could run it: {reason}", fix="fix: another --gpu, or a higher --max")
     return good[0], balance
-
-
-def agreed(question: str) -> bool:
-    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
 
 
 def rent_it(shop_here: Shop, good: which_offers_do.Good, hours: float, inventory: str, stays_on: Node | None) -> int:
@@ -207,7 +203,7 @@ def give_back(*, vault: str, yes: bool) -> int:
     book = Book(leases.folder())
     market = shop.market(shop.key(vault))
     living = book.leases()
-    if living and not yes and not agreed(f"give {living[0].name} back? what was not fetched is lost [y/N] "):
+    if living and not yes and not agreed(f"give {living[0].name} back? what was not fetched is lost"):
         say("nothing was given back (without a terminal: --yes)")
         return 1
     code = 0

@@ -18,7 +18,7 @@ from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import each_line, end_group
-from console.text_layout import detached, say
+from console.text_layout import agreed, detached, say
 from console.torchrun import script_view
 from console.watch import follow_view
 from console.watch.follow import Follower
@@ -151,7 +151,7 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
         facts = found[name]
         note = "" if facts["done"] else "   it is not done: it could not be resumed after this"
         say(f"  {name}  step {facts['step']}  {facts['bytes'] / 1e6:.0f} MB on {', '.join(facts['nodes'])}{note}")
-    if not yes and not (sys.stdin.isatty() and input("delete these checkpoints? [y/N] ").lower() in ("y", "yes")):
+    if not yes and not agreed("delete these checkpoints?"):
         say("no checkpoint was deleted (without a terminal: --yes)")
         forget_address(inventory, nodes)
         return 1

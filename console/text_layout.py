@@ -1,4 +1,4 @@
-"""How lines, times and tables look to a person at the controller."""
+"""How lines, times and tables look to a person at the controller, and how one is asked for a yes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 from console.command_line.commands_as_typed import as_typed
@@ -32,6 +32,20 @@ def shown_on(stream: Any) -> Callable[[str], str]:
     """How a text is written there: commands as they were typed; in colour on a terminal, unless NO_COLOR is set."""
     colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return lambda text: painted(as_typed(plain(text))) if colour else as_typed(plain(text))
+
+
+def agreed(question: str) -> bool:
+    """Whether a person at the terminal says yes; whatever is not a yes is a no, and so is Ctrl-D."""
+    try:
+        return sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        say()
+        return False
+
+
+def beside_data(*, as_json: bool) -> AbstractContextManager[object]:
+    """Where data is printed, what is said to a person goes to the other stream."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def first(text: str) -> str:

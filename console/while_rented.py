@@ -14,7 +14,7 @@ from console.rent import lease as leases
 from console.rent import rented_now
 from console.rent.known_key import KEY, known_key
 from console.rent.lease import Book, Lease
-from console.text_layout import say
+from console.text_layout import beside_data, say
 from train.errors import BadInput
 
 EVERY_S = 60.0
@@ -54,7 +54,7 @@ def before_any(verb: str) -> None:
 
 
 @contextlib.contextmanager
-def used(inventory: Inventory) -> Iterator[None]:
+def used(inventory: Inventory, *, as_json: bool = False) -> Iterator[None]:
     """A launch on a rented machine: when its run has ended, it is fetched and given back."""
     book = Book(leases.folder())
     lease = next((lease for lease in book.leases() if lease.name in inventory.nodes), None)
@@ -63,7 +63,8 @@ def used(inventory: Inventory) -> Iterator[None]:
         return
     with book.part(lease, "used"):
         yield
-        end_of_use(book, lease)
+        with beside_data(as_json=as_json):
+            end_of_use(book, lease)
 
 
 def end_of_use(book: Book, lease: Lease) -> None:

@@ -2,12 +2,11 @@
 
 import argparse
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from console import __main__, launch_commands
+from console import __main__
 from console.command_line.verbs import parser
 from console.launch_commands import plan_for_cards
 from train.errors import BadInput
@@ -42,23 +41,3 @@ def test_a_model_that_does_not_fit_is_exit_code_1(capsys: pytest.CaptureFixture[
 def test_what_cannot_be_asked_of_cards(settings: list[str], asked: dict[str, str], wrong: str) -> None:
     with pytest.raises(BadInput, match=wrong):
         for_cards("24", *settings, **asked)
-
-
-@pytest.mark.parametrize(("typed", "names"), [("all", []), ("", []), ("a,b", ["a", "b"])])
-def test_all_nodes_are_woken_and_asked_about(typed: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[list[str]] = []
-
-    def launched(*_: Any, **__: Any) -> int:
-        return 0
-
-    inventory: Any = SimpleNamespace(nodes={})
-    monkeypatch.setattr(launch_commands.wake, "wake", lambda _, names: found.append(names))
-    monkeypatch.setattr(
-        launch_commands.launch_playbook, "agreed_to", lambda _, names, *__, yes: found.append(names) or yes
-    )
-    monkeypatch.setattr(launch_commands.launch_playbook, "launch", launched)
-    args = vars(parser("launch").parse_args(["--nodes", typed, "--then", "suspend", "--wake", "--yes"]))
-    for name in ("inventory", "infra"):
-        del args[name]
-    assert launch_commands.launch(inventory, **args) == 0
-    assert found == [names, names]

@@ -39,7 +39,11 @@ def test_nobody_at_a_terminal_agrees_to_machines_that_switch_off(
 ) -> None:
     assert types(*words) == 1 and launched == []
     assert "a minute after the run a, b are switched off" in capsys.readouterr().out
-    assert types(*words, "--yes") == 0 and launched == ["launched"]
+    assert types(*words, "--yes", "--nodes", "all") == 0 and launched == ["launched"]
+    assert "a minute after the run a, b are switched off" in capsys.readouterr().out
+    assert types(*words, "--yes", "--json") == 0
+    printed = capsys.readouterr()
+    assert printed.out == "" and "are switched off" in printed.err, "beside the data"
 
 
 @pytest.mark.parametrize(("said", "code"), [("y", 0), ("", 1), ("no", 1)])
@@ -53,8 +57,9 @@ def test_somebody_at_a_terminal_is_asked(
 
 
 def test_machines_are_woken_first_and_the_plan_says_what_is_still_off(launched: list[Any]) -> None:
-    assert types("--wake") == 0 and types("--wake", "--nodes", "a,b") == 0
-    assert launched == [("woken", []), "launched", ("woken", ["a", "b"]), "launched"]
+    for nodes, names in (("", []), ("all", []), ("a,b", ["a", "b"])):
+        assert types("--wake", "--nodes", nodes) == 0
+        assert launched[-2:] == [("woken", names), "launched"]
 
 
 def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,3 +63,14 @@ def test_lines_are_drawn_over_as_many(monkeypatch: pytest.MonkeyPatch, capsys: p
     text_layout.redraw("one", "two two two two", over=1)
     text_layout.redraw("", over=2)
     assert capsys.readouterr().out == "\r\x1b[2Kone\ntwo two t" + "\r\x1b[2K\x1b[A\x1b[2K"
+
+
+def test_the_end_of_the_input_is_no_yes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ctrl-D at a question."""
+
+    def ends(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", ends)
+    assert not text_layout.agreed("delete all of it?")
