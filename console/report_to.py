@@ -43,6 +43,7 @@ WHERE = {
 
 def send(kind: str, folder: Path) -> None:
     """All that is fetched of a run, once; what was sent before is not sent again."""
+    read_history(folder)  # NothingHappened where there is nothing to send
     write_about(folder, launched_of(folder))
     done = subprocess.run(feeding(kind, folder, "--once"), cwd=ROOT, check=False)
     if done.returncode:

@@ -23,7 +23,7 @@ def scalars(event: Event) -> dict[str, float]:
     """Name of a curve → its point; nothing where the event is none of a step."""
     if event["event"] == "eval":
         found = {"loss": event["loss"], **event.get("metrics", {})}
-        return {f"held_out/{name}": float(value) for name, value in found.items()}
+        return {f"held_out/{name}": float(value) for name, value in found.items() if value is not None}
     if event["event"] != "step":
         return {}
     found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if event.get(name) is not None}

@@ -148,7 +148,7 @@ class Sent:
     def new(self, events: Iterable[Event]) -> Iterator[Event]:
         """In the order of steps: a node that was away lacks some, and another's log has them."""
         for event in sorted(events, key=lambda event: int(event["step"])):
-            if event["step"] > self.known["steps"].get(event["event"], 0):
+            if event["step"] > self.known["steps"].get(event["event"], -1):  # 0: an evaluation of the base
                 yield event
                 self.known["steps"][event["event"]] = event["step"]
                 self.known["until"] = max(self.known["until"], event["time"])

@@ -80,12 +80,17 @@ def step_words(event: Mapping[str, Any]) -> str:
     """The loss of a step, or its reward where that is what the run is about; of pairs what became of them, too."""
     if "rollout" in event:
         return f"reward {event['rollout']['reward']:.4f}"
-    return f"loss {event['loss']:.4f}{pair_words(event.get('pairs', {}))}"
+    return f"loss {known(event['loss'], '.4f')}{pair_words(event.get('pairs', {}))}"
+
+
+def known(value: float | None, form: str) -> str:
+    """A number of the log, where null stands for one that is none."""
+    return "infinite" if value is None else format(value, form)
 
 
 def pair_words(figures: Mapping[str, float]) -> str:
     """Behind a loss: how far the better answers are ahead, and how many are."""
-    margin = f" · margin {figures['margin']:.3f}" if "margin" in figures else ""
+    margin = f" · margin {known(figures['margin'], '.3f')}" if "margin" in figures else ""
     return margin + (f" · {100 * figures['accuracy']:.0f} % right" if "accuracy" in figures else "")
 
 
@@ -102,8 +107,8 @@ def held_out_words(event: Mapping[str, Any]) -> str:
         return f"held-out reward {reward:.4f}{metric_words(metrics)}"
     if metrics.keys() & {"chosen_log_p", "rejected_log_p", "chosen_reward"}:
         by_data = {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
-        return f"held-out loss {event['loss']:.4f}{pair_words(metrics)}{metric_words(by_data)}"
-    return f"held-out loss {event['loss']:.4f}{metric_words(metrics)}"
+        return f"held-out loss {known(event['loss'], '.4f')}{pair_words(metrics)}{metric_words(by_data)}"
+    return f"held-out loss {known(event['loss'], '.4f')}{metric_words(metrics)}"
 
 
 def evaluated_words(event: Mapping[str, Any]) -> str:
@@ -113,9 +118,9 @@ def evaluated_words(event: Mapping[str, Any]) -> str:
     return f"{held_out_words(event)} after step {event['step']}{' (best so far)' * bool(event['best'])}"
 
 
-def metric_words(metrics: Mapping[str, float]) -> str:
+def metric_words(metrics: Mapping[str, float | None]) -> str:
     """Behind a held-out loss; empty for a recipe that measures nothing else."""
-    return "".join(f" · {name} {value:.4g}" for name, value in metrics.items())
+    return "".join(f" · {name} {known(value, '.4g')}" for name, value in metrics.items())
 
 
 def sample_line(sample: dict[str, str]) -> str:

@@ -20,7 +20,7 @@ from console.report import command
 from console.report.numbers import numbers
 from console.report.read_run import read_history
 from tests.support import pace
-from train.errors import CheckFailed
+from train.errors import BadInput, CheckFailed
 
 ROOT = Path(__file__).parents[4]
 LOG = Path(__file__).parents[1] / "event_logs" / "lost-and-back.events.jsonl"
@@ -128,6 +128,29 @@ def test_a_program_that_refuses_costs_nothing_of_the_run(folder: Path, monkeypat
     monkeypatch.setattr(report_to, "environment", lambda kind: "false")
     with pytest.raises(CheckFailed, match="wandb did not take the run"):
         command.report(run="notes", results=folder.parent, to="wandb")
+
+
+def test_a_run_that_is_not_here_is_not_sent(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no events of a run"):
+        command.report(run="notess", results=tmp_path, to="wandb")
+    assert not list(tmp_path.iterdir())
+
+
+def evaluated(step: int, **measured: Any) -> str:
+    return json.dumps({"event": "eval", "time": 9e9, "step": step, **measured}) + "\n"
+
+
+def test_an_infinite_held_out_loss_is_no_point_and_the_rest_is_sent(folder: Path) -> None:
+    logs(folder, a=[*LINES, evaluated(STEPS[-1] + 1, loss=None, metrics={"on notes": None, "on code": 2.5})])
+    assert trained(found := send(folder)) == STEPS
+    assert found.added[-1][2] == {"held_out/on code": 2.5}
+
+
+def test_what_the_base_is_worth_before_the_first_step_is_sent_once(folder: Path) -> None:
+    logs(folder, a=[evaluated(0, loss=3.5), *LINES])
+    step, _, points = send(folder).added[0]
+    assert (step, points) == (0, {"held_out/loss": 3.5})
+    assert send(folder).added == []
 
 
 PLAYED = """

@@ -72,6 +72,12 @@ def test_before_the_first_step_it_shows_what_a_node_does_and_for_how_long() -> N
     assert view.line(waited_s=51) == "starting: all are ready · 51 s"
 
 
+def test_a_held_out_loss_that_is_infinite_is_said_and_followed_on() -> None:
+    """The log has null for it: JSON has no Infinity."""
+    event = {"event": "eval", "time": 1.0, "step": 5, "loss": None, "best": False, "metrics": {"on notes": None}}
+    assert view_of(["a"]).take("a", "event", event) == ["held-out loss infinite · on notes infinite after step 5"]
+
+
 def test_what_was_there_before_the_first_step_is_no_best() -> None:
     view = view_of(["a"])
     event = {"event": "eval", "time": 1.0, "loss": -0.25, "targets": 9, "metrics": {"reward": 0.25}}
