@@ -22,6 +22,7 @@ from console.inventory.read import Inventory
 from console.processes import end_group
 from console.text_layout import say
 from train.cache import cache_dir
+from train.errors import CheckFailed
 from train.plan.run_name import is_name
 from train.runlog.paths import EVENTS, NODES
 
@@ -62,7 +63,8 @@ def environment(kind: str = "tensorboard") -> str:
     """The Python of TensorBoard, or of another such program, of its locked set; made where it is not there yet."""
     target = cache_dir() / "envs" / kind
     make = [f"{ROOT}/requirements/make_env.sh", str(target), kind]
-    subprocess.run(make, check=True, env=dict(os.environ, PYTHON=sys.executable))
+    if subprocess.run(make, check=False, env=dict(os.environ, PYTHON=sys.executable)).returncode:
+        raise CheckFailed(f"{kind} could not be installed: pip's messages are above", fix="fix: the same command again")
     return f"{target}/bin/python"
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from console.curves import tensorboard_points, tensorboard_view
 from console.infra.machines.node import LocalNode
+from train.errors import CheckFailed
 
 ROOT = Path(__file__).parents[4]
 LOG = Path(__file__).parents[1] / "event_logs" / "lost-and-back.events.jsonl"
@@ -72,6 +73,12 @@ def test_a_figure_of_a_step_is_a_point_of_its_curve_at_its_time(
     }
     (held_out,) = (points for _, _, points in drawn if "held_out/loss" in points)
     assert held_out["held_out/loss"] == next(json.loads(line)["loss"] for line in LINES if '"event": "eval"' in line)
+
+
+def test_a_program_that_cannot_be_installed_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorboard_view.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1))
+    with pytest.raises(CheckFailed, match="wandb could not be installed"):
+        tensorboard_view.environment("wandb")
 
 
 @pytest.mark.long
