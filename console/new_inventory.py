@@ -267,8 +267,9 @@ def add_machines(path: Path, words: str) -> int:
     subnet = subnet if is_network(subnet) else ""
     others = [Machine(user, str(node["motley_address"])) for node in nodes if is_address(node.get("motley_address"))]
     try:
-        typed = [parse_machine(word, user) for word in words.split()]
-        machines = [fits(one, others, subnet) for one in typed] if words else questions(others, user, subnet)
+        machines = [] if words else questions(others, user, subnet)
+        for word in words.split():
+            machines.append(fits(parse_machine(word, user), [*others, *machines], subnet))
     except ValueError as wrong:
         raise BadInput(str(wrong)) from None
     for name, machine in zip(names_of(machines, taken), machines, strict=True):

@@ -133,7 +133,7 @@ def test_add_keeps_what_a_person_wrote(own: Path, answers: Answers, capsys: pyte
     assert more in text and text.replace(more, "") == OWN
     said = capsys.readouterr().out
     assert f"next: ./motley bootstrap --inventory {own} " in said and "192.168.1.60 was tried" in said
-    for wrong in ("anna@192.168.1.23", "anna@192.168.2.9", "anna@8.8.8.8"):
+    for wrong in ("anna@192.168.1.23", "anna@192.168.1.70 bert@192.168.1.70", "anna@192.168.2.9", "anna@8.8.8.8"):
         with pytest.raises(BadInput):
             describe(str(own), "", add=wrong)
     assert (own / "hosts.yml").read_text() == text
