@@ -120,7 +120,7 @@ async def body_of(request: Request) -> object:
             raise Refused(f"the request is longer than {LONGEST_BODY >> 20} MiB", status=413)
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(f"the body is no JSON: {error}") from None
 
 

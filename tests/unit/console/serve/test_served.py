@@ -107,9 +107,10 @@ def test_what_is_wrong_is_said_in_openais_form(here: Served) -> None:
     status, answer = ask(port, body(), origin="https://evil.example")
     assert status == 403
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("POST", served.PATH, "{")
-    answered = connection.getresponse()
-    assert answered.status == 400 and "no JSON" in json.loads(answered.read())["error"]["message"]
+    for odd in ("{", "[" * 100_000):
+        connection.request("POST", served.PATH, odd)
+        answered = connection.getresponse()
+        assert answered.status == 400 and "no JSON" in json.loads(answered.read())["error"]["message"]
     connection.request("GET", "/v1/models")
     assert json.loads(connection.getresponse().read())["data"][0]["id"] == RUN
     connection.request("GET", "/v1/models/other")
