@@ -74,8 +74,14 @@ def given_way(values: Mapping[str, Any], typed: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}={typed[name]} as typed, not {value} of the file"
         for name, value in values.items()
-        if name in typed and str(typed[name]) != str(value)
+        if name in typed and _as_typed(typed[name]) != _as_typed(value)
     ]
+
+
+def _as_typed(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(_as_typed, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def asked_for(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,9 +44,9 @@ def words(*typed: str) -> dict[str, Any]:
 
 def test_what_is_typed_wins_over_the_file_and_this_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, "model: tiny\nmax_steps: 50  # a comment\nlora_r: 8\nrslora: true\n")
-    found = words("-f", str(file), "--steps", "5", "--lora-r", "8", "--set", "seed=3")
-    assert found == {"model": "tiny", "rslora": True, "max_steps": "5", "lora_r": "8", "seed": "3"}
-    assert capsys.readouterr().out.splitlines()[0] == "max_steps=5 as typed, not 50 of the file"
+    found = words("-f", str(file), "--steps", "5", "--lora-r", "8", "--set", "seed=3", "--set", "rslora=true")
+    assert found == {"model": "tiny", "rslora": "true", "max_steps": "5", "lora_r": "8", "seed": "3"}
+    assert {*capsys.readouterr().out.splitlines()} == {"max_steps=5 as typed, not 50 of the file"}
 
 
 def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
