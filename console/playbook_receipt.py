@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from console.playbook.playbook_progress import Phase, Progress
+from train.files import write_atomic
 from train.plan.speed.step_time import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
@@ -68,11 +69,10 @@ def _phase(phase: Phase, node: str) -> Data:
 
 def write(folder: Path, data: Data, secrets: tuple[str, ...]) -> Path:
     """Both files, named by time and verb; returns the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = masked(json.dumps(data, indent=1, ensure_ascii=False), secrets)
     stem = folder / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{data['verb']}"
-    stem.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
-    stem.with_suffix(".html").write_text(page(json.loads(text)), encoding="utf-8")
+    write_atomic(stem.with_suffix(".json"), f"{text}\n".encode())  # every plan reads the newest
+    write_atomic(stem.with_suffix(".html"), page(json.loads(text)).encode())
     return stem.with_suffix(".html")
 
 

@@ -21,6 +21,7 @@ from console.inventory.read import Inventory
 from console.text_layout import say
 from plugins.module_utils.motley import waking
 from train.errors import BadInput
+from train.files import write_atomic
 
 WAKES_S, AGAIN_S = 60.0, 5.0
 FILE = "cards.json"
@@ -141,8 +142,8 @@ def nic_of(nics: Sequence[Mapping[str, Any]], addresses: Sequence[str]) -> NicOf
 def remember(state: Path, found: Mapping[str, Any]) -> None:
     file = state / FILE
     before = json.loads(file.read_text()) if file.exists() else {}
-    state.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**before, **{name: card for name, card in found.items() if card}}, indent=1) + "\n")
+    cards = {**before, **{name: card for name, card in found.items() if card}}
+    write_atomic(file, f"{json.dumps(cards, indent=1)}\n".encode())
 
 
 def known(inventory: Inventory) -> dict[str, NicOfNode]:
