@@ -36,6 +36,7 @@ from console.doctor.look import last
 from console.fetch import no_name
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
+from console.inventory.keys import Nodes, is_address
 from console.inventory.read import Inventory
 from console.text_layout import say
 from train.errors import BadInput
@@ -273,7 +274,7 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
         raise BadInput(no_name(run))
     place = listening(port, lan=lan)
     port = place.getsockname()[1]
-    hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses() if lan else []))]
+    hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses(inventory.nodes) if lan else []))]
     folder, token = f"/{secrets.token_urlsafe(6)}", secrets.token_urlsafe(24)
     feed = Feed(from_inventory(inventory), inventory.nodes, run, launches=inventory.state)
     shown = "" if inventory.path == Path("inventory/homelab") else f" --inventory {inventory.path}"
@@ -328,17 +329,22 @@ def listening(port: int, *, lan: bool) -> socket.socket:
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind(("0.0.0.0" if lan else "127.0.0.1", port))  # noqa: S104 - asked for, and said
-    except OSError as error:
-        raise BadInput(f"port {port} cannot be had: {error.strerror}", fix="another one: --port 7008") from None
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else "ports end at 65535"
+        raise BadInput(f"port {port} cannot be had: {why}", fix="another one: --port 7008") from None
     place.listen(64)  # who opens the address at once waits for the first page
     return place
 
 
-def own_addresses() -> list[str]:
-    """The addresses by which this machine leaves for the network; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return []
-        return [str(probe.getsockname()[0])]
+def own_addresses(nodes: Nodes) -> list[str]:
+    """The addresses by which this machine leaves for the internet and for its nodes, whose network may have no router;
+    nothing is sent."""
+    own: dict[str, None] = {}
+    for other in ("192.0.2.1", *filter(is_address, (values.get("motley_address") for values in nodes.values()))):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.connect((str(other), 9))
+            own[str(probe.getsockname()[0])] = None
+    addresses = [address for address in own if not address.startswith("127.")]
+    if not addresses:
+        raise BadInput("lan: this machine is in no network", fix="fix: leave --lan out, or plug the cable in")
+    return addresses

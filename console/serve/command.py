@@ -81,7 +81,7 @@ def announced(
 ) -> tuple[list[str], str]:
     """The names by which it is asked, and the token: shown when it is made, and never again."""
     port = place.getsockname()[1]
-    addresses = own_addresses() if lan else []
+    addresses = own_addresses(inventory.nodes) if lan else []
     for name in addresses or ["127.0.0.1"]:
         tell(f"http://{name}:{port}/v1 · model {run}")
     token = ""

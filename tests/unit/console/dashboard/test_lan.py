@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -12,6 +14,7 @@ from console.dashboard import server
 from console.dashboard.feed import Feed
 from console.dashboard.guard import Guard
 from console.inventory.read import Inventory
+from train.errors import BadInput
 
 OWN = "192.0.2.7"
 
@@ -34,7 +37,7 @@ def test_only_where_it_is_asked_for(
         place.close()
 
     monkeypatch.setattr(server, "listening", listening)
-    monkeypatch.setattr(server, "own_addresses", lambda: [OWN])
+    monkeypatch.setattr(server, "own_addresses", lambda _: [OWN])
     monkeypatch.setattr(server, "serve", serve)
     monkeypatch.setattr(Feed, "start", lambda _: None)
     monkeypatch.setattr(server, "from_inventory", lambda _: [])
@@ -44,3 +47,38 @@ def test_only_where_it_is_asked_for(
     assert (f"http://{OWN}:" in said) is lan and "http://127.0.0.1:" in said
     assert ("everybody in your network who has this address can read along, and stop the run" in said) is lan
     assert ("▀" in said or "▄" in said) is lan, "a code for a telephone"
+
+
+def test_a_port_that_is_none_is_refused_in_words() -> None:
+    with pytest.raises(BadInput, match="port 70000 cannot be had: ports end at 65535"):
+        server.listening(70000, lan=False)
+
+
+class Probe:
+    """A socket of a machine whose network has no router: it leads to 192.168.9.0/24 and to itself."""
+
+    def __init__(self, *_: int) -> None:
+        self.leaves_by = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def connect(self, where: tuple[str, int]) -> None:
+        network = where[0].rpartition(".")[0]
+        if network not in ("192.168.9", "127.0.0"):
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+        self.leaves_by = f"{network}.1"
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.leaves_by, 9
+
+
+def test_without_a_router_the_address_is_that_of_the_nodes_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.socket, "socket", Probe)
+    nodes = {"a": {"motley_address": "192.168.9.11"}, "here": {"motley_address": "127.0.0.1"}, "pods": {}}
+    assert server.own_addresses(nodes) == ["192.168.9.1"]
+    with pytest.raises(BadInput, match="in no network"):
+        server.own_addresses({})
