@@ -224,7 +224,7 @@ def table(name: str, axes: Axes, lines: Sequence[Line]) -> str:
     rows = []
     for x in sorted({x for column in columns for x in column}):
         cells = "".join(f'<td class="number">{exact(column.get(x))}' for column in columns)
-        rows.append(f'<tr><th scope="row" class="number">{x:.4g}{cells}</tr>')
+        rows.append(f'<tr><th scope="row" class="number">{exact(x)}{cells}</tr>')
     what = f"{html.escape(name)} in figures"
     return (
         f'<details class="figures"><summary>Show the numbers</summary><div class="wide" tabindex="0" role="region" '
@@ -238,7 +238,7 @@ def names_of(lines: Sequence[Line]) -> list[str]:
 
 
 def exact(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def legend(lines: Sequence[Line]) -> str:
@@ -328,10 +328,11 @@ def nice_ticks(low: float, high: float, about: int = 5, *, whole: bool = False) 
     if span <= 0:
         return [low]
     raw = span / about
-    power = 10.0 ** max(math.floor(math.log10(raw)), 0 if whole else -99)
+    exponent = max(math.floor(math.log10(raw)), 0 if whole else -99)
+    power = 10.0**exponent
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw - 1e-12 and not (whole and m * power % 1))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(i * step, 10) for i in range(first, last + 1)]
+    return [round(i * step, max(0, 2 - exponent)) for i in range(first, last + 1)]  # 0.3, not 0.30000000000000004
 
 
 def across(low: float, high: float, *, whole: bool) -> list[float]:

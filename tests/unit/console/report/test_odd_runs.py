@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.report import run_charts
+from console.report import run_charts, svg_charts
 from console.report.machines import card_words
 from console.report.page import about, change
 from console.report.read_run import read_history
@@ -64,6 +64,20 @@ def test_where_the_time_went_is_judged(percent: list[int], word: str) -> None:
 def test_a_run_of_one_step_shows_its_point(tmp_path: Path) -> None:
     chart = run_charts.loss_chart(read_history(made(tmp_path, [{HEAD: 8}], {})))
     assert chart["svg"].count("<circle") == 1 and 'data-low="0" data-high="2"' in chart["svg"]
+
+
+def test_a_loss_that_is_almost_nothing_has_a_chart() -> None:
+    axes = svg_charts.Axes(x_name="step", y_name="loss", from_zero=False)
+    line = svg_charts.Line(name="training", points=[(1.0, 3e-10), (2.0, 3e-10)], colour="var(--ink)")
+    assert "3e-10" in svg_charts.line_chart("loss", [line], axes)
+    assert svg_charts.nice_ticks(0, 0.5) == [0, 0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+def test_the_numbers_behind_a_chart_are_whole() -> None:
+    axes = svg_charts.Axes(x_name="step", y_name="tokens/s")
+    line = svg_charts.Line(name="a", points=[(12345.0, 23456.7), (12346.0, 3.14159)], colour="var(--n1)")
+    behind = svg_charts.table("throughput", axes, [line])
+    assert all(f">{number}<" in behind for number in ("12345", "12346", "23457", "3.142"))
 
 
 @pytest.mark.parametrize("loss", [None, float("inf")])
