@@ -178,12 +178,14 @@ class Dashboard:
 
     async def stop(self, request: Request) -> Response:
         run, said, status = self.feed.run, "", 200
+        why = "" if self.feed.running else "No run is running: there is nothing to stop."
         if request.method == "POST":
             if not run or await typed(request, "run") != run:
                 said, status = "That is not its name: nothing was stopped.", 400
+            elif why:  # the next of the queue may have begun: it is not meant
+                status = 409
             else:
                 said = await self.verb(["stop", f"--inventory={self.inventory.path}"])
-        why = "" if self.feed.running else "No run is running: there is nothing to stop."
         form = (
             f"<p>This saves run <b>{html.escape(run)}</b> and ends it on every machine. It can be resumed:"
             f" <code>./motley launch --resume {html.escape(run)}{self.named()}</code></p>"

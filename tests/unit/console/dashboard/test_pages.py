@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from console.dashboard import tables
 from console.dashboard.feed import Feed, FeedView
 from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
+from console.dashboard.server import Dashboard
 from console.infra.machines.node import LocalNode
 from console.infra.node import Node
+from console.inventory.read import Inventory
 from console.report.run_charts import kwh
 from console.watch.follow import Follower
 from plugins.module_utils.motley.node_replies import Look
@@ -189,3 +194,25 @@ def test_machines_and_runs_are_rows_with_the_next_command() -> None:
     assert (run["steps"], run["state"], run["next"]) == ("7 of 12", "stopped", "launch --resume qa")
     (rewarded,) = tables.runs({NODES[0]: {"runs": {"qa": facts | {"loss": -0.01, "reward": 0.5}}, "on": ""}})
     assert (run["loss"], rewarded["loss"]) == ("–", "reward 0.500")
+
+
+@pytest.mark.parametrize(("running", "status", "asked"), [(True, 200, ["stop"]), (False, 409, [])])
+def test_a_form_that_is_sent_when_its_run_has_ended_stops_no_other(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, *, running: bool, status: int, asked: list[str]
+) -> None:
+    """The next of the queue may be running by then."""
+    found: list[str] = []
+
+    async def verb(_: Dashboard, words: list[str]) -> str:
+        found.append(words[0])
+        return "nothing left"
+
+    async def sent() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"run=qa", "more_body": False}
+
+    monkeypatch.setattr(Dashboard, "verb", verb)
+    monkeypatch.setattr(Feed, "running", running)
+    pages.feed.run = "qa"
+    board = Dashboard(pages.feed, pages, Inventory(path=Path("x"), nodes={}))
+    answer = asyncio.run(board.stop(Request({"type": "http", "method": "POST", "headers": []}, sent)))
+    assert (answer.status_code, found) == (status, asked)
