@@ -37,8 +37,8 @@ def pause(inventory: Inventory, limit: list[str], *, lasts: str) -> int:
             words = f"paused {answer['until']} · {freed}"
         good = good and not first and not answer["left"]
         say(f"  {node.name:<{width}}  {words}")
-    if any(not answer.get("failed") for answer in answers.values()):
-        say(f"the others continue without it; to bring it back: ./motley unpause --nodes {','.join(answers)}")
+    if paused := [name for name, answer in answers.items() if not answer.get("failed")]:
+        say(f"the others continue without it; to bring it back: ./motley unpause --nodes {','.join(paused)}")
     return 0 if good else 1
 
 

@@ -57,6 +57,8 @@ def test_one_machine(asked: list[Any], inventory: Inventory, capsys: pytest.Capt
 
 
 def test_what_did_not_work_is_said(asked: list[Any], inventory: Inventory, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pause.pause(inventory, ["a", "c"], lasts="") == 1
+    assert capsys.readouterr().out.endswith("unpause --nodes a\n")
     assert pause.pause(inventory, ["b", "c"], lasts="") == 1
     said = capsys.readouterr().out
     assert (
