@@ -31,7 +31,10 @@ def launch(
     inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, page: bool, **asked: Any
 ) -> int:
     asked = with_file(quiet=as_json, **asked)
-    values = values_of(asked["settings"])
+    try:
+        values = values_of(asked["settings"], read_files=True)
+    except BadInput:  # a file that is locked: Ansible alone can read it, and says what is wrong with any other
+        values = values_of(asked["settings"])
     nodes, then = (asked[name] or as_text(values.get(name, "")) for name in ("nodes", "then"))
     names = [] if nodes == "all" else nodes.replace(",", " ").split()
     with beside_data(as_json=as_json):

@@ -46,6 +46,15 @@ def test_nobody_at_a_terminal_agrees_to_machines_that_switch_off(
     assert printed.out == "" and "are switched off" in printed.err, "beside the data"
 
 
+@pytest.mark.parametrize(("text", "code"), [("then: suspend\nnodes: [b]\n", 1), ("$ANSIBLE_VAULT;1.1;AES256\n36\n", 0)])
+def test_a_file_of_settings_is_asked_about_where_it_can_be_read(
+    launched: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, code: int
+) -> None:
+    (tmp_path / "night.yml").write_text(text)
+    assert types("--set", f"@{tmp_path}/night.yml") == code
+    assert ("a minute after the run b go to sleep" in capsys.readouterr().out) == bool(code)
+
+
 @pytest.mark.parametrize(("said", "code"), [("y", 0), ("", 1), ("no", 1)])
 def test_somebody_at_a_terminal_is_asked(
     launched: list[Any], monkeypatch: pytest.MonkeyPatch, said: str, code: int
