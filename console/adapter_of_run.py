@@ -3,13 +3,14 @@ base, compared by hash with the one that would be sent."""
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from console.fetch import bring, disagreeing
 from console.hub import FETCHED
-from console.infra.node import Node, ask_all
+from console.infra.node import Node, Silent, ask_all
 from train.errors import BadInput
 from train.layout import BASE_MODELS
 from train.plan.launch.decide import Decided
@@ -38,10 +39,13 @@ def bring_adapter(run: str, nodes: Sequence[Node], home: Path = FETCHED) -> Path
         what = f"adapter: {Path(differ[0]).name} of {run} is not the same on {', '.join(having)}"
         raise BadInput(what, fix=f"fix: ./motley fetch --run {run} shows it; then name a folder as adapter")
     node = next(part for part in parts if part.name in having)
-    if bring(node, run, paths.results(home, run), having[node.name], results=True) < 0:
-        raise BadInput(
-            f"the adapter of {run} was changed on its way from {node.name}", fix="fix: type the same command again"
-        )
+    try:
+        is_whole = bring(node, run, paths.results(home, run), having[node.name], results=True) >= 0
+    except (Silent, tarfile.TarError):
+        is_whole = False
+    if not is_whole:
+        what = f"the adapter of {run} did not come whole from {node.name}"
+        raise BadInput(what, fix="fix: type the same command again")
     return paths.results(home, run) / paths.ADAPTER
 
 

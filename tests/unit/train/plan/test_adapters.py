@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,13 @@ def test_that_of_a_run_comes_from_a_node_that_has_it(tmp_path: Path, mine: Path)
         bring_adapter("manners", nodes, tmp_path / "here")
     assert run_of({"adapter": "manners"}) == "manners"
     assert not any(run_of({"adapter": name}) for name in ("", str(mine), "owner/name"))
+
+
+def test_a_node_that_falls_silent_amid_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["true"], stdout=subprocess.PIPE, start_new_session=True)
+
+    make(tmp_path / "a/results/manners/adapter")
+    monkeypatch.setattr(LocalNode, "fetch", gone)
+    with pytest.raises(BadInput, match="the adapter of manners did not come whole from a"):
+        bring_adapter("manners", [LocalNode(name="a", home=str(tmp_path / "a"))], tmp_path / "here")
