@@ -16,8 +16,8 @@ from console.report.machines import card_words
 from console.report.page import change, environment, live_view, model_and_data, view
 from console.report.request import settings
 from console.report.rewards import reward_of
-from console.report.run_charts import colour, loss_of
-from console.report.svg_charts import swatch
+from console.report.run_charts import loss_of
+from console.report.svg_charts import colour, swatch
 from console.text_layout import wh_or_kwh
 from console.watch.run_in_words import gpu_gb, rates
 from train.runlog.pipe_in_words import Part, parts_of
@@ -184,14 +184,14 @@ def next_step(feed: Feed, *, done: bool) -> dict[str, str]:
 
 def about(feed: Feed) -> list[tuple[str, str]]:
     """Model, data, the last checkpoint, what the cards have used."""
-    known = model_and_data(feed.launch) + settings(feed.launch)
+    facts = model_and_data(feed.launch) + settings(feed.launch)
     if feed.state.last.get("lr") is not None and feed.running:
-        known = [pair for pair in known if pair[0] != "learning rate"]
-        known.append(("learning rate", f"{feed.state.last['lr']:.2g} now"))
-    shown = known[:2] + ([("settings", " · ".join(map(" ".join, known[2:])))] if known[2:] else [])
+        facts = [pair for pair in facts if pair[0] != "learning rate"]
+        facts.append(("learning rate", f"{feed.state.last['lr']:.2g} now"))
+    lines = facts[:2] + ([("settings", " · ".join(map(" ".join, facts[2:])))] if facts[2:] else [])
     if feed.saved:
-        shown.append(("last checkpoint", f"step {feed.saved['step']}, {ago(feed.saved)}"))
-    return [*shown, *([("electricity", used)] if (used := electricity(feed)) else [])]
+        lines.append(("last checkpoint", f"step {feed.saved['step']}, {ago(feed.saved)}"))
+    return [*lines, *([("electricity", used)] if (used := electricity(feed)) else [])]
 
 
 def ago(event: Event) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from console.electricity import number, watts_of
 from console.report.machines import card_words
-from console.report.run_charts import colour
-from console.report.svg_charts import swatch
+from console.report.svg_charts import colour, swatch
 from console.text_layout import first
 from console.watch.status import (
     KnownRun,
@@ -44,7 +43,7 @@ def machines(names: Sequence[str], answers: Mapping[str, Look], silent: Mapping[
 
 def one_machine(name: str, look: Look, step: Event) -> Row:
     view, gpus = look["now"], look["now"].get("gpus") or look["gpus"]
-    celsius = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
+    celsius = [value for gpu in gpus if (value := number(gpu.get("temperature.gpu"))) is not None]
     watts = watts_of(gpus)
     heat = [f"{max(celsius):.0f} °C" if celsius else "", f"{watts:.0f} W" if watts is not None else ""]
     paused = f"paused {look['paused']}" if look.get("paused") else ""

@@ -9,8 +9,8 @@ from typing import TypedDict
 from console.electricity import number as known_number
 from console.report.energy import node_kwh
 from console.report.read_run import History
-from console.report.run_charts import colour, work_by_node
-from console.report.svg_charts import swatch
+from console.report.run_charts import work_by_node
+from console.report.svg_charts import colour, swatch
 from console.text_layout import wh_or_kwh
 from train.plan.machines.facts import short_name
 from train.plan.speed.row_split import split_rows
@@ -31,9 +31,9 @@ def card_words(gpus: Sequence[Mapping[str, str]]) -> str:
 
 def computes_on(history: History, node: str) -> str:
     """Empty where it did not train yet."""
-    used = [gb for step in history.steps[-20:] if (gb := by_node(step, "gpu_gb").get(node)) is not None]
-    if not used or max(used) > 0:
-        return card_words(history.gpus.get(node, [])) or ("graphics card" if used else "")
+    used_gb = [gb for step in history.steps[-20:] if (gb := by_node(step, "gpu_gb").get(node)) is not None]
+    if not used_gb or max(used_gb) > 0:
+        return card_words(history.gpus.get(node, [])) or ("graphics card" if used_gb else "")
     return "processor"
 
 
@@ -62,18 +62,18 @@ def node_table(history: History) -> list[NodeRow]:
 
 
 def node_row(history: History, node: str, rows: float, part: int) -> NodeRow:
-    there = [step for step in history.steps if node in by_node(step, "rows")]
-    busy = sum(longest_compute(step, node) for step in there)
+    steps = [step for step in history.steps if node in by_node(step, "rows")]
+    busy = sum(longest_compute(step, node) for step in steps)
     readings = history.cards.get(node, [])
     return {
         "name": node,
         "colour": swatch(colour(history.nodes.index(node))),
         "part": part,
         "card": computes_on(history, node),
-        "layers": layers_words(there[-1], node) if there else "",
-        "steps": len(there),
+        "layers": layers_words(steps[-1], node) if steps else "",
+        "steps": len(steps),
         "speed": rows / busy if rows and busy > 0 else None,
-        "gpu_gb": max((by_node(step, "gpu_gb")[node] for step in there), default=0.0),
+        "gpu_gb": max((by_node(step, "gpu_gb")[node] for step in steps), default=0.0),
         "celsius": max((r["celsius"] for r in readings if r.get("celsius") is not None), default=None),
         "energy": wh_or_kwh(used) if (used := node_kwh(history, node)) is not None else None,
     }

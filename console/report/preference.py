@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from console.report import svg_charts
 from console.report.read_run import History
-from console.report.svg_charts import Axes, Line, Point
+from console.report.svg_charts import HELD_OUT, TREND, Axes, Line, Point, chart
 from train.runlog.state import Event
 
-TRAINING, HELD_OUT, BETTER, WORSE = "var(--ink)", "var(--held)", "var(--n1)", "var(--n2)"
-Chart = tuple[str, str, str, str]
+BETTER, WORSE = svg_charts.colour(0), svg_charts.colour(1)
 
 
 def is_compared(history: History) -> bool:
@@ -22,55 +21,52 @@ def is_scored(history: History) -> bool:
 
 def figure(event: Event, name: str) -> float | None:
     """One of the figures of pairs that a step or an evaluation has."""
-    found = event.get("pairs") or event.get("metrics") or {}
-    return found.get(name)
+    figures = event.get("pairs") or event.get("metrics") or {}
+    return figures.get(name)
 
 
 def points(events: list[Event], name: str, times: float = 1.0) -> list[Point]:
-    known = [(float(event["step"]), figure(event, name)) for event in events]
-    return [(step, None if value is None else times * value) for step, value in known]
+    measured = [(float(event["step"]), figure(event, name)) for event in events]
+    return [(step, None if value is None else times * value) for step, value in measured]
 
 
 def both(history: History, name: str, times: float = 1.0) -> list[Line]:
     """One line for training and one for held-out answers."""
     trained = svg_charts.smoothed(points(history.steps, name, times))
     held_out = Line(name="held-out", points=points(history.evals, name, times), colour=HELD_OUT, dots=True)
-    return [Line(name="training", points=trained, colour=TRAINING), held_out]
+    return [Line(name="training", points=trained, colour=TREND), held_out]
 
 
-def margin_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def margin_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     axes = Axes(x_name="step", y_name="margin", from_zero=False, whole="x")
     text = "By how much the better answers are ahead of the worse ones: higher is better, and 0 is where it began."
     if is_scored(history):
         text = "By how much the better answers score above the worse ones: higher is better."
-    return "margin", "Margin", text, svg_charts.line_chart("margin", both(history, "margin"), axes, marks)
+    return chart("margin", "Margin", text, svg_charts.line_chart("margin", both(history, "margin"), axes, marks))
 
 
-def accuracy_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def accuracy_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     axes = Axes(x_name="step", y_name="% right", whole="x")
     text = "Pairs of which the better answer is ahead; of single answers those that are on their side."
-    return (
-        "accuracy",
-        "Pairs right",
-        text,
-        svg_charts.line_chart("accuracy", both(history, "accuracy", 100), axes, marks),
-    )
+    svg = svg_charts.line_chart("accuracy", both(history, "accuracy", 100), axes, marks)
+    return chart("accuracy", "Pairs right", text, svg)
 
 
-def likelihood_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def likelihood_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     lines = better_and_worse(history, "log_p")
     axes = Axes(x_name="step", y_name="log-probability", from_zero=False, whole="x")
     text = (
         "Log-probability of the better and of the worse answers. Both may fall while the margin grows; where the "
         "better ones fall far, the model forgets how to write: a higher beta or a lower learning rate holds it."
     )
-    return "likelihood", "Likelihood", text, svg_charts.line_chart("likelihood", lines, axes, marks)
+    return chart("likelihood", "Likelihood", text, svg_charts.line_chart("likelihood", lines, axes, marks))
 
 
-def score_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def score_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     axes = Axes(x_name="step", y_name="score", from_zero=False, whole="x")
     text = "Mean score of the better and of the worse answers. Only their distance means something."
-    return "scores", "Scores", text, svg_charts.line_chart("scores", better_and_worse(history, "reward"), axes, marks)
+    lines = better_and_worse(history, "reward")
+    return chart("scores", "Scores", text, svg_charts.line_chart("scores", lines, axes, marks))
 
 
 def better_and_worse(history: History, what: str) -> list[Line]:

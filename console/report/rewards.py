@@ -6,13 +6,12 @@ from statistics import mean
 
 from console.report import svg_charts
 from console.report.read_run import History
-from console.report.svg_charts import Axes, Line, Point
+from console.report.svg_charts import HELD_OUT, TREND, Axes, Line, Point, chart, colour
 from train.runlog.state import Event
 
-REWARD, HELD_OUT = "var(--ink)", "var(--held)"
-COLOURS, LATELY = 6, 20
+LATELY = 20
+"""Steps."""
 SECONDS = ("generate_s", "generate_wait_s")
-Chart = tuple[str, str, str, str]
 
 
 def is_rewarded(history: History) -> bool:
@@ -21,32 +20,26 @@ def is_rewarded(history: History) -> bool:
 
 def reward_of(event: Event) -> float | None:
     """The reward of a step, or of an evaluation."""
-    found = event.get("rollout") or event.get("metrics") or {}
-    return found.get("reward")
+    measured = event.get("rollout") or event.get("metrics") or {}
+    return measured.get("reward")
 
 
-def reward_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
-    """Its key, title, words and picture."""
+def reward_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     steps: list[Point] = [(float(step["step"]), reward_of(step)) for step in history.steps]
     evals: list[Point] = [(float(event["step"]), reward_of(event)) for event in history.evals]
-    lines = [Line(name="held-out", points=evals, colour=HELD_OUT, dots=True)]
-    if len(steps) < svg_charts.SMOOTHED_FROM:
-        lines.insert(0, Line(name="training", points=steps, colour=REWARD))
-    else:
-        lines.insert(0, Line(name="training, smoothed", points=svg_charts.smoothed(steps), colour=REWARD))
-        lines.insert(0, Line(name="training, each step", points=steps, colour=REWARD, faint=True))
+    lines = [*svg_charts.trend_lines(steps), Line(name="held-out", points=evals, colour=HELD_OUT, dots=True)]
     axes = Axes(x_name="step", y_name="reward", from_zero=False, whole="x")
     text = f"Higher is better. {spoken(history.steps[-1])}{clipped_words(history.steps)}"
-    return "reward", "Reward", text, svg_charts.line_chart("reward", lines, axes, marks)
+    return chart("reward", "Reward", text, svg_charts.line_chart("reward", lines, axes, marks))
 
 
 def spoken(step: Event) -> str:
     """The last step's answers, in words."""
-    found = step["rollout"]
-    functions = ", ".join(f"{name} {value:.3f}" for name, value in found["by_function"].items())
-    answers = f"answers of {found['answer_tokens']:.0f} tokens, {100 * found['cut']:.0f} % cut off"
+    rollout = step["rollout"]
+    functions = ", ".join(f"{name} {value:.3f}" for name, value in rollout["by_function"].items())
+    answers = f"answers of {rollout['answer_tokens']:.0f} tokens, {100 * rollout['cut']:.0f} % cut off"
     return (
-        f"At the end: {functions}; {answers}; {100 * found['equal_groups']:.0f} % of the groups without a difference."
+        f"At the end: {functions}; {answers}; {100 * rollout['equal_groups']:.0f} % of the groups without a difference."
     )
 
 
@@ -59,27 +52,26 @@ def clipped_words(steps: list[Event]) -> str:
     return f" Of the tokens of the last {len(shares)} steps {share:.1f} % were beyond their bounds (epsilon)."
 
 
-def length_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def length_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     points: list[Point] = [(float(step["step"]), step["rollout"]["answer_tokens"]) for step in history.steps]
     axes = Axes(x_name="step", y_name="tokens", whole="x")
-    lines = [Line(name="tokens of an answer", points=svg_charts.smoothed(points), colour=REWARD)]
+    lines = [Line(name="tokens of an answer", points=svg_charts.smoothed(points), colour=TREND)]
     text = "How long the answers are. Where they only grow or only shrink, look at some: a reward may ask for it."
-    return "answers", "Answers", text, svg_charts.line_chart("answers", lines, axes, marks)
+    return chart("answers", "Answers", text, svg_charts.line_chart("answers", lines, axes, marks))
 
 
-def halves_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def halves_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     """Where the seconds of a step go: to answers, to training, and to waiting for others."""
     halves = [(float(step["step"]), *halves_of(step)) for step in history.steps]
-    names = (("making answers", "var(--n1)"), ("training", "var(--n2)"), ("waiting, on average", "var(--n3)"))
     lines = [
-        Line(name=name, points=svg_charts.smoothed([(step[0], step[at]) for step in halves]), colour=colour)
-        for at, (name, colour) in enumerate(names, 1)
+        Line(name=name, points=svg_charts.smoothed([(step[0], step[at + 1]) for step in halves]), colour=colour(at))
+        for at, name in enumerate(("making answers", "training", "waiting, on average"))
     ]
     axes = Axes(x_name="step", y_name="s")
     text = (
         f"The seconds of the machine that took longest for each half. Lately: {'; '.join(by_machine(history.steps))}."
     )
-    return "halves", "Seconds of a step", text, svg_charts.line_chart("halves", lines, axes, marks)
+    return chart("halves", "Seconds of a step", text, svg_charts.line_chart("halves", lines, axes, marks))
 
 
 def halves_of(step: Event) -> tuple[float, float, float]:
@@ -92,20 +84,20 @@ def halves_of(step: Event) -> tuple[float, float, float]:
 
 def by_machine(steps: list[Event]) -> list[str]:
     """What each machine of the last step did in the last steps, a step."""
-    found = []
+    lines = []
     for name in steps[-1]["nodes"]:
-        own = [step for step in steps[-LATELY:] if name in step["nodes"]]
-        made_s, wait_s = (mean([one["rollout"].get(what, {}).get(name, 0.0) for one in own]) for what in SECONDS)
-        both_s, waits_s = (mean([one["nodes"][name][what] for one in own]) for what in ("compute_s", "wait_s"))
-        answers = mean([one["rollout"].get("made", {}).get(name, 0) for one in own])
-        found.append(
+        there = [step for step in steps[-LATELY:] if name in step["nodes"]]
+        made_s, wait_s = (mean([step["rollout"].get(what, {}).get(name, 0.0) for step in there]) for what in SECONDS)
+        both_s, waits_s = (mean([step["nodes"][name][what] for step in there]) for what in ("compute_s", "wait_s"))
+        answers = mean([step["rollout"].get("made", {}).get(name, 0) for step in there])
+        lines.append(
             f"{name} {answers:.1f} answers in {made_s:.2f} s, {both_s - made_s:.2f} s of training, "
             f"{wait_s:.2f} s of waiting for answers and {max(0.0, waits_s - wait_s):.2f} s for the others' training"
         )
-    return found
+    return lines
 
 
-def function_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
+def function_chart(history: History, marks: list[svg_charts.Mark]) -> dict[str, str]:
     """A line for each function, without its weight."""
     names = dict.fromkeys(name for step in history.steps for name in step["rollout"]["by_function"])
     lines = [
@@ -114,7 +106,7 @@ def function_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
             points=svg_charts.smoothed(
                 [(float(s["step"]), s["rollout"]["by_function"].get(name)) for s in history.steps]
             ),
-            colour=f"var(--n{at % COLOURS + 1})",
+            colour=colour(at),
         )
         for at, name in enumerate(names)
     ]
@@ -122,7 +114,7 @@ def function_chart(history: History, marks: list[svg_charts.Mark]) -> Chart:
     text = (
         "What each function gives, without its weight. One that jumps up while another falls is a sign: read answers."
     )
-    return "functions", "Functions", text, svg_charts.line_chart("functions", lines, axes, marks)
+    return chart("functions", "Functions", text, svg_charts.line_chart("functions", lines, axes, marks))
 
 
 def outcome(history: History) -> tuple[str, str, str]:

@@ -9,15 +9,12 @@ from itertools import pairwise
 
 from console.report import preference, rewards, svg_charts
 from console.report.read_run import History
-from console.report.svg_charts import Axes, Line, Mark, Point
+from console.report.svg_charts import HELD_OUT, Axes, Line, Mark, Point, chart, colour
 from console.report.what_happened import numbered
 from train.runlog.events import ON_DATA
 from train.runlog.pipe_in_words import parts_of
 from train.runlog.state import Event, by_node, node_of
 
-COLOURS = 6
-TRAINING, HELD_OUT = "var(--ink)", "var(--held)"
-"""No machine's colours."""
 LONGEST_GAP_S = 60.0
 MOST_MARKS_IN_WORDS = 6
 SAME_ROWS = 0.01
@@ -26,15 +23,11 @@ SAME_ROWS = 0.01
 Clock = Callable[[float], float]
 
 
-def colour(number: int) -> str:
-    return f"var(--n{number % COLOURS + 1})"
-
-
 def first_charts(history: History) -> list[dict[str, str]]:
     if rewards.is_rewarded(history):
-        return [chart(*rewards.reward_chart(history, step_marks(history)))]
+        return [rewards.reward_chart(history, step_marks(history))]
     if preference.is_compared(history):
-        return [chart(*preference.margin_chart(history, step_marks(history)))]
+        return [preference.margin_chart(history, step_marks(history))]
     return [loss_chart(history)] if history.steps else []
 
 
@@ -55,19 +48,14 @@ def further_charts(history: History) -> list[dict[str, str]]:
 
 
 def answer_charts(history: History) -> list[dict[str, str]]:
-    made: tuple[Callable[[History, list[Mark]], tuple[str, str, str, str]], ...]
-    made = (rewards.function_chart, rewards.length_chart, rewards.halves_chart) if rewards.is_rewarded(history) else ()
+    """What becomes of answers, where a run is trained by rewards or preferences."""
+    marks = step_marks(history)
+    if rewards.is_rewarded(history):
+        return [make(history, marks) for make in (rewards.function_chart, rewards.length_chart, rewards.halves_chart)]
     if preference.is_compared(history):
-        made = (
-            preference.accuracy_chart,
-            preference.score_chart if preference.is_scored(history) else preference.likelihood_chart,
-        )
-    beside = [loss_chart(history)] if preference.is_compared(history) else []
-    return [*(chart(*make(history, step_marks(history))) for make in made), *beside]
-
-
-def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
-    return {"key": key, "title": title, "text": text, "svg": svg}
+        second = preference.score_chart if preference.is_scored(history) else preference.likelihood_chart
+        return [preference.accuracy_chart(history, marks), second(history, marks), loss_chart(history)]
+    return []
 
 
 # -- loss --------------------------------------------------------------------------------------------------------------
@@ -85,7 +73,7 @@ def loss_chart(history: History) -> dict[str, str]:
     text += f" Marks: {' · '.join(marks)}." if 0 < len(marks) <= MOST_MARKS_IN_WORDS else ""
     if lost := next((int(x) for x, y in loss if y is None), None):
         text += f" From step {lost} on, the loss of some steps is infinite: a lower learning rate helps."
-    lines = [*training_lines(loss), held_out, *lines_by_data(history)]
+    lines = [*svg_charts.trend_lines(loss), held_out, *lines_by_data(history)]
     return chart("loss", "Loss", text, svg_charts.line_chart("loss", lines, axes, step_marks(history)))
 
 
@@ -124,16 +112,6 @@ def by_data(event: Event) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if name.startswith(ON_DATA)}
 
 
-def training_lines(loss: list[Point]) -> list[Line]:
-    """The lines of the training loss: of a short run its steps; of a longer one the trend, with the steps behind it."""
-    if len(loss) < svg_charts.SMOOTHED_FROM:
-        return [Line(name="training", points=loss, colour=TRAINING)]
-    return [
-        Line(name="training, each step", points=loss, colour=TRAINING, faint=True),
-        Line(name="training, smoothed", points=svg_charts.smoothed(loss), colour=TRAINING),
-    ]
-
-
 # -- by step -----------------------------------------------------------------------------------------------------------
 
 
@@ -156,15 +134,15 @@ def share_charts(history: History) -> list[dict[str, str]]:
 
 def rows_by_step(history: History) -> list[Line]:
     """Step k lies between k - 1 and k; where others train than before, there is an edge."""
-    found: list[tuple[float, dict[str, float]]] = []
+    values: list[tuple[float, dict[str, float]]] = []
     before: set[str] = set()
     for step in history.steps:
-        by = work_by_node(step)
-        if by.keys() != before:
-            found.append((float(step["step"]) - 1, by))
-        found.append((float(step["step"]), by))
-        before = set(by)
-    return lines_of(history, found)
+        rows = work_by_node(step)
+        if rows.keys() != before:
+            values.append((float(step["step"]) - 1, rows))
+        values.append((float(step["step"]), rows))
+        before = set(rows)
+    return lines_of(history, values)
 
 
 def work_by_node(step: Event) -> dict[str, float]:
@@ -200,9 +178,9 @@ def step_marks(history: History) -> list[Mark]:
     return marks
 
 
-def lines_of(history: History, found: Sequence[tuple[float, dict[str, float]]]) -> list[Line]:
+def lines_of(history: History, values: Sequence[tuple[float, dict[str, float]]]) -> list[Line]:
     return [
-        Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in found], colour=colour(number))
+        Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in values], colour=colour(number))
         for number, node in enumerate(history.nodes)
     ]
 
@@ -217,17 +195,17 @@ def minutes_since(began: float) -> Clock:
 def tokens_by_minute(history: History) -> list[Line]:
     """0 where nobody trained; an edge where that begins and ends, and where others train than before."""
     clock = minutes_since(history.began)
-    found: list[tuple[float, dict[str, float]]] = []
+    values: list[tuple[float, dict[str, float]]] = []
     ended, before = history.began, set[str]()
     for step in history.steps:
-        began, by = step["time"] - step["step_s"], tokens_by_node(step)
+        began, tokens = step["time"] - step["step_s"], tokens_by_node(step)
         if gap := began - ended > max(2.0, step["step_s"]):
-            found += [(clock(ended), {}), (clock(began), {})]
-        if gap or by.keys() != before:
-            found.append((clock(began if gap else ended), by))
-        found.append((clock(step["time"]), by))
-        ended, before = step["time"], set(by)
-    return lines_of(history, found)
+            values += [(clock(ended), {}), (clock(began), {})]
+        if gap or tokens.keys() != before:
+            values.append((clock(began if gap else ended), tokens))
+        values.append((clock(step["time"]), tokens))
+        ended, before = step["time"], set(tokens)
+    return lines_of(history, values)
 
 
 def tokens_by_node(step: Event) -> dict[str, float]:
@@ -267,10 +245,10 @@ def readings_over(readings: list[Event], key: str, clock: Clock) -> list[Point]:
 
 def kwh(readings: list[Event]) -> float | None:
     """Power over time, without the gaps in the readings; None where no two of them are close enough."""
-    found = [(float(r["time"]), float(r["watts"])) for r in readings if r.get("watts") is not None]
+    powers = [(float(r["time"]), float(r["watts"])) for r in readings if r.get("watts") is not None]
     joules = [
-        (now - before) * (low + high) / 2
-        for (before, low), (now, high) in pairwise(found)
+        (now - before) * (power_before + power) / 2
+        for (before, power_before), (now, power) in pairwise(powers)
         if now - before <= LONGEST_GAP_S
     ]
     return sum(joules) / 3.6e6 if joules else None

@@ -21,6 +21,10 @@ MOST_ROWS = 40
 """The most rows of the table behind a chart."""
 SMOOTHED_FROM = 40
 """Points; fewer are a trend by themselves."""
+COLOURS = 6
+"""Machines with a colour of their own; the next ones begin again."""
+TREND, HELD_OUT = "var(--ink)", "var(--held)"
+"""No machine's colours."""
 LABELS_APART = 44
 """Marks that are nearer to each other share a label: on a phone its letters are half as large again."""
 
@@ -55,6 +59,15 @@ class Axes:
     from_zero: bool = True
     whole: str = ""
     """`x`, `y` or `xy`: where it counts things."""
+
+
+def colour(number: int) -> str:
+    return f"var(--n{number % COLOURS + 1})"
+
+
+def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
+    """A chart as the templates take it."""
+    return {"key": key, "title": title, "text": text, "svg": svg}
 
 
 def line_chart(name: str, lines: Sequence[Line], axes: Axes, marks: Sequence[Mark] = ()) -> str:
@@ -199,16 +212,16 @@ def _marks_as_one(group: list[tuple[float, str]]) -> list[str]:
 
 def apart(ends: list[End]) -> list[End]:
     """Moved down until none is printed over another, and up again where that is below the drawing."""
-    found: list[End] = []
+    moved: list[End] = []
     for name, x, y in sorted(ends, key=lambda end: end[2]):
-        lowest = found[-1][2] + NAMES_APART if found else TOP + 14
-        found.append((name, x, max(y, lowest)))
+        lowest = moved[-1][2] + NAMES_APART if moved else TOP + 14
+        moved.append((name, x, max(y, lowest)))
     limit = float(HEIGHT - BOTTOM - 4)
-    for i in range(len(found) - 1, -1, -1):
-        name, x, y = found[i]
-        found[i] = (name, x, min(y, limit))
-        limit = found[i][2] - NAMES_APART
-    return found
+    for i in range(len(moved) - 1, -1, -1):
+        name, x, y = moved[i]
+        moved[i] = (name, x, min(y, limit))
+        limit = moved[i][2] - NAMES_APART
+    return moved
 
 
 def named(end: End) -> str:
@@ -220,7 +233,8 @@ def named(end: End) -> str:
 def table(name: str, axes: Axes, lines: Sequence[Line]) -> str:
     """The chart in figures, folded: for who does not see it, and for who wants to know exactly."""
     columns = [dict(reversed(thinned(line.points, MOST_ROWS))) for line in lines]
-    head = "".join(f'<th scope="col" class="number">{html.escape(word)}' for word in (axes.x_name, *names_of(lines)))
+    names = [axes.x_name, *(line.name for line in lines)]
+    head = "".join(f'<th scope="col" class="number">{html.escape(word)}' for word in names)
     rows = []
     for x in sorted({x for column in columns for x in column}):
         cells = "".join(f'<td class="number">{exact(column.get(x))}' for column in columns)
@@ -231,10 +245,6 @@ def table(name: str, axes: Axes, lines: Sequence[Line]) -> str:
         f'aria-label="{what}"><table><caption>{what}: {html.escape(axes.y_name)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )
-
-
-def names_of(lines: Sequence[Line]) -> list[str]:
-    return [line.name for line in lines]
 
 
 def exact(value: float | None) -> str:
@@ -305,6 +315,16 @@ def _means(part: list[Point], size: int) -> list[Point]:
 
 def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def trend_lines(points: Sequence[Point]) -> list[Line]:
+    """The lines of the training: of a short run its steps; of a longer one the trend, with the steps behind it."""
+    if len(points) < SMOOTHED_FROM:
+        return [Line(name="training", points=points, colour=TREND)]
+    return [
+        Line(name="training, each step", points=points, colour=TREND, faint=True),
+        Line(name="training, smoothed", points=smoothed(points), colour=TREND),
+    ]
 
 
 def smoothed(points: Sequence[Point]) -> list[Point]:

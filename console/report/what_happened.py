@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from console.text_layout import first
 from train.runlog.state import Change, Event, steps_aside, time_of, why_lost
 
 OTHER_SIDE_S = 60.0
@@ -89,15 +90,15 @@ def left(event: Event, names: list[str]) -> Iterator[tuple[list[str], str, bool]
 def cause(reason: str, names: list[str]) -> str:
     for name in names:
         reason = reason.removeprefix(f"{name}: ")
-    return (reason.strip().splitlines() or ["it exited without an error message"])[0]
+    return first(reason)
 
 
 def numbered(history: Told) -> list[Event]:
     """The news since the start, with their numbers on the charts. Before it nodes only waited for each other."""
-    found: list[Event] = []
-    for one in history.news:
-        if one["time"] >= history.began:
-            number = sum(bool(other["label"]) for other in found) + 1
-            label = str(number) if one["mark"] else ""
-            found.append({**one, "label": label, "after_s": one["time"] - history.began})
-    return found
+    items: list[Event] = []
+    for item in history.news:
+        if item["time"] >= history.began:
+            number = sum(bool(other["label"]) for other in items) + 1
+            label = str(number) if item["mark"] else ""
+            items.append({**item, "label": label, "after_s": item["time"] - history.began})
+    return items

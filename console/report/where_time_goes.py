@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from console.report.read_run import History
-from console.report.run_charts import chart, colour
-from console.report.svg_charts import Axes, Frame, Line, swatch
+from console.report.svg_charts import Axes, Frame, Line, chart, colour, swatch
 from train.plan.speed.row_split import split_rows
 from train.runlog.state import Event, node_of
 
@@ -45,10 +44,10 @@ def part_charts(history: History) -> list[dict[str, str]]:
 
 def parts_of(step: Event, node: str) -> Parts | None:
     """The parts of a step's time, of the node's process that computed longest; None of a machine that was away."""
-    own = [facts for process, facts in step["nodes"].items() if node_of(process) == node]
-    if not own:
+    processes = [facts for process, facts in step["nodes"].items() if node_of(process) == node]
+    if not processes:
         return None
-    slowest = max(own, key=lambda facts: float(facts["compute_s"]))
+    slowest = max(processes, key=lambda facts: float(facts["compute_s"]))
     return [float(slowest["compute_s"]), float(slowest["wait_s"]), float(step["sync_s"])]
 
 
