@@ -81,7 +81,13 @@ def fed(inventory: Inventory, run: str, kind: str) -> Iterator[None]:
     if not kind:
         yield
         return
-    environment(kind)  # it takes a minute once, and its messages would stand in the live view
+    later = f"   all of it: ./motley fetch --run {run} && ./motley report --run {run} --to {kind}"
+    try:
+        environment(kind)  # it takes a minute once, and its messages would stand in the live view
+    except CheckFailed as why:  # the run has been started: it is watched all the same
+        say(f"{str(why).splitlines()[0]}; the run continues{later}")
+        yield
+        return
     command = [sys.executable, "-m", "console.report_to", kind, run, str(inventory.path), "results"]
     quiet = subprocess.DEVNULL
     feeder = subprocess.Popen(
@@ -97,7 +103,6 @@ def fed(inventory: Inventory, run: str, kind: str) -> Iterator[None]:
             feeder.kill()
             words = [f"it needed more than {2 * ENDS_S:.0f} s"]
         failed = f"{kind} did not take all of it: {words[-1] if words else 'it said nothing'}"
-        later = f"   all of it: ./motley fetch --run {run} && ./motley report --run {run} --to {kind}"
         say(f"{kind}  {where(kind, Path('results') / run)}" if not feeder.returncode else failed + later)
 
 

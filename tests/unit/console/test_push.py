@@ -90,9 +90,7 @@ def test_a_token_that_may_not_write_is_refused_in_a_line(
     there: Path, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_other")
-    with pytest.raises(
-        CheckFailed, match=r"(?s)the hub did not take anna/notes: .*401.*fix: may the token"
-    ) as refused:
+    with pytest.raises(CheckFailed, match=r"(?s)the hub did not take anna/notes: .*401.*fix: may the token") as refused:
         push.push("hub:anna/notes", "notes", results, {}, yes=True)
     assert "hf_other" not in str(refused.value) and not (there / "anna").exists()
 

@@ -208,6 +208,17 @@ def test_a_launch_feeds_it_while_somebody_watches(tmp_path: Path, monkeypatch: p
     assert "mlflow did not take all of it: no room" in said and "./motley report --run notes --to mlflow" in said
 
 
+def test_a_run_that_was_started_is_watched_though_the_program_cannot_be_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    failed = SimpleNamespace(returncode=1)
+    monkeypatch.setattr(tensorboard_view.subprocess, "run", lambda *_, **__: failed)
+    inventory: Any = SimpleNamespace(path=tmp_path)
+    with report_to.fed(inventory, "notes", "mlflow"):
+        said = capsys.readouterr().out
+    assert "mlflow could not be installed" in said and "the run continues   all of it: ./motley fetch" in said
+
+
 def test_it_brings_the_logs_until_it_is_told_to_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: list[str] = []
     began: list[list[str]] = []
