@@ -14,11 +14,15 @@ ENVIRONMENTS = (Path("~/ai-cluster/env").expanduser(), cache_dir() / "envs/train
 """Where this machine is a node, and that of the tests."""
 
 
+def node_python() -> Path | None:
+    """The Python of an environment on this machine that can train."""
+    return next((python for folder in ENVIRONMENTS if (python := folder / "bin/python").exists()), None)
+
+
 def check_model(*, model: str, as_json: bool) -> int:
     if not model:
         raise BadInput("name a model", fix="./motley check-model qwen3-4b, or a hub id or folder")
-    python = next((python for folder in ENVIRONMENTS if (python := folder / "bin/python").exists()), None)
-    if python is None:
+    if (python := node_python()) is None:
         raise BadInput(
             "this machine has no torch, which computes the miniature",
             fix="./motley plan --model NAME asks your first machine; or: "

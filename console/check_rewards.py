@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from console.check_model import ENVIRONMENTS
+from console.check_model import node_python
 from train.errors import BadInput
 
 
@@ -14,8 +14,7 @@ def check_rewards(*, rewards: str, dataset: str, rows: str, as_json: bool) -> in
         raise BadInput(
             "name the rewards", fix="./motley check-rewards ./rewards.py sums.jsonl, or exact, number, json …"
         )
-    nodes = [file for folder in ENVIRONMENTS if (file := folder / "bin/python").exists()]
-    python = str([*nodes, sys.executable][0])  # a node's has what a function may import; Motley's own need nothing
+    python = str(node_python() or sys.executable)  # a node's has what a function may import; Motley's own need nothing
     options = {"--rewards": rewards, "--dataset": dataset, "--rows": rows}
     words = [f"{name}={value}" for name, value in options.items() if value]
     command = [python, "-m", "train", "check-rewards", *words, *(["--json"] if as_json else [])]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console import check_rewards
+from console import check_model, check_rewards
 from console.__main__ import ROOT
 from console.command_line.verbs import parser
 from train.errors import BadInput
@@ -22,7 +22,7 @@ def test_it_runs_where_this_machine_trains(
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
     python.chmod(0o755)
-    monkeypatch.setattr(check_rewards, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
+    monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
     assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows="3", as_json=True) == 1
     words = "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
     assert capfd.readouterr().out == words
@@ -31,7 +31,7 @@ def test_it_runs_where_this_machine_trains(
 def test_without_such_an_environment_it_runs_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check_rewards, "ENVIRONMENTS", (tmp_path / "none",))
+    monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none",))
     assert check_rewards.check_rewards(**TRIED) == 0
     assert "its own" in capfd.readouterr().out
     with pytest.raises(BadInput, match=r"name the rewards\n.*check-rewards ./rewards.py"):
