@@ -80,7 +80,7 @@ def read(inventory: Inventory, limit: list[str]) -> tuple[dict[str, Versions], d
 
 
 def why_silent(node: NodeProgress | None, log: Path) -> str:
-    """Off; or the task that failed there, with what is known of it; or how Ansible ended."""
+    """Why it said nothing: it is off; or the task that failed there, with what is known of it; or how Ansible ended."""
     if node and node.off:
         return node.off
     phase = node.phases[node.failed] if node and node.failed else None

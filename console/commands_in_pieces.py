@@ -34,21 +34,22 @@ def trained(runs: Mapping[str, KnownRun], run: str) -> tuple[str, dict[str, obje
         raise BadInput(f"run {run} is not done, or has no base model", fix="fix: ./motley runs shows which are done")
     if not usable:
         raise BadInput("no node that answers has a run that is done", fix="fix: --model NAME asks a model as it is")
-    found = run or next((name for name in usable if has_adapter(launched_as(runs[name]))), usable[0])
-    asked = launched_as(runs[found])
-    if not has_adapter(asked):
+    name = run or next((name for name in usable if has_adapter(launched_as(runs[name]))), usable[0])
+    launched = launched_as(runs[name])
+    if not has_adapter(launched):
         raise BadInput(
-            f"run {found} has made no adapter that writes",
+            f"run {name} has made no adapter that writes",
             fix="fix: --model FOLDER, where ./motley fetch has brought it",
         )
     kept = ("load_in", "precision")
-    return found, {"model": asked["model"], "adapter": found} | {name: asked[name] for name in kept if name in asked}
+    base = {setting: launched[setting] for setting in kept if setting in launched}
+    return name, {"model": launched["model"], "adapter": name} | base
 
 
-def has_adapter(asked: Mapping[str, object]) -> bool:
+def has_adapter(launched: Mapping[str, object]) -> bool:
     """Whether it has made one that writes: a reward model gives scores."""
-    writes = asked.get("method") != "full" and asked.get("loss") != "reward"
-    return writes and asked.get("recipe", "sft") in ("sft", "preference", "grpo")
+    writes = launched.get("method") != "full" and launched.get("loss") != "reward"
+    return writes and launched.get("recipe", "sft") in ("sft", "preference", "grpo")
 
 
 def free_name(runs: Mapping[str, KnownRun], wanted: str) -> str:
@@ -66,6 +67,6 @@ def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more:
         facts = known_runs(inventory).get(run)
         if facts and facts["done"]:
             return fetch(inventory, run, results)
-    goes_on = facts and facts["on"]
-    say(f"it is still running; when it is done: ./motley fetch --run {run}" if goes_on else f"{run} is not done")
+    is_running = facts and facts["on"]
+    say(f"it is still running; when it is done: ./motley fetch --run {run}" if is_running else f"{run} is not done")
     return 1

@@ -49,34 +49,34 @@ def price_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[float | None, str]:
 def of_plan(plan: Decided, values: Values) -> RunElectricity:
     """A plan's power and cost with every computing GPU at its power limit, as long as predicted; None as above."""
     limits = {node.name: limit_of(node.cards) if node.device.is_gpu else None for node in plan.nodes}
-    found, foreseen, steps = hourly(values, limits), predicted(plan), plan.settings["max_steps"]
-    seconds = foreseen.step_s * max(0, steps - plan.request.step) if foreseen and steps else None
+    electricity, prediction, steps = hourly(values, limits), predicted(plan), plan.settings["max_steps"]
+    seconds = prediction.step_s * max(0, steps - plan.request.step) if prediction and steps else None
     bound = "at least" if not known(limits) else "about" if None in limits.values() else "up to"
-    cost = found.per_hour * seconds / 3600 if seconds is not None and found.per_hour else None
-    return RunElectricity(**asdict(found), seconds=seconds, cost=cost, bound=bound if found.watts else None)
+    cost = electricity.per_hour * seconds / 3600 if seconds is not None and electricity.per_hour else None
+    return RunElectricity(**asdict(electricity), seconds=seconds, cost=cost, bound=bound if electricity.watts else None)
 
 
-def status_line(found: Electricity) -> str:
-    """Empty where no price is set or nothing is known."""
-    if not found.per_hour:
+def status_line(electricity: Electricity) -> str:
+    """What an hour costs now; empty where no price is set or nothing is known."""
+    if not electricity.per_hour:
         return ""
-    return f"electricity  {money(found.per_hour, found.currency)} an hour: {_basis(found)}"
+    return f"electricity  {money(electricity.per_hour, electricity.currency)} an hour: {_basis(electricity)}"
 
 
-def plan_words(found: RunElectricity) -> str:
-    """Empty as above."""
-    if not found.per_hour:
+def plan_words(electricity: RunElectricity) -> str:
+    """What the plan costs; empty as above."""
+    if not electricity.per_hour:
         return ""
-    limit = "; cards at their power limit" if known(found.gpu_watts) else ""
-    cost, time = found.per_hour, "an hour"
-    if found.cost and found.seconds:
-        cost, time = found.cost, f"in the predicted {clock(round(found.seconds))}"
-    return f"{found.bound} {money(cost, found.currency)} {time}: {_basis(found, limit)}"
+    limit = "; cards at their power limit" if known(electricity.gpu_watts) else ""
+    cost, time = electricity.per_hour, "an hour"
+    if electricity.cost and electricity.seconds:
+        cost, time = electricity.cost, f"in the predicted {clock(round(electricity.seconds))}"
+    return f"{electricity.bound} {money(cost, electricity.currency)} {time}: {_basis(electricity, limit)}"
 
 
-def _basis(found: Electricity, more: str = "") -> str:
-    price = money(found.kwh_price or 0.0, found.currency)
-    return f"{found.watts:.0f} W at {price} a kWh ({found.covers}{more})"
+def _basis(electricity: Electricity, more: str = "") -> str:
+    price = money(electricity.kwh_price or 0.0, electricity.currency)
+    return f"{electricity.watts:.0f} W at {price} a kWh ({electricity.covers}{more})"
 
 
 def covers(nodes: Iterable[str], gpus: Iterable[str], rest: Iterable[str]) -> str:
@@ -104,8 +104,8 @@ def money(amount: float, currency: str = "") -> str:
 
 def watts_of(gpus: Iterable[Mapping[str, str]]) -> float | None:
     """What nvidia-smi reports that they draw; None where it cannot."""
-    found = [draw for gpu in gpus if (draw := number(gpu.get("power.draw"))) is not None]
-    return sum(found) if found else None
+    draws = [draw for gpu in gpus if (draw := number(gpu.get("power.draw"))) is not None]
+    return sum(draws) if draws else None
 
 
 def limit_of(cards: Iterable[Card]) -> float | None:

@@ -44,7 +44,7 @@ class Receipt(TypedDict):
 
 
 def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
-    """Results of one run to results/RUN: adapter or model once, hashes compared; each node's event logs."""
+    """Brings a run to results/RUN: adapter or model once, hashes compared; each node's event logs."""
     nodes = from_inventory(inventory)
     run = run or newest(nodes)
     if run and not is_name(run):
@@ -90,9 +90,9 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
 
 def made_in(run: str, files: dict[str, dict[str, str]]) -> str:
     """adapter or model, as the nodes have it; adapter where none has either yet."""
-    every = [path for hashes in files.values() for path in hashes]
-    found = (name for name in paths.MADE if any(path.startswith(f"results/{run}/{name}/") for path in every))
-    return next(found, paths.ADAPTER)
+    paths_of_all = [path for hashes in files.values() for path in hashes]
+    made = (name for name in paths.MADE if any(path.startswith(f"results/{run}/{name}/") for path in paths_of_all))
+    return next(made, paths.ADAPTER)
 
 
 def fetched_lines(
@@ -105,12 +105,12 @@ def fetched_lines(
     made: str = "adapter",
 ) -> list[str]:
     same = "NOT the same on" if receipt["differ"] else "the same on"
-    place = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    result = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
     events = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in counts.items() if count >= 0)
-    own = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
+    script = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
     return [
         f"run {receipt['run']} → {folder}",
-        own if script_from else f"  {made:<9} {place}",
+        script if script_from else f"  {made:<9} {result}",
         f"  events    {events}",
         *(f"  {name}  {reason}: not fetched" for name, reason in receipt["silent"].items()),
         *(f"  ✗ {path} differs between the nodes" for path in receipt["differ"]),
@@ -126,15 +126,15 @@ def trace_lines(folder: Path) -> list[str]:
 
 
 def no_name(run: str) -> str:
-    """Typed, or reported by a node; either way it would be a folder here."""
+    """Why this names no run, whether it was typed or a node reports it: it would be a folder here."""
     return f"{run!r} cannot name a run: {RULE}\nfix: ./motley runs shows them; then --run NAME"
 
 
 def newest(nodes: list[Node]) -> str:
     """The name of the newest of all runs that nodes report; the name is not checked."""
     answers, _ = ask_all(nodes, lambda node: node.runs())
-    every = [(facts["time"], name) for answer in answers.values() for name, facts in answer["runs"].items()]
-    return max(every)[1] if every else ""
+    runs = [(facts["time"], name) for answer in answers.values() for name, facts in answer["runs"].items()]
+    return max(runs)[1] if runs else ""
 
 
 def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
@@ -146,7 +146,7 @@ def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
 
 
 def bring_or_say(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:
-    """-1 also where the node stops sending, or nothing more fits here: the others are fetched all the same."""
+    """As bring(); -1 also where the node stops sending or the disk is full: the others are fetched all the same."""
     try:
         return bring(node, run, folder, files, results=results)
     except (Silent, tarfile.TarError):
@@ -166,11 +166,11 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
     try:
         with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
             for member in archive:
-                place = place_of(member.name, run, node.name, results=results)
+                target = place_of(member.name, run, node.name, results=results)
                 source = archive.extractfile(member) if member.isfile() else None  # a link leads back, or elsewhere
-                if place is None or source is None:
+                if target is None or source is None:
                     continue
-                path = folder / place
+                path = folder / target
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with draft_of(path) as draft, arriving(f"  {node.name}  {path.name}", member.size) as show:
                     digest = written(source, draft, show)
@@ -209,19 +209,19 @@ def arriving(what: str, size: int) -> Iterator[Callable[[int], None]]:
         yield tell
 
 
-def written(source: IO[bytes], file: Path, tell: Callable[[int], None]) -> str:
+def written(source: IO[bytes], file: Path, show: Callable[[int], None]) -> str:
     """The hash of what was written; a model may be larger than the memory of this machine."""
     digest = hashlib.sha256()
     with file.open("wb") as out:
         while part := source.read(1 << 20):
             digest.update(part)
             out.write(part)
-            tell(out.tell())
+            show(out.tell())
     return digest.hexdigest()
 
 
 def place_of(name: str, run: str, node: str, *, results: bool) -> Path | None:
-    """Below results/RUN here; None for what is not wanted of this node, or lies outside."""
+    """Where a file goes, below results/RUN here; None for what is not wanted of this node, or lies outside."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         return None

@@ -82,7 +82,7 @@ def is_here(path: Path, digest: str) -> bool:
 
 
 def draft_of(path: Path, digest: str) -> Path:
-    """Its name says of which file it is: another one does not continue it. Those of others go."""
+    """The draft of a file. Its name says of which one: another does not continue it. Drafts of others are deleted."""
     draft = path.with_name(f".{path.name}.{digest[:12]}.part")
     for other in path.parent.glob(f".{path.name}.*.part"):
         if other != draft:

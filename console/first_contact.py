@@ -14,7 +14,7 @@ from plugins.module_utils.motley import hostkeys
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 
 
-def places(nodes: Nodes, only: list[str]) -> list[hostkeys.NodeAddresses]:
+def addresses_of(nodes: Nodes, only: list[str]) -> list[hostkeys.NodeAddresses]:
     found = []
     for name, values in nodes.items():
         if (not only or name in only) and not is_local(values):
@@ -34,11 +34,11 @@ def pin_new(inventory: Inventory, only: list[str], repin: list[str]) -> bool:
     known_hosts = inventory.state / "known_hosts"
     if repin:
         hostkeys.forget(repin, known_hosts)
-    wanted = places(inventory.nodes, only)
+    wanted = addresses_of(inventory.nodes, only)
     pins = hostkeys.read_pins(known_hosts)
-    if all(place.name in pins for place in wanted):
+    if all(node.name in pins for node in wanted):
         return True
-    contacts = hostkeys.look([place for place in wanted if place.name not in pins], known_hosts)
+    contacts = hostkeys.look([node for node in wanted if node.name not in pins], known_hosts)
     new = [contact for contact in contacts if contact.state == "new"]
     if new and not accepted(new):
         return False

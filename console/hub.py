@@ -26,7 +26,7 @@ FETCHED = cache_dir() / "fetched"
 def token(variables: Mapping[str, Any]) -> dict[str, str]:
     """The hub's token as an environment for programs on the controller; from ansible-vault, else from our own."""
     try:
-        found = str(variables.get("motley_hub_token") or "").strip()
+        token_text = str(variables.get("motley_hub_token") or "").strip()
     except Exception as locked:
         if "vault" not in str(locked).lower():
             raise
@@ -34,8 +34,8 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
             "motley_hub_token is locked by ansible-vault\n"
             "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)"
         ) from None
-    found = found or os.environ.get("HF_TOKEN", "")
-    return {"HF_TOKEN": found} if found else {}
+    token_text = token_text or os.environ.get("HF_TOKEN", "")
+    return {"HF_TOKEN": token_text} if token_text else {}
 
 
 ModelConfig = dict[str, Any]
@@ -125,12 +125,12 @@ def environment() -> dict[str, str]:
 def answer(stdout: str, stderr: str, repo: str, token: dict[str, str]) -> Fetched:
     """What `python -m train fetch … --json` answered; BadInput where it failed."""
     try:
-        found: Fetched = json.loads(stdout.strip().splitlines()[-1])
+        fetched: Fetched = json.loads(stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
         raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
-    if not found.get("ok"):
-        raise BadInput(gated(repo, bool(token)) if found.get("gated") else str(found["failures"][0]))
-    return found
+    if not fetched.get("ok"):
+        raise BadInput(gated(repo, bool(token)) if fetched.get("gated") else str(fetched["failures"][0]))
+    return fetched
 
 
 def fetch_words(model: BaseModel) -> list[str]:

@@ -55,7 +55,7 @@ def torchrun(inventory: Inventory, **asked: Any) -> int:
 
 
 def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: Any) -> int:
-    """For machines that need not exist: no inventory is read, and nothing is connected to."""
+    """Plans for machines that need not exist: no inventory is read, and nothing is connected to."""
     if not as_json:
         say(launch_playbook.CHECKING)
     asked = with_file(quiet=as_json, also=ABOUT_MACHINES, settings=settings, **asked)

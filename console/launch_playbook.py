@@ -55,7 +55,7 @@ def launch(
     page: bool = False,
     report_to: str = "",
 ) -> int:
-    """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal.
+    """Runs the playbook up to the start, in its own lines; then shows the live view, for which it needs a terminal.
 
     As data: what was started, or where it stands in the queue; with `following` each event of the run.
     `page`: beside it as a live page too. `report_to`: its curves go there as long as somebody watches.

@@ -65,7 +65,8 @@ def read(
     *,
     on: str = infra.USUAL,
 ) -> Asked:
-    """From Ansible's extra variables; all findings at once. `limit`: the hosts of --limit, as good as `nodes`."""
+    """What Ansible's extra variables ask for; BadInput has all findings at once. `limit`: hosts of --limit, as good as
+    `nodes`."""
     own = {name: value for name, value in variables.items() if not name.startswith(NOT_OURS)}
     cut_off = own.pop("_raw_params", "")
     plain = json.loads(json.dumps(own, default=str))  # without Ansible's own kinds of text
@@ -158,15 +159,15 @@ def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], l
         return [], [no_sweep]
     if twice := [name for name in named if name in values]:
         return [], [f"sweep: {twice[0]} is set beside it\nfix: take one of the two out"]
-    found = [dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*named.values())] if named else []
-    if len(found) > MOST_RUNS:
-        return [], [f"sweep: these are {len(found)} runs\nfix: {MOST_RUNS} at most"]
-    for one in found:
+    runs = [dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*named.values())] if named else []
+    if len(runs) > MOST_RUNS:
+        return [], [f"sweep: these are {len(runs)} runs\nfix: {MOST_RUNS} at most"]
+    for run in runs:
         try:
-            request.read({"model": "tiny", **values, **one}, FETCHED, what="variable")
+            request.read({"model": "tiny", **values, **run}, FETCHED, what="variable")
         except BadInput as wrong:
             return [], [f"sweep: {wrong}"]
-    return found, []
+    return runs, []
 
 
 def begin(clock: Any) -> tuple[float, list[str]]:

@@ -86,24 +86,24 @@ def parse_machine(text: str, user: str = "") -> Machine:
     return Machine(match[1] or user, str(address), port, name)
 
 
-def best_of(words: Sequence[str]) -> str:
+def best_of(texts: Sequence[str]) -> str:
     """The one of a machine's addresses that is in the home network."""
-    found = []
-    for word in words:
+    addresses = []
+    for text in texts:
         with contextlib.suppress(ValueError):
-            found.append(ipaddress.ip_address(word))
-    if len(found) < len(words):
+            addresses.append(ipaddress.ip_address(text))
+    if len(addresses) < len(texts):
         raise ValueError("one machine at a time, please: an address, a name, or what `hostname -I` prints on it")
-    usable = [one for one in found if isinstance(one, ipaddress.IPv4Address) and at_home(one)]
+    usable = [address for address in addresses if isinstance(address, ipaddress.IPv4Address) and at_home(address)]
     if not usable:
-        raise ValueError(f"none of {' '.join(words)} is an IPv4 address of a home network, such as 192.168.1.23")
-    return str(next((one for one in usable if one not in DOCKER), usable[0]))
+        raise ValueError(f"none of {' '.join(texts)} is an IPv4 address of a home network, such as 192.168.1.23")
+    return str(next((address for address in usable if address not in DOCKER), usable[0]))
 
 
 def address_of(host: str) -> ipaddress.IPv4Address:
     try:
-        found = host if re.fullmatch(r"[\d.]+", host) else socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
-        address = ipaddress.IPv4Address(found)
+        resolved = host if re.fullmatch(r"[\d.]+", host) else socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
+        address = ipaddress.IPv4Address(resolved)
     except OSError:
         raise ValueError(f"nobody here knows the name '{host}': type its address (on it: hostname -I)") from None
     except ValueError:
@@ -137,7 +137,7 @@ def network_of(machine: Machine) -> ipaddress.IPv4Network:
 
 
 def ask(question: str) -> str:
-    """Ctrl-D is Ctrl-C."""
+    """The answer; Ctrl-D is Ctrl-C."""
     try:
         return input(question).strip()
     except EOFError:
@@ -152,7 +152,7 @@ def choose(question: str, letters: str) -> str:
 
 
 def questions(others: Sequence[Machine] = (), user: str = "", subnet: str = "") -> list[Machine]:
-    """Each is asked again until its answer is good; `others`: those that are described already, in `subnet`."""
+    """Asks for machines, each until its answer is good; `others`: those that are described already, in `subnet`."""
     usual = user or getpass.getuser()
     user = user or ask(f"login name on the machines [{usual}]: ") or usual
     machines = [*others]
@@ -195,11 +195,11 @@ def gateway_here(network: ipaddress.IPv4Network) -> str:
 
 def names_of(machines: Sequence[Machine], taken: Sequence[str] = ()) -> list[str]:
     """The name that was typed, or gpu-master for the first and gpu-worker-N for the others."""
-    found = [*taken]
+    names = [*taken]
     for machine in machines:
-        usual = [*([] if found else ["gpu-master"]), *(f"gpu-worker-{n}" for n in range(1, len(found) + 2))]
-        found.append(next(name for name in (machine.name, *usual) if name and name not in found))
-    return found[len(taken) :]
+        usual = [*([] if names else ["gpu-master"]), *(f"gpu-worker-{n}" for n in range(1, len(names) + 2))]
+        names.append(next(name for name in (machine.name, *usual) if name and name not in names))
+    return names[len(taken) :]
 
 
 def render(machines: list[Machine], gateway: str = "") -> str:

@@ -21,7 +21,7 @@ LOCKED = f"{KEY} is locked by ansible-vault\nfix: "
 
 
 def unlocked(values: Mapping[str, Any]) -> str:
-    """Inside Ansible, which has the vault's password. BadInput where it has not: the nodes could tell nobody."""
+    """The address, inside Ansible, which has the vault's password. BadInput where it has not: nobody would be told."""
     try:
         return str(values.get(KEY) or "").strip()
     except Exception as locked:
@@ -40,7 +40,7 @@ def written(inventory: Inventory) -> Any:
 
 
 def address_of(inventory: Inventory, vault: str) -> str:
-    """Empty where nothing is set."""
+    """The address, decrypted; empty where none is set."""
     locked = written(inventory)
     if not isinstance(locked, Vaulted):
         return ""  # the inventory's check refuses plain text
@@ -53,7 +53,7 @@ def address_of(inventory: Inventory, vault: str) -> str:
 
 
 def test(inventory: Inventory, *, vault: str) -> int:
-    """A message by each node."""
+    """Has each node send a message, and says which could not."""
     if not (address := address_of(inventory, vault)):
         raise BadInput(f"{KEY} is not set: no messages are sent\nfix: docs/training.md#a-message-when-it-is-done")
     nodes = from_inventory(inventory)

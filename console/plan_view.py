@@ -23,7 +23,7 @@ BESIDE = "vLLM beside each process, with the base once more; the first step wait
 
 
 def lines(plan: Decided, cost: str = "", data: Mapping[str, Any] | None = None) -> list[str]:
-    """`data`: what the launch has seen of the file to train on."""
+    """The lines of a plan. `data`: what the launch has seen of the file to train on."""
     config, known = plan.request.config, plan.fit.facts is not None
     head = head_of_pieces(plan) if config.IN_PIECES else head_of_training(plan)
     does = "takes" if config.IN_PIECES else "rows a step"

@@ -68,7 +68,7 @@ def _phase(phase: Phase, node: str) -> Data:
 
 
 def write(folder: Path, data: Data, secrets: tuple[str, ...]) -> Path:
-    """Both files, named by time and verb; returns the page's path."""
+    """Writes both files, named by time and verb; returns the page's path."""
     text = masked(json.dumps(data, indent=1, ensure_ascii=False), secrets)
     stem = folder / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{data['verb']}"
     write_atomic(stem.with_suffix(".json"), f"{text}\n".encode())  # every plan reads the newest

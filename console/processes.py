@@ -22,7 +22,7 @@ EXEC_S, EXEC_LOOKS = 0.2, 5
 
 
 def alive(mark: str, *, spare: str = "") -> list[int]:
-    """Others that have `NAME=value` in their environment; not those with the spared word on their command line."""
+    """Other processes with `NAME=value` in their environment, but for those with `spare` on their command line."""
     found, looking = [], list(Path("/proc").glob("[0-9]*"))
     patient_until: dict[Path, float] = {}
     looks = 0
@@ -51,7 +51,7 @@ def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDER, patience_s: float = 2) -> list[int]:
-    """Each signal in turn, to those too that start meanwhile; returns who did not end."""
+    """Sends each signal in turn, to those too that start meanwhile; returns who did not end."""
     left = alive(mark, spare=spare)
     for number in signals:
         deadline = time.monotonic() + patience_s

@@ -103,10 +103,10 @@ def put(known: Facts) -> Facts:
         return node.enqueue(text, entry.launch, managed=managed).get("failed", "")
 
     refused, silent = ask_all(nodes, why_not_taken)
-    wrong = {name: why for name, why in (silent | refused).items() if why and name in entry.names}
-    if wrong:
-        said = "\n".join(f"{name}: {why}" for name, why in wrong.items())
-        raise BadInput(f"{said}\nfix: ./motley queue --remove {entry.run}, then launch it again")
+    not_taken = {name: why for name, why in (silent | refused).items() if why and name in entry.names}
+    if not_taken:
+        refusals = "\n".join(f"{name}: {why}" for name, why in not_taken.items())
+        raise BadInput(f"{refusals}\nfix: ./motley queue --remove {entry.run}, then launch it again")
     queued = {"run": entry.run, "nodes": list(entry.names), "after": [one.run for one in ahead_of(entry, queue)]}
     return {"changed": True, "motley_lines": [placed(queue, entry)], "launched": {"queued": queued}}
 
@@ -130,9 +130,9 @@ def ahead_of(entry: Entry, queue: Queue) -> list[Entry]:
 
 
 def placed(queue: Queue, entry: Entry) -> str:
-    if not (those := ahead_of(entry, queue)):
+    if not (ahead := ahead_of(entry, queue)):
         return f"{entry.run} begins now   watch it: ./motley follow   the queue: ./motley queue"
-    what = f"begins by itself when {names_of(those)} {'has' if len(those) == 1 else 'have'} ended"
+    what = f"begins by itself when {names_of(ahead)} {'has' if len(ahead) == 1 else 'have'} ended"
     return f"{entry.run} waits: it {what}, also without this computer   the queue: ./motley queue"
 
 
@@ -218,14 +218,14 @@ def lines(asked: Asked) -> list[str]:
     waits = len(asked.queue.waiting())
     table = [
         (
-            str(place + 1) if place < waits else "",
+            str(number) if number <= waits else "",
             row.run,
             row.state,
-            f"since {_when(row.since)}" if place < waits else _when(row.since),
+            f"since {_when(row.since)}" if number <= waits else _when(row.since),
             ", ".join(row.nodes),
             first(row.why) if row.why else "",
         )
-        for place, row in enumerate(rows_of(asked))
+        for number, row in enumerate(rows_of(asked), 1)
     ]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     shown = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]

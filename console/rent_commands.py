@@ -148,7 +148,7 @@ def rent_it(shop_here: Shop, good: which_offers_do.Good, hours: float, inventory
 
 
 def gone_back(market: Market, book: Book, lease: Lease) -> int:
-    """The bill; 1 where the market has not confirmed it yet."""
+    """Gives it back and shows the bill; 1 where the market has not confirmed it yet."""
     deadline, trouble = time.monotonic() + PATIENCE_S, f"{market.name} does not answer"
     while book.receipt(lease.mark) is None and time.monotonic() < deadline:
         try:

@@ -109,7 +109,7 @@ def kept_by(node: Node, market: Market, lease: Lease | None) -> give_back_from_h
 
 
 def run_ends_s(lease: Lease) -> float:
-    """Before its time: what is saved is still to be fetched."""
+    """When its run must end, which is before its time: what is saved is still to be fetched."""
     return max(0.0, lease.left_s(now()) - min(600.0, 360.0 * lease.hours))
 
 

@@ -42,7 +42,7 @@ WHERE = {
 
 
 def send(kind: str, folder: Path) -> None:
-    """All that is fetched of a run, once; what was sent before is not sent again."""
+    """Sends all that is fetched of a run, once; what was sent before is not sent again."""
     read_history(folder)  # NothingHappened where there is nothing to send
     write_about(folder, launched_of(folder))
     done = subprocess.run(feeding(kind, folder, "--once"), cwd=ROOT, check=False)
@@ -62,7 +62,7 @@ def feeding(kind: str, folder: Path, *words: str) -> list[str]:
 
 
 def write_about(folder: Path, launched: LaunchRecord) -> None:
-    """What is said once: the settings, and the numbers that the report has so far."""
+    """Writes what is said once: the settings, and the numbers that the report has so far."""
     about: About = {"settings": launched.get("all", {}), "numbers": {}}
     with contextlib.suppress(NothingHappened):
         about["numbers"] = numbers(read_history(folder))
@@ -107,7 +107,7 @@ def fed(inventory: Inventory, run: str, kind: str) -> Iterator[None]:
 
 
 def main(kind: str, run: str, inventory: Inventory, results: Path) -> int:
-    """Until it is told to end: brings the logs here, while the program's own process reads them."""
+    """Brings the logs here until it is told to end, while the program's own process reads them."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     nodes, folder = from_inventory(inventory), results / run
     launched = launch_records.known(inventory.state).get(run, {})

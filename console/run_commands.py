@@ -50,7 +50,7 @@ def follow(inventory: Inventory, *, as_json: bool = False) -> int:
 
 
 def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow: bool = False) -> int:
-    """Every node's lines behind its name, as they come."""
+    """Shows every node's lines behind its name, as they come."""
     nodes = [node for node in from_inventory(inventory) if not limit or node.name in limit]
     width = max(len(node.name) for node in nodes)
     lock, processes, threads = threading.Lock(), [], []
@@ -126,7 +126,7 @@ def _left(answer: Stopped) -> str:
 
 
 def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
-    """Checkpoints of runs that are done, or of those that are named. Results and event logs stay."""
+    """Deletes checkpoints of runs that are done, or of those that are named. Results and event logs stay."""
     chosen = run.replace(",", " ").split()
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.runs())
@@ -182,8 +182,9 @@ def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int
         say(detached("run"))
         return 0
     if ended and not ended.ok:
-        for place, line in enumerate(ended.lines):
-            say(f"  {line}" if place else f"✗ {line}")
+        first, *rest = ended.lines
+        for line in [f"✗ {first}", *(f"  {line}" for line in rest)]:
+            say(line)
         return 1
     return 0
 
@@ -197,7 +198,7 @@ class EventView(RunView):
 
 
 def show_as_json(nodes: list[Node], view: EventView) -> int:
-    """Each event once, as a line, whichever nodes it is read from; the last says how the run ended."""
+    """Prints each event once, as a line, whichever nodes it is read from; the last says how the run ended."""
 
     def show_event(line: str) -> None:
         say(line if line.startswith("{") else json.dumps({"event": "note", "words": line}))

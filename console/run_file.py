@@ -113,7 +113,7 @@ def as_text(launched: Mapping[str, Any], *, run: str) -> str:
 
 
 def _typed(name: str, value: Any) -> Any:
-    """A number as a number: on the command line all are words."""
+    """The value as YAML has it: on the command line all are words."""
     if name not in SETTINGS:
         return value == "true" if value in ("true", "false") else value
     typed = coerce(SETTINGS[name], value)

@@ -63,7 +63,7 @@ def as_sweep(values: Mapping[str, Any]) -> dict[str, object]:
 
 
 def checked(values: Mapping[str, Any]) -> None:
-    """Before anything is connected to."""
+    """BadInput before anything is connected to."""
     request.read(
         dict(values), FETCHED, also=launch_request.LAUNCH_ONLY, required="model,dataset,search", what="variable"
     )

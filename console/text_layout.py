@@ -57,7 +57,7 @@ def detached(what: str) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """1 node, 2 nodes."""
+    """The number with its thing: 1 node, 2 nodes."""
     return f"{number} {thing}{'s' * (number != 1)}"
 
 

@@ -75,7 +75,7 @@ def works(
     given: str = "",
     out: TextIO | None = None,
 ) -> int:
-    """`out`: who gets its output instead."""
+    """Runs the verb there. `out`: who gets its output instead."""
     try:
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
         command = node.train([*verb, "--run", run, "--home", ".", *more], environment)
@@ -120,17 +120,17 @@ def export(inventory: Inventory, run: str, to: str, results: Path, *, quant: str
 
 
 def bring_gguf(run: str, node: Node, quant: str, results: Path) -> int:
-    """It is made where the run lies, and comes here; what is there or here already is not made or brought again."""
-    heard = io.StringIO()
+    """Has it made where the run lies, and brings it here; what is there or here already is not made or sent again."""
+    printed = io.StringIO()
     words = ["export", GGUF, *(["--quant", quant] if quant else []), "--json"]
-    if code := works(run, node, words, offline=False, out=heard):
+    if code := works(run, node, words, offline=False, out=printed):
         return code
-    made = json.loads(heard.getvalue().splitlines()[-1])
-    return fetch_export.fetch(node, run, made, results)
+    export = json.loads(printed.getvalue().splitlines()[-1])
+    return fetch_export.fetch(node, run, export, results)
 
 
 def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
-    """A question, or a picture: that lies here, and its content travels. `-`: the question is our input."""
+    """Asks a question, or about a picture, which lies here and is sent along. `-`: the question is our input."""
     typed = sys.stdin.isatty() and sys.stdout.isatty()
     question = sys.stdin.read() if question == "-" else question
     picture = Path(question)
@@ -173,7 +173,7 @@ class Found:
 
 
 def find(nodes: list[Node], run: str) -> Found:
-    """Where no run is named it is the newest that has made a model, or has a checkpoint to go by."""
+    """Finds a run; where none is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     runs = gathered(answers)

@@ -28,16 +28,16 @@ FILE = "cards.json"
 
 
 def wake(inventory: Inventory, limit: Sequence[str]) -> int:
-    """0: all are awake."""
+    """Wakes the machines, and says which did not wake; 0: all are awake."""
     nodes = from_inventory(inventory)
     began = time.monotonic()
     asleep = [node for node in nodes if node.name in looks_asleep(nodes)]
-    meant = [node for node in nodes if not limit or node.name in limit]
-    width = max((len(node.name) for node in meant), default=0)
-    for node in meant:
+    wanted = [node for node in nodes if not limit or node.name in limit]
+    width = max((len(node.name) for node in wanted), default=0)
+    for node in wanted:
         if node not in asleep:
             say(f"  {node.name:<{width}}  is awake")
-    waiting = {node.name: node for node in meant if node in asleep}
+    waiting = {node.name: node for node in wanted if node in asleep}
     if not waiting:
         return 0
     cards = known(inventory)
@@ -125,7 +125,7 @@ class NicOfNode(TypedDict, total=False):
 
 
 def card_of(values: Mapping[str, Any]) -> NicOfNode:
-    """In Ansible: of the network card that leads to this node."""
+    """The network card that leads to this node, by what Ansible has looked at."""
     nics = values.get("motley_preflight_look", {}).get("node", {}).get("nics", [])
     return nic_of(
         nics, [str(values.get(key, "")) for key in ("ansible_host", "motley_address", "motley_preflight_reached")]

@@ -22,7 +22,7 @@ EVERY_S = 60.0
 
 
 def before_any(verb: str) -> None:
-    """A look at the market, where a key is at hand; never an error of the command itself."""
+    """Looks at the market, where a key is at hand; this is never an error of the command itself."""
     book, secret = Book(leases.folder()), known_key()
     living = book.leases()
     if not (secret or living) or verb in ("rent", "rented", "give-back"):
@@ -55,7 +55,7 @@ def before_any(verb: str) -> None:
 
 @contextlib.contextmanager
 def used(inventory: Inventory, *, as_json: bool = False) -> Iterator[None]:
-    """A launch on a rented machine: when its run has ended, it is fetched and given back."""
+    """Stands around a launch: when a run on a rented machine has ended, it is fetched and given back."""
     book = Book(leases.folder())
     lease = next((lease for lease in book.leases() if lease.name in inventory.nodes), None)
     if lease is None:

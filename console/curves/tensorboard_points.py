@@ -22,15 +22,15 @@ OF_A_NODE = ("rows", "compute_s", "wait_s", "gpu_gb")
 def scalars(event: Event) -> dict[str, float]:
     """Name of a curve → its point; nothing where the event is none of a step."""
     if event["event"] == "eval":
-        found = {"loss": event["loss"], **event.get("metrics", {})}
-        return {f"held_out/{name}": float(value) for name, value in found.items() if value is not None}
+        points = {"loss": event["loss"], **event.get("metrics", {})}
+        return {f"held_out/{name}": float(value) for name, value in points.items() if value is not None}
     if event["event"] != "step":
         return {}
-    found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if event.get(name) is not None}
-    found["train/tokens_per_s"] = event["tokens"] / max(1e-6, float(event["step_s"]))
-    for node, did in event["nodes"].items():
-        found |= {f"{name}/{node}": float(did[name] or 0) for name in OF_A_NODE if name in did}
-    return found
+    points = {f"train/{name}": float(event[name]) for name in OF_A_STEP if event.get(name) is not None}
+    points["train/tokens_per_s"] = event["tokens"] / max(1e-6, float(event["step_s"]))
+    for node, node_facts in event["nodes"].items():
+        points |= {f"{name}/{node}": float(node_facts[name] or 0) for name in OF_A_NODE if name in node_facts}
+    return points
 
 
 class Points:

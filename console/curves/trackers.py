@@ -90,10 +90,10 @@ class Mlflow:
         self.client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"file:{folder / 'mlruns'}")
         known = self.client.get_experiment_by_name(PROJECT)
         experiment = known.experiment_id if known else self.client.create_experiment(PROJECT)
-        same = self.client.search_runs([experiment], f"tags.motley = '{run}'")
-        made = same[0] if same else self.client.create_run(experiment, run_name=run, tags={"motley": run})
-        self.id = made.info.run_id
-        for name, value in about["settings"].items() if not same else ():
+        earlier = self.client.search_runs([experiment], f"tags.motley = '{run}'")
+        mlflow_run = earlier[0] if earlier else self.client.create_run(experiment, run_name=run, tags={"motley": run})
+        self.id = mlflow_run.info.run_id
+        for name, value in about["settings"].items() if not earlier else ():
             self.client.log_param(self.id, name, str(value)[:500])
 
     def add(self, step: int, at: float, points: dict[str, float]) -> None:

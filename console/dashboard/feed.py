@@ -143,10 +143,10 @@ class Feed:
         """Takes what trainers and agents wrote, in the order of its time, from the first node that has some."""
         for node in nodes:
             try:
-                found = [*lines_of(node.events_after(self.run, 0)), *lines_of(node.members(self.run))]
+                events = [*lines_of(node.events_after(self.run, 0)), *lines_of(node.members(self.run))]
             except Silent:
                 continue
-            for event in sorted(found, key=time_of):
+            for event in sorted(events, key=time_of):
                 self.take(event, urgent=False)
             if self.changes:
                 self.urgent += 1
@@ -170,13 +170,13 @@ class Feed:
                 self.read_gpus(name, look["now"].get("gpus") or look["gpus"], float(look["time"]))
 
     def read_gpus(self, node: str, gpus: list[dict[str, str]], at: float) -> None:
-        heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
-        used = [found for gpu in gpus if (found := number(gpu.get("memory.used"))) is not None]
+        degrees = [value for gpu in gpus if (value := number(gpu.get("temperature.gpu"))) is not None]
+        used = [value for gpu in gpus if (value := number(gpu.get("memory.used"))) is not None]
         before = self.newest.get(node)
         self.gpus[node] = gpus or self.gpus.get(node, [])
         if not gpus or (before and at - before["time"] < CARDS_S):
             return
-        facts = {"celsius": max(heat, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}
+        facts = {"celsius": max(degrees, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}
         self.newest[node] = {"event": "gpu", "node": node, "time": at, **facts}
         self.readings.append(self.newest[node])
         if before and (took := kwh([before, self.newest[node]])):
@@ -184,7 +184,7 @@ class Feed:
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[Event]:
-    """Behind one line that says where it begins."""
+    """The events of a log, which stand behind one line that says where it begins."""
     assert process.stdout
     try:
         lines = process.stdout.read().split(b"\n")[1:]

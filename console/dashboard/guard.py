@@ -68,10 +68,10 @@ class Guard:
 
 def cookie(text: str) -> str:
     try:
-        found = SimpleCookie(text).get(COOKIE)
+        morsel = SimpleCookie(text).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return morsel.value if morsel else ""
 
 
 def guarded(send: Send) -> Send:

@@ -112,7 +112,7 @@ class Pages:
 
 
 def live(feed: Feed) -> dict[str, object]:
-    """State in words with the next step, when it is ready by the clock, and each machine."""
+    """The state in words with the next step, when it is ready by the clock, and each machine."""
     state, view = feed.state, feed.view
     ended = view.ended if view else None
     step, total = state.step, max(1, state.total)
@@ -137,7 +137,7 @@ def live(feed: Feed) -> dict[str, object]:
         "percent": percent,
         "rates": " · ".join(rates(state.last)) if state.last else "",
         "losses": losses(feed),
-        "machines": [machine(feed, name, place) for place, name in enumerate(names(feed))],
+        "machines": [machine(feed, name, index) for index, name in enumerate(names(feed))],
         "about": about(feed),
         "over": bool(ended) or not state.total,
         "lines": [line.removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
@@ -152,7 +152,7 @@ def epoch_words(state: RunState) -> str:
 
 
 def ready(left_s: float) -> str:
-    """By the clock, and how long until then: as exact as a forecast is."""
+    """When it is ready by the clock, and how long until then: as exact as a forecast is."""
     at = time.localtime(time.time() + left_s)
     return f"Ready at about {time.strftime('%a %H:%M' if left_s > 20 * 3600 else '%H:%M', at)} ({roughly(left_s)})"
 
@@ -183,7 +183,7 @@ def next_step(feed: Feed, *, done: bool) -> dict[str, str]:
 
 
 def about(feed: Feed) -> list[tuple[str, str]]:
-    """Model, data, the last checkpoint, what the cards have used."""
+    """What stands below the state: model, data, the last checkpoint, what the cards have used."""
     facts = model_and_data(feed.launch) + settings(feed.launch)
     if feed.state.last.get("lr") is not None and feed.running:
         facts = [pair for pair in facts if pair[0] != "learning rate"]
@@ -228,7 +228,7 @@ def losses(feed: Feed) -> str:
     return f"held-out loss {' → '.join(dict.fromkeys(words))}"
 
 
-def machine(feed: Feed, name: str, place: int) -> dict[str, object]:
+def machine(feed: Feed, name: str, index: int) -> dict[str, object]:
     state, look = feed.state, feed.looks.get(name)
     paused = look["paused"] if look else ""
     rows = rows_of(state.last) if state.last else {}
@@ -253,8 +253,8 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, object]:
     speed = f"{count / busy:.1f} rows/s" if count and busy else ""
     return {
         "name": name,
-        "colour": swatch(colour(place)),
-        "fill": colour(place),
+        "colour": swatch(colour(index)),
+        "fill": colour(index),
         "card": card_words(feed.gpus.get(name, [])),
         "state": "aside" if name in state.away or paused else "away" if words else "",
         "share": round(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,

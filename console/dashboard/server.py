@@ -125,10 +125,10 @@ class Dashboard:
         return self.pages.page("dashboard.html.j2", **shown)
 
     async def missing(self, _: Request, error: Exception) -> Response:
-        known = isinstance(error, HTTPException) and error.status_code == 405
-        said = "That cannot be done here." if known else "There is no such page."
+        not_allowed = isinstance(error, HTTPException) and error.status_code == 405
+        said = "That cannot be done here." if not_allowed else "There is no such page."
         body = f'<p>{said}</p><p><a href="{self.home}">Back to the run</a></p>'
-        return self.page("not found", body, status=405 if known else 404)
+        return self.page("not found", body, status=405 if not_allowed else 404)
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -274,8 +274,8 @@ def event(kind: str, facts: object, number: str = "") -> str:
 def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = False) -> int:
     if run and not is_name(run):
         raise BadInput(no_name(run))
-    place = listening(port, lan=lan)
-    port = place.getsockname()[1]
+    listener = listening(port, lan=lan)
+    port = listener.getsockname()[1]
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses(inventory.nodes) if lan else []))]
     folder, token = f"/{secrets.token_urlsafe(6)}", secrets.token_urlsafe(24)
     feed = Feed(from_inventory(inventory), inventory.nodes, run, launches=inventory.state)
@@ -290,7 +290,7 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
         say("everybody in your network who has this address can read along, and stop the run: not over Wi-Fi of others")
     say("Ctrl-C ends the page; the run continues without it")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(board.app(hosts, folder, token), board, place))
+        asyncio.run(serve(board.app(hosts, folder, token), board, listener))
     return 0
 
 
@@ -313,7 +313,7 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.5)
 
 
-async def serve(app: Guard, board: Dashboard, place: socket.socket) -> None:
+async def serve(app: Guard, board: Dashboard, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False,
         http=Connection, ws="none", timeout_graceful_shutdown=1,
@@ -321,21 +321,21 @@ async def serve(app: Guard, board: Dashboard, place: socket.socket) -> None:
     )  # fmt: skip
     drawing = asyncio.create_task(board.draw_for_ever())
     try:
-        await Server(config).serve(sockets=[place])
+        await Server(config).serve(sockets=[listener])
     finally:
         drawing.cancel()
 
 
 def listening(port: int, *, lan: bool) -> socket.socket:
-    place = socket.socket()
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        place.bind(("0.0.0.0" if lan else "127.0.0.1", port))  # noqa: S104 - asked for, and said
+        listener.bind(("0.0.0.0" if lan else "127.0.0.1", port))  # noqa: S104 - asked for, and said
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else "ports end at 65535"
         raise BadInput(f"port {port} cannot be had: {why}", fix="another one: --port 7008") from None
-    place.listen(64)  # who opens the address at once waits for the first page
-    return place
+    listener.listen(64)  # who opens the address at once waits for the first page
+    return listener
 
 
 def own_addresses(nodes: Nodes) -> list[str]:

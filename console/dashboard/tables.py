@@ -31,8 +31,8 @@ def machines(names: Sequence[str], answers: Mapping[str, Look], silent: Mapping[
     running = {name: look for name, look in answers.items() if look["on"]}
     states = {run: state_of(looks) for run, looks in by_run(running).items()}
     rows = []
-    for place, name in enumerate(names):
-        about: Row = NOT_KNOWN | {"name": name, "colour": swatch(colour(place)), "bad": name not in answers}
+    for index, name in enumerate(names):
+        about: Row = NOT_KNOWN | {"name": name, "colour": swatch(colour(index)), "bad": name not in answers}
         if name in answers:
             step = states[answers[name]["run"]].last if name in running else {}
             rows.append(about | one_machine(name, answers[name], step))

@@ -10,7 +10,7 @@ from train.runlog.state import nodes_of, time_of
 
 
 def energy(history: History) -> tuple[str, str, str]:
-    """Only what was measured is called energy; motley_idle_watts comes on top, as what was set."""
+    """A figure of the page. Only what was measured is called energy; motley_idle_watts is added as what was set."""
 
     def reported(node: str) -> bool:
         return any(reading.get("watts") is not None for reading in history.cards.get(node, []))
@@ -50,7 +50,7 @@ def at_rest(history: History) -> dict[str, float]:
 
 
 def seconds_there(history: History, node: str) -> float:
-    """From each start that it took part in to the last step before the next: not while it was away, or all stopped."""
+    """Seconds from each start that it took part in to the last step before the next: not while away, or all stopped."""
     starts = sorted(history.starts, key=time_of)
     seconds = 0.0
     for start, end in zip(starts, [*map(time_of, starts[1:]), float("inf")], strict=True):

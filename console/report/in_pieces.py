@@ -30,8 +30,8 @@ def headline(history: History) -> str:
 
 
 def settings(history: History) -> list[tuple[str, str]]:
-    known = history.launch.get("all", {})
-    return [(words, str(value)) for name, words in MATTER.items() if (value := known.get(name)) not in (None, "", 0)]
+    launched = history.launch.get("all", {})
+    return [(words, str(value)) for name, words in MATTER.items() if (value := launched.get(name)) not in (None, "", 0)]
 
 
 def figures(history: History) -> list[tuple[str, str, str]]:
@@ -54,8 +54,10 @@ def table(history: History) -> list[dict[str, str | int]]:
     """What each machine did."""
     rows: list[dict[str, str | int]] = []
     for name in machines(history):
-        own: list[Event] = [event for event in history.pieces if node_of(str(event["node"])) == name]
-        seconds = sum(float(event["step_s"]) for event in own)
-        part = 100 * len(own) / len(history.pieces)
-        rows.append({"name": name, "pieces": len(own), "part": f"{part:.0f}", "each": f"{seconds / len(own):.1f}"})
+        pieces: list[Event] = [event for event in history.pieces if node_of(str(event["node"])) == name]
+        seconds = sum(float(event["step_s"]) for event in pieces)
+        percent = 100 * len(pieces) / len(history.pieces)
+        rows.append(
+            {"name": name, "pieces": len(pieces), "part": f"{percent:.0f}", "each": f"{seconds / len(pieces):.1f}"}
+        )
     return rows

@@ -30,7 +30,7 @@ def card_words(gpus: Sequence[Mapping[str, str]]) -> str:
 
 
 def computes_on(history: History, node: str) -> str:
-    """Empty where it did not train yet."""
+    """What a node computes on, in words; empty where it did not train yet."""
     used_gb = [gb for step in history.steps[-20:] if (gb := by_node(step, "gpu_gb").get(node)) is not None]
     if not used_gb or max(used_gb) > 0:
         return card_words(history.gpus.get(node, [])) or ("graphics card" if used_gb else "")

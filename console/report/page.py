@@ -32,11 +32,11 @@ TEMPLATE = Path(__file__).parents[2] / "templates"
 
 def environment() -> jinja2.Environment:
     """The templates' environment of the report and of the live page, which have the same templates."""
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined, auto_reload=False
     )
-    made.filters["as_typed"] = as_typed
-    return made
+    templates.filters["as_typed"] = as_typed
+    return templates
 
 
 def write_page(history: History, file: Path) -> Path:
@@ -70,7 +70,7 @@ def task_table(facts: scores.Facts) -> dict[str, object]:
 
 def live_view(history: History) -> dict[str, object]:
     """What the live page draws again and again."""
-    told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
+    news = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
         "history": history,
         "trains": not in_pieces.is_one(history),
@@ -84,8 +84,8 @@ def live_view(history: History) -> dict[str, object]:
         "repeat": command(history.launch),
         "settings": shaped_by(history),
         "tokens": f"{sum(step['tokens'] for step in history.steps):,}",
-        "news": [word for word in told if not word.get("quiet")],
-        "quiet_news": [word for word in told if word.get("quiet")],
+        "news": [word for word in news if not word.get("quiet")],
+        "quiet_news": [word for word in news if word.get("quiet")],
         "samples": written(history),
         "pictures": history.launch.get("all", {}).get("recipe") == "images",
         "decisions": history.starts[-1]["decisions"],
@@ -94,7 +94,7 @@ def live_view(history: History) -> dict[str, object]:
 
 
 def written(history: History) -> list[Event]:
-    """From the first evaluation to the last, a few of them: one text, and all of them at the end."""
+    """What the model wrote: one text at a few evaluations, and all of them at the last."""
     events = history.samples
     between = {events[len(events) * part // 4]["step"] for part in range(4)} if events else set()
     shown = [event for event in events[:-1] if event["step"] in between]
@@ -161,7 +161,7 @@ def figures(history: History) -> list[tuple[str, str, str]]:
 
 
 def lost_and_back(history: History) -> tuple[str, str, str]:
-    """Machines, each as often as it left: lost, or paused by somebody; a machine that is new is not back."""
+    """How many machines left, each as often as it did, and came back; a machine that is new is not back."""
     lost, paused, back = 0, 0, 0
     away: set[str] = set()
     for word in numbered(history):
@@ -182,7 +182,7 @@ def lost_and_back(history: History) -> tuple[str, str, str]:
 
 
 def worth(history: History) -> tuple[str, str, str]:
-    """Against the fastest machine alone, and against all of them added up: waiting and the network are the rest."""
+    """The speed against the fastest machine alone, and all of them added up: waiting and the network are the rest."""
     alone = {row["name"]: row["speed"] or 0.0 for row in node_table(history)}
     took = sum(float(step["step_s"]) for step in history.steps)
     rows = sum(sum(by_node(step, "rows").values()) for step in history.steps)
@@ -200,7 +200,7 @@ def worth(history: History) -> tuple[str, str, str]:
 
 
 def held_out(history: History) -> tuple[str, str, str]:
-    """From the base to its adapter where both were asked about the same rows; else what the run itself measured."""
+    """The loss of the base and of its adapter where both were asked about the same rows; else what the run measured."""
     if rewards.is_rewarded(history):
         return rewards.outcome(history)
     if preference.is_compared(history):
@@ -225,10 +225,10 @@ def change(first: float | None, last: float | None) -> str:
 
 
 def mean_loss(steps: list[Event]) -> float | None:
-    """None where one of them is infinite."""
+    """The mean loss of these steps; None where one of them is infinite."""
     losses = [loss_of(step) for step in steps]
-    known = [loss for loss in losses if loss is not None]
-    return sum(known) / len(known) if len(known) == len(losses) else None
+    finite = [loss for loss in losses if loss is not None]
+    return sum(finite) / len(finite) if len(finite) == len(losses) else None
 
 
 def plan_against_reality(history: History) -> list[dict[str, str]]:
@@ -236,11 +236,11 @@ def plan_against_reality(history: History) -> list[dict[str, str]]:
     if not history.plan or not history.steps:
         return []
     settled = history.steps[len(history.steps) // 4 :]
-    found = []
-    if predicted := history.plan.get("step_s"):
+    table = []
+    if step_s := history.plan.get("step_s"):
         came = f"{median(s['step_s'] for s in settled):.2f}"
-        found.append({"what": "seconds a step", "plan": f"{predicted:.2f}", "came": came})
+        table.append({"what": "seconds a step", "plan": f"{step_s:.2f}", "came": came})
     for node, share in history.plan.get("shares", {}).items():
         rows = [by_node(step, "rows").get(node, 0.0) for step in settled]
-        found.append({"what": f"rows a step of {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
-    return found
+        table.append({"what": f"rows a step of {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
+    return table

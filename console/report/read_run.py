@@ -106,7 +106,7 @@ class History:
 
     @property
     def made(self) -> str:
-        """adapter, or model."""
+        """What it makes: adapter or model."""
         return kind_of(recipe_of(self.launch)).RESULT
 
     @property
@@ -117,7 +117,7 @@ class History:
 
     @property
     def asked_loss(self) -> tuple[float | None, float | None]:
-        """On held-out rows, of the base and with the adapter: as they were asked after the run."""
+        """The loss on held-out rows, of the base and with the adapter, as they were asked after the run."""
         return self.answers.get("base", {}).get("loss"), self.answers.get("adapter", {}).get("loss")
 
 

@@ -78,7 +78,7 @@ def loss_chart(history: History) -> dict[str, str]:
 
 
 def loss_of(event: Event) -> float | None:
-    """None where it was infinite, or no number at all."""
+    """The loss of a step or an evaluation; None where it was infinite, or no number at all."""
     loss = event["loss"]
     return float(loss) if loss is not None and math.isfinite(loss) else None
 
@@ -151,7 +151,7 @@ def work_by_node(step: Event) -> dict[str, float]:
 
 
 def waiting_by_step(history: History) -> list[Line]:
-    """Broken where a node was away."""
+    """Which part of each step a node waited: a line for each, broken where it was away."""
     waits = [(float(step["step"]), waiting_by_node(step)) for step in history.steps]
     return [
         Line(name=node, points=[(x, by.get(node)) for x, by in waits], colour=colour(number))

@@ -155,7 +155,7 @@ class Frame:
         return [named(end) for end in apart(ends)]
 
     def area_ends(self, lines: Sequence[Line], tops: Sequence[Sequence[float]]) -> list[str]:
-        """In the middle of each area, at its end."""
+        """The names in the middle of each area, at its end."""
         ends: list[End] = []
         for line, top in zip(lines, tops, strict=True):
             last = max((i for i, (_, y) in enumerate(line.points) if y), default=None)
@@ -211,7 +211,7 @@ def _marks_as_one(group: list[tuple[float, str]]) -> list[str]:
 
 
 def apart(ends: list[End]) -> list[End]:
-    """Moved down until none is printed over another, and up again where that is below the drawing."""
+    """The names, moved down until none is printed over another, and up again where that is below the drawing."""
     moved: list[End] = []
     for name, x, y in sorted(ends, key=lambda end: end[2]):
         lowest = moved[-1][2] + NAMES_APART if moved else TOP + 14

@@ -23,24 +23,24 @@ IN_WORDS = {"done": "", "running": "is running", "pruned": "ended early", "faile
 
 def read(folder: Path) -> list[Trial]:
     """The trials of a sweep that is over, as its results have them."""
-    found = json.loads((folder / SWEEP).read_text())["trials"]
+    facts = json.loads((folder / SWEEP).read_text())["trials"]
     return [
         Trial(
-            number=int(one["trial"]),
-            node=str(one["node"]),
-            params=one["params"],
-            state=str(one["state"]),
-            losses=tuple((int(step), float(loss)) for step, loss in one["losses"]),
-            total=int(one["total"]),
-            seconds=float(one["seconds"]),
-            reason=str(one["reason"]),
+            number=int(trial["trial"]),
+            node=str(trial["node"]),
+            params=trial["params"],
+            state=str(trial["state"]),
+            losses=tuple((int(step), float(loss)) for step, loss in trial["losses"]),
+            total=int(trial["total"]),
+            seconds=float(trial["seconds"]),
+            reason=str(trial["reason"]),
         )
-        for one in found
+        for trial in facts
     ]
 
 
 def rows(trials: Sequence[Trial]) -> list[dict[str, str]]:
-    """The best first."""
+    """A row of the table for each trial, the best first."""
     return [
         {
             "trial": str(one.number),
@@ -56,10 +56,10 @@ def rows(trials: Sequence[Trial]) -> list[dict[str, str]]:
 
 def table_lines(folder: Path, most: int) -> list[str]:
     trials = read(folder)
-    found = rows(trials)
-    names = list(dict.fromkeys(name for row in found for name in row))
-    table = [tuple(names), *(tuple(row.get(name, "") for name in names) for row in found[:most])]
-    left = len(found) - most
+    ranked_rows = rows(trials)
+    names = list(dict.fromkeys(name for row in ranked_rows for name in row))
+    table = [tuple(names), *(tuple(row.get(name, "") for name in names) for row in ranked_rows[:most])]
+    left = len(ranked_rows) - most
     return [
         summary(trials, len(trials)),
         *drawn(table),
@@ -68,12 +68,12 @@ def table_lines(folder: Path, most: int) -> list[str]:
 
 
 def view(trials: Sequence[Trial], total: int) -> dict[str, object]:
-    """For report and live page."""
-    found = rows(trials)
+    """The table and the picture, for the report and the live page."""
+    ranked_rows = rows(trials)
     return {
         "summary": summary(trials, total),
-        "names": list(dict.fromkeys(name for row in found for name in row)),
-        "rows": found,
+        "names": list(dict.fromkeys(name for row in ranked_rows for name in row)),
+        "rows": ranked_rows,
         "chart": {
             "key": "trials",
             "title": "All trials",
@@ -124,7 +124,7 @@ class Axis:
 
 
 def parallel_chart(trials: Sequence[Trial]) -> str:
-    """Empty where no trial has a loss."""
+    """A line for each trial, through its settings to its loss; empty where no trial has one."""
     measured = [one for one in ranked(trials) if one.loss is not None]
     if not measured:
         return ""

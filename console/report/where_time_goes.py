@@ -29,7 +29,7 @@ Column = tuple[int, int, Parts]
 
 
 def part_charts(history: History) -> list[dict[str, str]]:
-    """One for each machine, with the same scale."""
+    """A chart for each machine, all with the same scale."""
     steps = history.steps
     if not steps:
         return []

@@ -133,8 +133,8 @@ def as_refused(why: Exception) -> Refused:
 
 
 async def refused(_: Request, why: Exception) -> Response:
-    found = as_refused(why)
-    return JSONResponse(found.body, found.status)
+    refusal = as_refused(why)
+    return JSONResponse(refusal.body, refusal.status)
 
 
 async def no_such_path(request: Request, why: Exception) -> Response:

@@ -61,7 +61,7 @@ def options(temperature: str, tokens: str) -> Options:
 
 
 def converse(client: Client, read: Callable[[], str], system: str, how: Options) -> None:
-    """Until the end of the input."""
+    """Answers each message until the end of the input."""
     opening: Messages = [{"role": "system", "content": system}] if system else []
     messages = [*opening]
     while True:

@@ -25,7 +25,7 @@ Messages = list[dict[str, str]]
 
 
 class NotAnswered(Exception):
-    """Why, in the endpoint's words."""
+    """Says why there is no answer, in the endpoint's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Client:
 
 def parts(answer: http.client.HTTPResponse) -> Generator[str, None, None]:
     for line in answer:
-        _, found, data = line.partition(b"data: ")
-        if not found or data.startswith(b"[DONE]"):
+        _, is_data, data = line.partition(b"data: ")
+        if not is_data or data.startswith(b"[DONE]"):
             continue
         facts = json.loads(data)
         if "error" in facts:
@@ -97,8 +97,8 @@ class Own:
 
     def __init__(self, served: Served, say: Callable[[str], None]) -> None:
         self.served, self.say = served, say
-        self.place = listening(0, lan=False)
-        self.port = int(self.place.getsockname()[1])
+        self.listener = listening(0, lan=False)
+        self.port = int(self.listener.getsockname()[1])
         self.loop = asyncio.new_event_loop()
         self.is_up, self.task = threading.Event(), self.loop.create_task(self._serve())
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -115,7 +115,7 @@ class Own:
             await router.up.wait()
             self.is_up.set()
             app = Guard(Endpoint(router, self.served.run).app(), hosts=[f"127.0.0.1:{self.port}"])
-            await listen(app, self.place)
+            await listen(app, self.listener)
         finally:
             self.is_up.set()
             await router.close()

@@ -33,15 +33,15 @@ class Served:
 
 
 def serve(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = False) -> int:
-    place = listening(port, lan=lan)
+    listener = listening(port, lan=lan)
     try:
         served = of_run(inventory, run)
     except NowhereToAsk as reason:
-        place.close()
+        listener.close()
         say(str(reason))
         return 1
     with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(until_stopped(served, place, inventory, lan=lan))
+        return asyncio.run(until_stopped(served, listener, inventory, lan=lan))
     return 0
 
 
@@ -58,7 +58,7 @@ def of_run(inventory: Inventory, run: str) -> Served:
     return Served(found.run, [Machine(node, found.run) for node in usable], left_out)
 
 
-async def until_stopped(served: Served, place: socket.socket, inventory: Inventory, *, lan: bool) -> int:
+async def until_stopped(served: Served, listener: socket.socket, inventory: Inventory, *, lan: bool) -> int:
     router = Router(say)
     try:
         for name, why in served.left_out.items():
@@ -68,19 +68,19 @@ async def until_stopped(served: Served, place: socket.socket, inventory: Invento
         if not any(machine.ready for machine in served.machines):
             say(f"no machine can serve {served.run} now")
             return 1
-        hosts, token = announced(served.run, place, inventory, lan=lan, tell=say)
+        hosts, token = announced(served.run, listener, inventory, lan=lan, tell=say)
         app = Guard(Endpoint(router, served.run).app(), hosts=hosts, token=token)
-        await listen(app, place)
+        await listen(app, listener)
     finally:
         await router.close()
     return 0
 
 
 def announced(
-    run: str, place: socket.socket, inventory: Inventory, *, lan: bool, tell: Callable[[str], None]
+    run: str, listener: socket.socket, inventory: Inventory, *, lan: bool, tell: Callable[[str], None]
 ) -> tuple[list[str], str]:
     """The names by which it is asked, and the token: shown when it is made, and never again."""
-    port = place.getsockname()[1]
+    port = listener.getsockname()[1]
     addresses = own_addresses(inventory.nodes) if lan else []
     for name in addresses or ["127.0.0.1"]:
         tell(f"http://{name}:{port}/v1 · model {run}")
@@ -96,10 +96,10 @@ def announced(
     return [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *addresses)], token
 
 
-async def listen(app: Guard, place: socket.socket) -> None:
+async def listen(app: Guard, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False,
         http="h11", ws="none", timeout_graceful_shutdown=1,
         limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
-    await uvicorn.Server(config).serve(sockets=[place])
+    await uvicorn.Server(config).serve(sockets=[listener])

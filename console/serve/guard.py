@@ -55,6 +55,6 @@ def token_of(state: Path) -> tuple[str, bool]:
     token = secrets.token_urlsafe(32)
     state.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-        made.write(f"{token}\n")
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(f"{token}\n")
     return token, True

@@ -84,7 +84,7 @@ class Machine:
     # -- its process -------------------------------------------------------------------------------------------------
 
     async def serve(self, up: Callable[[], None]) -> str:
-        """From the start of its process to its end; why it ended. `up`: it can be asked."""
+        """Runs its process, and returns why it ended. `up`: called when it can be asked."""
         try:
             words = ["serve", "--run", self.run, "--home", "."]
             command = await asyncio.to_thread(self.node.train, words, {"HF_HUB_OFFLINE": "1"})

@@ -117,10 +117,10 @@ def prompt(body: Body) -> str:
 
 def stops(body: Body) -> list[str]:
     given = body.get("stop")
-    found = [given] if isinstance(given, str) else given or []
-    if not isinstance(found, list) or len(found) > MOST_STOPS or not all(isinstance(word, str) for word in found):
+    words = [given] if isinstance(given, str) else given or []
+    if not isinstance(words, list) or len(words) > MOST_STOPS or not all(isinstance(word, str) for word in words):
         raise Refused(f"stop: must be a text or at most {MOST_STOPS} of them", "stop")
-    return [word for word in found if word]
+    return [word for word in words if word]
 
 
 def number(body: Body, name: str, usual: float, least: float, most: float) -> float:
@@ -183,19 +183,19 @@ class Form:
         return cls(run, chat, f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}", int(time.time()))
 
     def whole(self, answer: Answer) -> Frame:
-        said = {"message": {"role": "assistant", "content": answer.text}} if self.chat else {"text": answer.text}
-        choice: dict[str, object] = {"index": 0, **said, "logprobs": None, "finish_reason": answer.ended}
+        content = {"message": {"role": "assistant", "content": answer.text}} if self.chat else {"text": answer.text}
+        choice: dict[str, object] = {"index": 0, **content, "logprobs": None, "finish_reason": answer.ended}
         return self._framed("", [choice]) | {"usage": usage(answer)}
 
     def part(self, text: str, *, first: bool = False) -> Frame:
-        said: dict[str, object] = {"text": text}
+        content: dict[str, object] = {"text": text}
         if self.chat:
-            said = {"delta": ({"role": "assistant"} if first else {}) | {"content": text}}
-        return self._framed(".chunk", [{"index": 0, **said, "logprobs": None, "finish_reason": None}])
+            content = {"delta": ({"role": "assistant"} if first else {}) | {"content": text}}
+        return self._framed(".chunk", [{"index": 0, **content, "logprobs": None, "finish_reason": None}])
 
     def last(self, answer: Answer) -> Frame:
-        said: dict[str, object] = {"delta": {}} if self.chat else {"text": ""}
-        return self._framed(".chunk", [{"index": 0, **said, "logprobs": None, "finish_reason": answer.ended}])
+        content: dict[str, object] = {"delta": {}} if self.chat else {"text": ""}
+        return self._framed(".chunk", [{"index": 0, **content, "logprobs": None, "finish_reason": answer.ended}])
 
     def used(self, answer: Answer) -> Frame:
         return self._framed(".chunk", []) | {"usage": usage(answer)}

@@ -109,7 +109,7 @@ class Router:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def hand_out(self) -> None:
-        """Free machines to those who wait, first come first served."""
+        """Gives free machines to those who wait, first come first served."""
         ready = {machine.name: machine for machine in self.machines if machine.ready}
         while self.waiting:
             first = self.waiting[0]

@@ -41,7 +41,7 @@ class Follower:
         self.all_silent = False
 
     def follow(self, *, until_proven: bool = False, limit_s: float = 0.0) -> Ended | None:
-        """Until the run ends; or until its first step is proven, which is None."""
+        """Follows the run until it ends; or until its first step is proven, which is None."""
         began = time.monotonic()
         try:
             while not self.view.ended:

@@ -51,7 +51,7 @@ def watch(
     every_s: float = 10.0,
     until_proven: bool = False,
 ) -> Ended | None:
-    """None: detached as requested (until_proven). KeyboardInterrupt is the caller's."""
+    """Shows the run until it ends; None: detached as requested (until_proven). KeyboardInterrupt is the caller's."""
     screen = Screen(view, say, terminal=terminal, every_s=every_s)
     try:
         ended = Follower(nodes, view, screen.show, screen.tick).follow(until_proven=until_proven)

@@ -183,17 +183,17 @@ class RunView:
         began = max(self.since.get(node, float("inf")), float(view.get("since", 0)))  # it may have stood in a queue
         if self.state.last or float(view.get("time", 0)) - began < UNHEARD_S:
             return []
-        found = []
+        lines = []
         for name, peer in (view.get("peers") or {}).items():
             if peer["answers"] or name not in self.order or name in self.unreachable:
                 continue
             self.unreachable.add(name)
             if not peer["machine"]:
                 fix = "off, or its ports are closed (./motley bootstrap --phase firewall)"
-                found.append(f"! {node} gets no answer from {name}: {fix}")
+                lines.append(f"! {node} gets no answer from {name}: {fix}")
             else:
-                found.append(f"! {node} does not reach {name}: {peer['how']}   see: ./motley logs --nodes {name}")
-        return found
+                lines.append(f"! {node} does not reach {name}: {peer['how']}   see: ./motley logs --nodes {name}")
+        return lines
 
     # -- the live line -------------------------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class RunView:
 
 
 def folded(words: list[str], width: int) -> list[str]:
-    """In as many lines as they need; none is broken."""
+    """The words in as many lines as they need; none is broken."""
     whole = textwrap.wrap(" · ".join(word.replace(" ", NO_BREAK) for word in words), width, break_on_hyphens=False)
     return [line.strip(" ·").replace(NO_BREAK, " ") for line in whole]
 

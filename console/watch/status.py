@@ -219,8 +219,8 @@ def run_as_file(name: str, launched: Launched | None, answers: Mapping[str, Runs
     of_nodes = [answer["runs"][name].get("launched") for answer in answers.values() if name in answer["runs"]]
     launched = launched or next(filter(None, of_nodes), None)
     if not launched:
-        near = nearest(name, gathered(answers), otherwise="./motley runs")
-        raise BadInput(f"no launch of a run '{name}' is known", fix=near)
+        closest = nearest(name, gathered(answers), otherwise="./motley runs")
+        raise BadInput(f"no launch of a run '{name}' is known", fix=closest)
     return run_file.as_text(launched, run=name)
 
 
