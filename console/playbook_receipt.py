@@ -15,7 +15,8 @@ from console.playbook.playbook_progress import Phase, Progress
 from train.files import write_atomic
 from train.plan.speed.step_time import LINK_EFFICIENCY
 
-ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|(?<![\w:.])[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])")
+"""What may be one, of IPv4 or IPv6; a time and a card's address (MAC) look like one as well."""
 
 Data = dict[str, Any]
 KEPT = ("seconds", "changed", "files", "proven", "says", "measured")
@@ -23,7 +24,7 @@ KEPT = ("seconds", "changed", "files", "proven", "says", "measured")
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
-    """Passwords become stars; of an address in the open internet only the first half stays."""
+    """Passwords become stars; of an address in the open internet only the beginning stays."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "********")
@@ -33,10 +34,12 @@ def masked(text: str, secrets: tuple[str, ...]) -> str:
 
 def _mask_address(text: str) -> str:
     try:
-        public = ipaddress.IPv4Address(text).is_global
+        address = ipaddress.ip_address(text)
     except ValueError:
         return text
-    return ".".join(text.split(".")[:2]) + ".x.x" if public else text
+    if not address.is_global:
+        return text
+    return ".".join(text.split(".")[:2]) + ".x.x" if address.version == 4 else ":".join(text.split(":")[:2]) + ":x"
 
 
 def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> Data:

@@ -173,12 +173,13 @@ def test_an_unknown_failure_is_quoted() -> None:
 
 def test_receipts_hide_secrets_and_public_addresses(tmp_path: Path) -> None:
     progress = Progress()
-    ran(progress, "one", 'Say "s3cret"', changed=True, motley_say="from 8.8.4.4 to 192.168.1.5, version 1.2.3")
+    said = "from 8.8.4.4 and 2a02:8109:9a80:12::5/64 to 192.168.1.5 and fe80::1 (aa:bb:cc:dd:ee:ff), version 1.2.3"
+    ran(progress, "one", 'Say "s3cret"', changed=True, motley_say=said)
     data = playbook_receipt.as_data("bootstrap", "inventory/x", progress, outcome="proven", seconds=1)
     page = playbook_receipt.write(tmp_path, data, ("s3cret",))
     for text in (page.read_text(), page.with_suffix(".json").read_text()):
         assert "s3cret" not in text and "8.8.4.4" not in text
-        assert "8.8.x.x" in text and "192.168.1.5" in text
+        assert "from 8.8.x.x and 2a02:8109:x/64 to 192.168.1.5 and fe80::1 (aa:bb:cc:dd:ee:ff)" in text
     assert json.loads(page.with_suffix(".json").read_text())["nodes"]["one"]["changed"] == 1
 
 
