@@ -29,12 +29,24 @@ def plan(inventory: Inventory, words: list[str], *, as_json: bool = False) -> in
     command = [*playbook_command(inventory, "playbooks/plan.yml"), *words]
     if not as_json:
         say(CHECKING)
-        return ours(subprocess.run(command, cwd=ROOT, check=False).returncode)
     with playbook_answer.asked_for("plan") as answer:
-        done = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr.fileno(), **answer.inherited())
-        if found := answer.read():
-            say(json.dumps(found))
-    return ours(done.returncode)
+        stdout = sys.stderr.fileno() if as_json else None
+        done = subprocess.run(command, cwd=ROOT, check=False, stdout=stdout, **answer.inherited())
+        planned = answer.read()
+    if planned and as_json:
+        say(json.dumps(planned))
+    return ours(done.returncode) if done.returncode or planned else nothing_done(inventory, as_json=as_json)
+
+
+def nothing_done(inventory: Inventory, *, as_json: bool) -> int:
+    """Whether a playbook that ended well and did nothing should have: Ansible says nothing of machines that are off."""
+    _, silent = ask_all(from_inventory(inventory), lambda node: node.status())
+    with beside_data(as_json=as_json):
+        if silent:
+            say("nothing was done: no machine that is meant answers")
+            for name, why in silent.items():
+                say(f"  {name}  {why}")
+    return 1 if silent else 0
 
 
 def ours(code: int) -> int:
@@ -137,7 +149,9 @@ def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bo
                         say(line)
             return interrupt.CODE
         launched: dict[str, Any] | None = answer.read()
-        return ours(code) if code or launched is None else launched
+    if code:
+        return ours(code)
+    return nothing_done(inventory, as_json=as_json) if launched is None else launched
 
 
 def left_on(node: Node) -> Look:
