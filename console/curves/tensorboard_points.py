@@ -50,17 +50,27 @@ class Points:
                     yield event
 
 
-def main(logs: Path, target: Path, *, once: bool) -> None:
-    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  its own environment alone has it
-    from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+class Curves:
+    """A folder that TensorBoard reads."""
 
-    source, writer = Points(logs), EventFileWriter(str(target))
+    def __init__(self, folder: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  its own environment alone has it
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+
+        self.event, self.summary, self.writer = Event, Summary, EventFileWriter(str(folder))
+
+    def add(self, step: int, at: float, points: dict[str, float]) -> None:
+        values = [self.summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]
+        self.writer.add_event(self.event(wall_time=at, step=step, summary=self.summary(value=values)))
+
+
+def main(logs: Path, target: Path, *, once: bool) -> None:
+    source, curves = Points(logs), Curves(target)
     while True:
         for event in source.new():
-            points = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(event).items()]
-            writer.add_event(Event(wall_time=event["time"], step=event["step"], summary=Summary(value=points)))
-        writer.flush()
+            curves.add(event["step"], event["time"], scalars(event))
+        curves.writer.flush()
         if once:
             return
         time.sleep(EVERY_S)

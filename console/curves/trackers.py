@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypedDict
 
-from console.curves.tensorboard_points import EVERY_S, Points, scalars
+from console.curves.tensorboard_points import EVERY_S, Curves, Points, scalars
 from train.files import write_atomic
 from train.runlog.paths import EVENTS, NODES
 from train.runlog.state import Event
@@ -108,21 +108,15 @@ class Mlflow:
 
 class Tensorboard:
     def __init__(self, run: str, about: About, folder: Path) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
-        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
-
-        self.event, self.summary, self.step = Event, Summary, 0
-        self.writer = EventFileWriter(str(folder / "tensorboard" / run))
+        self.curves, self.step = Curves(folder / "tensorboard" / run), 0
 
     def add(self, step: int, at: float, points: dict[str, float]) -> None:
         self.step = step
-        values = [self.summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]
-        self.writer.add_event(self.event(wall_time=at, step=step, summary=self.summary(value=values)))
+        self.curves.add(step, at, points)
 
     def end(self, numbers: dict[str, float]) -> None:
-        self.add(self.step, time.time(), numbers)
-        self.writer.close()
+        self.curves.add(self.step, time.time(), numbers)
+        self.curves.writer.close()
 
 
 KINDS: dict[str, Callable[[str, About, Path], Tracker]] = {
