@@ -24,15 +24,15 @@ def generate(
     else:
         if not prompts:
             raise BadInput("what is to be answered?", fix="fix: ./motley generate --prompts FILE")
-        whose, base = ("", {"model": model}) if model else commands_in_pieces.trained(runs, run)
-        name = name or commands_in_pieces.free_name(runs, f"{whose or Path(model).name.lower()}-answers")
+        of_run, base = ("", {"model": model}) if model else commands_in_pieces.trained(runs, run)
+        name = name or commands_in_pieces.free_name(runs, f"{of_run or Path(model).name.lower()}-answers")
         asked |= {"recipe": "generate", "dataset": prompts, **base}
     if code := commands_in_pieces.run_it(inventory, name, asked, settings, results):
         return code
-    made = results / name / paths.GIVEN_ANSWERS / "answers.jsonl"
+    answers_file = results / name / paths.GIVEN_ANSWERS / "answers.jsonl"
     if target:
-        shutil.copyfile(made, target)
-    say(f"answers   {target or made}")
+        shutil.copyfile(answers_file, target)
+    say(f"answers   {target or answers_file}")
     return 0
 
 

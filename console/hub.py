@@ -89,10 +89,10 @@ class Asked:
             return files(model, self.token)
         if model.repo not in self.answers:
             self.answers[model.repo] = self._ask(model)
-        found = self.answers[model.repo]
-        if "failed" in found:
-            raise BadInput(found["failed"])
-        return found["config"], found["bytes"]
+        held = self.answers[model.repo]
+        if "failed" in held:
+            raise BadInput(held["failed"])
+        return held["config"], held["bytes"]
 
     def _ask(self, model: BaseModel) -> Held:
         try:

@@ -127,28 +127,28 @@ def _left(answer: Stopped) -> str:
 
 def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
     """Deletes checkpoints of runs that are done, or of those that are named. Results and event logs stay."""
-    chosen = run.replace(",", " ").split()
+    named = run.replace(",", " ").split()
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.runs())
-    found = gathered(answers)
-    unknown = [name for name in chosen if name not in found]
+    runs = gathered(answers)
+    unknown = [name for name in named if name not in runs]
     if unknown:
-        say(f"there is no run '{unknown[0]}' on a node that answers; there are: {', '.join(found) or 'none'}")
+        say(f"there is no run '{unknown[0]}' on a node that answers; there are: {', '.join(runs) or 'none'}")
         return 2
-    if running := [name for name in chosen if found[name]["on"]]:
+    if running := [name for name in named if runs[name]["on"]]:
         say(f"run '{running[0]}' is running, and keeps its checkpoints\nfix: ./motley stop, then the same again")
         return 2
     names = [
         name
-        for name, facts in found.items()
-        if not facts["on"] and facts["bytes"] and (name in chosen if chosen else facts["done"])
+        for name, facts in runs.items()
+        if not facts["on"] and facts["bytes"] and (name in named if named else facts["done"])
     ]
     if not names:
         forget_address(inventory, nodes)
         say("there is nothing to clean: no checkpoints of a run that is done (others by name: --run NAME)")
         return 0
     for name in names:
-        facts = found[name]
+        facts = runs[name]
         note = "" if facts["done"] else "   it is not done: it could not be resumed after this"
         say(f"  {name}  step {facts['step']}  {facts['bytes'] / 1e6:.0f} MB on {', '.join(facts['nodes'])}{note}")
     if not yes and not agreed("delete these checkpoints?"):
@@ -170,9 +170,9 @@ def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
     if notice_address.written(inventory):
         return
     with interrupt.changing():
-        asked, _ = ask_all(nodes, lambda node: node.forget_address())
-    if had := [name for name, answer in asked.items() if answer["was"]]:
-        say(f"the address of motley_notify was deleted on {', '.join(had)}")
+        answers, _ = ask_all(nodes, lambda node: node.forget_address())
+    if deleted_on := [name for name, answer in answers.items() if answer["was"]]:
+        say(f"the address of motley_notify was deleted on {', '.join(deleted_on)}")
 
 
 def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int:

@@ -91,16 +91,16 @@ def asked_for(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
     continues, those of its first launch too.
     """
     values = asked["values"]
-    found: dict[str, Any] = {name: values.get(name, given[name]) for name in given if name != "resume"}
+    variables: dict[str, Any] = {name: values.get(name, given[name]) for name in given if name != "resume"}
     if "run" not in values:
-        found.pop("run", None)  # it was found for this run, as a name that was free
+        variables.pop("run", None)  # it was found for this run, as a name that was free
     if asked["named_nodes"]:
-        found["nodes"] = ",".join(asked["nodes"])
+        variables["nodes"] = ",".join(asked["nodes"])
     if asked["not_before"]:
-        found["at"] = time.strftime("%H:%M", time.localtime(asked["not_before"]))
-    found |= {name: asked[name] for name in ("then", "report_to") if asked[name]}
-    found |= {name: asked[name] for name, usual in SWITCHES.items() if asked[name] != usual}
-    return found | dict(asked["of_infra"])
+        variables["at"] = time.strftime("%H:%M", time.localtime(asked["not_before"]))
+    variables |= {name: asked[name] for name in ("then", "report_to") if asked[name]}
+    variables |= {name: asked[name] for name, usual in SWITCHES.items() if asked[name] != usual}
+    return variables | dict(asked["of_infra"])
 
 
 def as_text(launched: Mapping[str, Any], *, run: str) -> str:

@@ -29,9 +29,9 @@ def evaluate(
     if resume:
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
     else:
-        whose, base = commands_in_pieces.trained(runs, run)
-        name = name or commands_in_pieces.free_name(runs, f"{whose}-tasks")
-        asked |= {"recipe": "evaluate", "tasks": tasks, "of_run": whose, **base}
+        of_run, base = commands_in_pieces.trained(runs, run)
+        name = name or commands_in_pieces.free_name(runs, f"{of_run}-tasks")
+        asked |= {"recipe": "evaluate", "tasks": tasks, "of_run": of_run, **base}
     if code := commands_in_pieces.run_it(inventory, name, asked, settings, results):
         return code
     return show(results, name)

@@ -49,8 +49,8 @@ def on_a_node(
     inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True, given: str = ""
 ) -> int:
     """Our input passes through as it is, but where it is `given` something; its output as a terminal may show it."""
-    found = chosen(inventory, run)
-    return works(*found, verb, more=more, offline=offline, given=given) if found else 1
+    run_and_node = chosen(inventory, run)
+    return works(*run_and_node, verb, more=more, offline=offline, given=given) if run_and_node else 1
 
 
 def chosen(inventory: Inventory, run: str) -> tuple[str, Node] | None:
@@ -112,8 +112,8 @@ def export(inventory: Inventory, run: str, to: str, results: Path, *, quant: str
     if quant and to != GGUF:
         raise BadInput(f"--quant {quant} is of a gguf: {to} is never quantised", fix=f"fix: --to {GGUF}, or no --quant")
     if to == GGUF:
-        found = chosen(inventory, run)
-        return bring_gguf(*found, quant, results) if found else 1
+        run_and_node = chosen(inventory, run)
+        return bring_gguf(*run_and_node, quant, results) if run_and_node else 1
     if to.startswith(push.HUB):
         return push.push(to, run, results, next(iter(inventory.nodes.values()), {}), yes=yes)
     return on_a_node(inventory, run, ["export", to], more=[], offline=False)
@@ -151,16 +151,16 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
 
 def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
     """A run, where it was stopped, and the first node that has most of it and does nothing else."""
-    found = find(nodes, run)
-    idle = [node for node in found.have if not found.answers[node.name]["on"]]
+    usable = find(nodes, run)
+    idle = [node for node in usable.have if not usable.answers[node.name]["on"]]
     if not idle:
-        on = found.answers[found.have[0].name]["on"]
+        on = usable.answers[usable.have[0].name]["on"]
         raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
-    return found.run, found.stopped, idle[0]
+    return usable.run, usable.stopped, idle[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class UsableRun:
     """A run that can be used."""
 
     run: str
@@ -172,7 +172,7 @@ class Found:
     silent: dict[str, str]
 
 
-def find(nodes: list[Node], run: str) -> Found:
+def find(nodes: list[Node], run: str) -> UsableRun:
     """Finds a run; where none is named it is the newest that has made a model, or has a checkpoint to go by."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
@@ -204,7 +204,7 @@ def find(nodes: list[Node], run: str) -> Found:
         what = f"run {run} was stopped before its first checkpoint"
         raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
-    return Found(run, "" if runs[run]["done"] else f" · stopped {at}", have, answers, silent)
+    return UsableRun(run, "" if runs[run]["done"] else f" · stopped {at}", have, answers, silent)
 
 
 def made(answer: Runs, run: str) -> float:

@@ -47,15 +47,15 @@ def serve(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = Fal
 
 def of_run(inventory: Inventory, run: str) -> Served:
     nodes = [part for node in from_inventory(inventory) for part in node.parts(run)]
-    found = find(nodes, run)
-    say(f"run {found.run}{found.stopped}")
+    usable_run = find(nodes, run)
+    say(f"run {usable_run.run}{usable_run.stopped}")
     left_out = {
-        node.name: found.silent.get(node.name) or "it has not what this run has made: ./motley launch brings it"
+        node.name: usable_run.silent.get(node.name) or "it has not what this run has made: ./motley launch brings it"
         for node in nodes
-        if node not in found.have
+        if node not in usable_run.have
     }
-    usable = [node for node in nodes if node in found.have or node.name in found.silent]
-    return Served(found.run, [Machine(node, found.run) for node in usable], left_out)
+    may_serve = [node for node in nodes if node in usable_run.have or node.name in usable_run.silent]
+    return Served(usable_run.run, [Machine(node, usable_run.run) for node in may_serve], left_out)
 
 
 async def until_stopped(served: Served, listener: socket.socket, inventory: Inventory, *, lan: bool) -> int:

@@ -75,8 +75,8 @@ def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, s
 
 def waiting_line(answers: Iterable[Look]) -> list[str]:
     """What the queue holds beside the run whose turn it is."""
-    known = [list(answer.get("waiting") or []) for answer in answers]
-    waiting = max(known, key=len, default=[])[1:]
+    queues = [list(answer.get("waiting") or []) for answer in answers]
+    waiting = max(queues, key=len, default=[])[1:]
     return [f"  then, by itself: {', '.join(waiting)}   ./motley queue"] if waiting else []
 
 
@@ -164,13 +164,13 @@ def gpus(cards: list[dict[str, str]]) -> str:
 
 
 def last_run(answers: dict[str, Look]) -> str:
-    ran = [look for look in answers.values() if look["run"]]
-    if not ran:
+    with_a_run = [look for look in answers.values() if look["run"]]
+    if not with_a_run:
         return " and none was; start one: ./motley launch --model qwen3-0.6b --dataset stdlib-qa"
-    run = max(ran, key=lambda look: max(float(look["step"].get("time", 0)), script_time(look)))["run"]
-    if script := next((look for look in ran if look["run"] == run and is_script(look)), None):
+    run = max(with_a_run, key=lambda look: max(float(look["step"].get("time", 0)), script_time(look)))["run"]
+    if script := next((look for look in with_a_run if look["run"] == run and is_script(look)), None):
         return f"; the last was the script {run}: {script['now']['state']}"
-    state = state_of([look for look in ran if look["run"] == run])
+    state = state_of([look for look in with_a_run if look["run"] == run])
     end = state.ending or {"event": "stopped"}
     word = f"failed: {first(end['message'])}" if end["event"] == "failed" else end["event"]
     more = "" if word == "done" else f" · resume it: ./motley launch --resume {run}"
