@@ -93,7 +93,8 @@ def with_file(
 
 
 def as_text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    """The value as it would be typed; empty for one that is null in a file."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value if value is not None else "")
 
 
 def pairs_of(named: dict[str, Any]) -> list[str]:

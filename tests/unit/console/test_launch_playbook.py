@@ -65,6 +65,13 @@ def test_somebody_at_a_terminal_is_asked(
     assert launched == ["launched"] * (code == 0)
 
 
+def test_what_is_null_in_a_file_is_not_asked_for(launched: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "run.yml").write_text("then: null\nnodes: null\nreport_to:\n")
+    assert types("--wake", "--set", f"@{tmp_path}/run.yml") == 0
+    assert launched == [("woken", []), "launched"]
+    assert launch_commands.as_text(None) == ""
+
+
 def test_machines_are_woken_first_and_the_plan_says_what_is_still_off(launched: list[Any]) -> None:
     for nodes, names in (("", []), ("all", []), ("a,b", ["a", "b"])):
         assert types("--wake", "--nodes", nodes) == 0
