@@ -38,26 +38,25 @@ class About(TypedDict):
 
 class Tracker(Protocol):
     def add(self, step: int, at: float, points: dict[str, float]) -> None: ...
-    def end(self, numbers: dict[str, float]) -> None:
-        """`numbers`: those of the whole run, which the report shows."""
+    def end(self, step: int, numbers: dict[str, float]) -> None:
+        """`numbers`: those of the whole run, which the report shows, at its last step."""
 
 
 class Trackio:
     def __init__(self, run: str, about: About, folder: Path) -> None:
         import trackio  # noqa: PLC0415  its own environment alone has it
 
-        self.log, self.finish, self.step = trackio.log, trackio.finish, 0
+        self.log, self.finish = trackio.log, trackio.finish
         quiet = {"auto_log_gpu": False, "auto_log_cpu": False, "embed": False}
         space = {"space_id": os.environ["TRACKIO_SPACE_ID"]} if os.environ.get("TRACKIO_SPACE_ID") else {}
         trackio.init(project=PROJECT, name=run, resume="allow", config=about["settings"], **quiet, **space)
 
     def add(self, step: int, at: float, points: dict[str, float]) -> None:
-        self.step = step
         self.log(points, step=step)
 
-    def end(self, numbers: dict[str, float]) -> None:
+    def end(self, step: int, numbers: dict[str, float]) -> None:
         if numbers:
-            self.log(numbers, step=self.step)
+            self.log(numbers, step=step)
         self.finish()
 
 
@@ -75,7 +74,7 @@ class Wandb:
     def add(self, step: int, at: float, points: dict[str, float]) -> None:
         self.run.log(points | {"time": at}, step=step)
 
-    def end(self, numbers: dict[str, float]) -> None:
+    def end(self, step: int, numbers: dict[str, float]) -> None:
         self.run.summary.update(numbers)
         self.run.finish()
 
@@ -86,7 +85,7 @@ class Mlflow:
         from mlflow.entities import Metric  # noqa: PLC0415
         from mlflow.tracking import MlflowClient  # noqa: PLC0415
 
-        self.metric, self.step = Metric, 0
+        self.metric = Metric
         self.client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"file:{folder / 'mlruns'}")
         known = self.client.get_experiment_by_name(PROJECT)
         experiment = known.experiment_id if known else self.client.create_experiment(PROJECT)
@@ -97,25 +96,21 @@ class Mlflow:
             self.client.log_param(self.id, name, str(value)[:500])
 
     def add(self, step: int, at: float, points: dict[str, float]) -> None:
-        self.step = step
         metrics = [self.metric(name, value, int(at * 1000), step) for name, value in points.items()]
         self.client.log_batch(self.id, metrics=metrics)
 
-    def end(self, numbers: dict[str, float]) -> None:
-        self.add(self.step, time.time(), numbers)
+    def end(self, step: int, numbers: dict[str, float]) -> None:
+        self.add(step, time.time(), numbers)
         self.client.set_terminated(self.id)
 
 
 class Tensorboard:
     def __init__(self, run: str, about: About, folder: Path) -> None:
-        self.curves, self.step = Curves(folder / "tensorboard" / run), 0
+        self.curves = Curves(folder / "tensorboard" / run)
+        self.add = self.curves.add
 
-    def add(self, step: int, at: float, points: dict[str, float]) -> None:
-        self.step = step
-        self.curves.add(step, at, points)
-
-    def end(self, numbers: dict[str, float]) -> None:
-        self.curves.add(self.step, time.time(), numbers)
+    def end(self, step: int, numbers: dict[str, float]) -> None:
+        self.add(step, time.time(), numbers)
         self.curves.writer.close()
 
 
@@ -147,6 +142,10 @@ class Sent:
                 self.known["steps"][event["event"]] = event["step"]
                 self.known["until"] = max(self.known["until"], event["time"])
 
+    @property
+    def newest(self) -> int:
+        return max(self.known["steps"].values(), default=0)
+
     def keep(self) -> None:
         write_atomic(self.file, json.dumps(self.known).encode())
 
@@ -175,7 +174,7 @@ def main(kind: str, folder: Path, *, once: bool) -> None:
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     send()
-    tracker.end(json.loads((folder / FOLDER / ABOUT).read_text())["numbers"])
+    tracker.end(sent.newest, json.loads((folder / FOLDER / ABOUT).read_text())["numbers"])
 
 
 if __name__ == "__main__":

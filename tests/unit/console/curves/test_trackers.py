@@ -50,8 +50,8 @@ class Kept:
     def add(self, step: int, at: float, points: dict[str, float]) -> None:
         self.added.append((step, at, points))
 
-    def end(self, numbers: dict[str, float]) -> None:
-        self.numbers = numbers
+    def end(self, step: int, numbers: dict[str, float]) -> None:
+        self.ended_at, self.numbers = step, numbers
 
 
 ALL: list[Any] = []
@@ -106,6 +106,7 @@ def test_a_run_that_was_resumed_or_is_sent_again_is_one_run(folder: Path) -> Non
     second = send(folder)
     third = send(folder)
     assert first.run == second.run == third.run and first.run.startswith("notes-")
+    assert second.ended_at == third.ended_at == STEPS[-1], "the numbers of the run stand at its last step"
     assert trained(first) + trained(second) == STEPS and third.added == []
     assert trained(first) and trained(second)
 
@@ -159,7 +160,7 @@ from console.curves import trackers
 class Kept:
     def __init__(self, run, about, folder): self.file = open(folder / "kept", "a")
     def add(self, step, at, points): print("step", step, file=self.file, flush=True)
-    def end(self, numbers): print("end", numbers["report/tokens"], file=self.file, flush=True)
+    def end(self, step, numbers): print("end", numbers["report/tokens"], file=self.file, flush=True)
 trackers.KINDS["wandb"] = Kept
 from pathlib import Path
 trackers.EVERY_S = 0.05
