@@ -106,6 +106,8 @@ def fetched_lines(
 ) -> list[str]:
     same = "NOT the same on" if receipt["differ"] else "the same on"
     result = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    if whole and counts.get(whole[0], 0) < 0:
+        result = f"did not come whole from {whole[0]}"
     events = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in counts.items() if count >= 0)
     script = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
     return [

@@ -239,7 +239,7 @@ def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
     capsys.readouterr()
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
     assert said.format(folder=tmp_path / "results" / DONE) in (printed := capsys.readouterr().out)
-    assert "-1 file" not in printed
+    assert "-1 file" not in printed and "  adapter   did not come whole from a\n" in printed
     assert [path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir()] == ["weights"]
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
