@@ -25,3 +25,11 @@ def test_what_the_disk_has_not_taken_is_not_in_the_record(tmp_path):
     record.disk = OwnDisk()
     assert record.add(DONE) and not record.add(DONE)
     assert Record(record.file, OwnDisk()).done == {7: DONE}
+
+
+def test_what_unicode_calls_a_new_line_does_not_end_a_line(tmp_path):
+    """Models write such characters, and JSON keeps them as they are."""
+    done = Done(Piece(1, {}), "a", 1.0, {"text": "one\u2028two\x85three\nfour"}, generation=1)
+    record = Record(tmp_path / "pieces.jsonl", OwnDisk())
+    assert record.add(done) and record.add(DONE)
+    assert Record(record.file, OwnDisk()).done == {1: done, 7: DONE}
