@@ -78,11 +78,12 @@ EMPTY = [
     ({"prompt": []}, "there is no question in it"),
     ({"prompt": None}, "'prompt' is not text but NoneType"),
 ]
+CUT_EMOJI = ({"prompt": "What is 1?", "answer": "\ud83d"}, r"half a character (\ud83d")
 
 
-@pytest.mark.parametrize(("record", "said"), EMPTY)
-def test_an_empty_prompt_is_left_out_and_named(record, said, tmp_path):
-    folder = made(tmp_path, [*RECORDS, record | {"answer": "1"}], max_bad=2)
+@pytest.mark.parametrize(("record", "said"), [*EMPTY, CUT_EMOJI])
+def test_a_prompt_that_cannot_be_used_is_left_out_and_named(record, said, tmp_path):
+    folder = made(tmp_path, [*RECORDS, {"answer": "1"} | record], max_bad=2)
     index = json.loads((folder / "index.json").read_text())
     assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
     assert said in index["records"]["first_bad"][0]

@@ -79,7 +79,7 @@ def convert(format_name: str, record: JsonObject) -> Example:
         _check(example.messages)
     elif not example.text.strip():
         raise BadRecord("the text is empty")
-    _require_whole_characters(example)
+    require_whole_characters([example.text, example.messages, example.tools])
     return example
 
 
@@ -93,9 +93,10 @@ def _check(messages: tuple[Message, ...]) -> None:
         raise BadRecord("the answer is empty")
 
 
-def _require_whole_characters(example: Example) -> None:
+def require_whole_characters(value: object) -> None:
+    """Raises BadRecord where a text in it cannot be written as UTF-8."""
     try:
-        "".join(_strings([example.text, example.messages, example.tools])).encode()
+        "".join(_strings(value)).encode()
     except UnicodeEncodeError as error:
         half = str(error.object[error.start]).encode("unicode_escape").decode()
         raise BadRecord(f"half a character ({half}, as of a cut emoji), which no tokenizer reads") from None

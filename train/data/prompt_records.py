@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.data.convert_record import BadRecord, JsonObject, Message
+from train.data.convert_record import BadRecord, JsonObject, Message, require_whole_characters
 from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
 from train.data.read_records import Asked, Found, lacks, renamed
@@ -52,6 +52,7 @@ def read(record: JsonObject, form: str = "auto") -> Prompt:
     prompt = of_question(record) if form == "prompt" else of_conversation(form, record)
     if taken := sorted(NOT_A_COLUMN & prompt.columns.keys()):
         raise BadRecord(f"a column cannot be called '{taken[0]}': a reward gets something else by that name")
+    require_whole_characters(prompt.columns)
     return prompt
 
 
