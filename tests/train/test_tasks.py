@@ -188,9 +188,12 @@ def test_a_change_is_marked_where_it_is_beyond_chance():
         ("task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n"
          'output_type: generate_until\ndoc_to_text: "{{q}}"\ndoc_to_target: "1"\nmetric_list: [{metric: bleurt,'
          " aggregation: mean, higher_is_better: true}]", "measured by 'bleurt'"),
+        ("task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n"
+         'output_type: multiple_choice\ndoc_to_text: "{{q}}"\ndoc_to_choice: "{{none if answer else choices}}"\n'
+         "doc_to_target: answer", "tasks: sums cannot be asked: TypeError"),
     ],
 )  # fmt: skip
-def test_a_task_that_would_run_code_or_cannot_be_measured_is_refused(task, words, tmp_path, capsys):
+def test_a_task_that_would_run_code_or_cannot_be_asked_is_refused(task, words, tmp_path, capsys):
     tasks_asked.write(tmp_path)
     (tmp_path / "wrong.yaml").write_text(task)
     given = {"recipe": "evaluate", "model": "tiny", "tasks": "wrong.yaml", "dataset": tmp_path}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from lm_eval.api.instance import Instance
 
+from train.errors import BadInput
 from train.recipes.evaluate.load_tasks import Loaded
 
 BLOCK = 16
@@ -47,8 +48,12 @@ def build(loaded: Loaded, *, limit: int, shots: int | None, seed: int) -> Reques
     for task in loaded["tasks"].values():
         set_shots(task, shots)
         task.set_fewshot_seed(seed=seed)
-    for task in loaded["tasks"].values():
-        task.build_all_requests(limit=limit or None)
+    for name, task in loaded["tasks"].items():
+        try:
+            task.build_all_requests(limit=limit or None)
+        except Exception as error:  # whatever a task's templates meet in its documents
+            what = f"tasks: {name} cannot be asked: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise BadInput(what, fix="look at its documents: each must have what the task reads") from None
     return {name: by_document(task.instances) for name, task in loaded["tasks"].items()}
 
 
