@@ -216,12 +216,12 @@ def test_of_trials_that_ended_the_best_ones_result_stays(tmp_path):
         (folder / "models").mkdir()
     known = Known(
         {1: done(1, loss=2.0), 2: done(2, loss=1.0)},
-        {3: Taken(Piece(3, {"params": {}}), ("a",)), 4: Taken(Piece(4, {"params": {}}), ("b",))},
+        {3: Taken(Piece(3, {"params": {}}), ("b", "a")), 4: Taken(Piece(4, {"params": {}}), ("b",))},
     )
     made.tidy(known, "a")
     assert sorted(path.name for path in (tmp_path / "models/checkpoints/s/trials").iterdir()) == ["trial-2", "trial-3"]
     assert not (made.home(2).folder / "models").exists() and (made.home(2).folder / "results/adapter").is_dir()
-    assert (made.home(3).folder / "models").exists(), "it is continued here"
+    assert (made.home(3).folder / "models").exists(), "it is trained here, by another process or after a restart"
 
 
 def test_its_process_is_in_no_group_and_on_one_card():

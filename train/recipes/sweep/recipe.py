@@ -165,12 +165,13 @@ class SweepRecipe:
     def tidy(self, known: Known, node: str) -> None:
         """The best trial's result stays of what this machine has trained, and what it may continue."""
         trials = trials_of(known)
-        found = best(trials.values())
+        best_trial = best(trials.values())
+        in_progress = {number for number, taken in known.taken.items() if node in taken.nodes}  # second to begin it, too
         for folder in (self.config.checkpoint_folder() / "trials").glob(NAME.format("*")):
-            home, one = Home(folder=folder), trials.get(int(folder.name.rpartition("-")[2]))
-            if one is None or (one.state == "running" and one.node == node):
+            home, number = Home(folder=folder), int(folder.name.rpartition("-")[2])
+            if number not in trials or number in in_progress:
                 continue
-            if found and one.number == found.number and one.node == node:
+            if best_trial and number == best_trial.number and best_trial.node == node:
                 home.keep_result_alone()
             else:
                 home.remove()
