@@ -19,7 +19,7 @@ from train.runlog import paths
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
+    from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, RunConfig, SftConfig
 
 CARD = "README.md"
 
@@ -47,20 +47,29 @@ class Origin:
 def origin_of(config: SftConfig | ImagesConfig) -> Origin:
     """A launch has put folders of this node in place of the names; launch.json has kept them."""
     try:
-        return _launched(config)
+        base, hub = _launched_base(config)
     except Exception:  # whatever is wrong with that file, names are not worth a run's result
-        return Origin(base=config.model, hub=None, dataset=config.dataset)
+        base, hub = config.model, None
+    return Origin(base=base, hub=hub, dataset=launched_dataset(config))
 
 
-def _launched(config: SftConfig | ImagesConfig) -> Origin:
+def _launched_base(config: SftConfig | ImagesConfig) -> tuple[str, str | None]:
+    """The base's name, and its id on the hub."""
     file = config.log_folder / paths.LAUNCH
     launched = json.loads(file.read_text()) if file.is_file() else {}
     given, base = launched.get("all", {}), launched.get("model", {})
-    if "hub" in base:
-        name = base.get("name") if base["hub"] or base.get("name") in catalogue()["models"] else given.get("model")
-        return Origin(base=name or config.model, hub=base["hub"], dataset=given.get("dataset", config.dataset))
-    model = resolve_model(config.model)
-    return Origin(base=config.model, hub=model.hub, dataset=given.get("dataset", config.dataset))
+    if "hub" not in base:
+        return config.model, resolve_model(config.model).hub
+    name = base.get("name") if base["hub"] or base.get("name") in catalogue()["models"] else given.get("model")
+    return name or config.model, base["hub"]
+
+
+def launched_dataset(config: RunConfig) -> str:
+    """The data as they were named at the launch; else, as of a run by hand, as the settings name them."""
+    try:
+        return str(json.loads((config.log_folder / paths.LAUNCH).read_text())["all"]["dataset"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return config.dataset
 
 
 def name_base(folder: Path, origin: Origin) -> None:
@@ -140,9 +149,7 @@ def descended(config: SftConfig, origin: Origin, steps: int) -> dict[str, object
 
 def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
     """The card of a model that has no base."""
-    file = config.log_folder / paths.LAUNCH
-    launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
-    data, hub_data = about_data(launched.get("dataset", config.dataset), folders=True)
+    data, hub_data = about_data(launched_dataset(config), folders=True)
     shape = f"Llama, {config.layers} layers, {config.hidden_size} wide, {config.heads} heads"
     facts = {
         "shape": f"{shape}, {weights / 1e6:.1f} M weights",
@@ -199,13 +206,11 @@ def picture_card(
     metrics: dict[str, float],
     pixels: str,
 ) -> str:
-    file = config.log_folder / paths.LAUNCH
-    launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
     size, loads = config.image_size, config.is_base or config.model.startswith("vit")
     origin = origin_of(config)
     facts = {
         "shape": f"{config.model}, {config.width} wide, {weights / 1e6:.1f} M weights",
-        "data": f"`{Path(launched.get('dataset', config.dataset)).name}`, {rows} pictures, {len(classes)} classes",
+        "data": f"`{Path(origin.dataset).name}`, {rows} pictures, {len(classes)} classes",
         "steps": f"{steps} of {config.rows_per_step} pictures",
         "learning rate": f"{config.learning_rate:g}, {config.optimizer}",
         "seed": str(config.seed),

@@ -166,7 +166,7 @@ class SweepRecipe:
         """The best trial's result stays of what this machine has trained, and what it may continue."""
         trials = trials_of(known)
         best_trial = best(trials.values())
-        in_progress = {number for number, taken in known.taken.items() if node in taken.nodes}  # second to begin it, too
+        in_progress = {number for number, taken in known.taken.items() if node in taken.nodes}  # also as the second
         for folder in (self.config.checkpoint_folder() / "trials").glob(NAME.format("*")):
             home, number = Home(folder=folder), int(folder.name.rpartition("-")[2])
             if number not in trials or number in in_progress:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from train.plan.settings.config import SftConfig
+from train.plan.settings.config import PretrainConfig, SftConfig
 from train.recipes import model_card
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -89,3 +89,5 @@ def test_what_cannot_be_read_of_a_launch_leaves_the_nodes_own_names(tmp_path: Pa
         (config.log_folder / "launch.json").write_text(torn)
         origin = model_card.origin_of(config)
         assert (origin.base, origin.hub, origin.dataset) == (config.model, None, config.dataset)
+        new = PretrainConfig(run="notes", home=str(tmp_path), dataset="/srv/books")
+        assert "`books`, 8 rows of 512 tokens" in model_card.new_card(new, weights=1, rows=8, steps=2, after=None)
