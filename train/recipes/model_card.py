@@ -295,7 +295,7 @@ def loading(run: str, origin: Origin, *, full: bool, wrapper: bool = False) -> l
     base = origin.hub or f"path/of/{Path(origin.base).name}"
     kind, source = ("AutoModelForCausalLM", "transformers") if full else ("AutoPeftModelForCausalLM", "peft")
     if wrapper:
-        return [*of_wrapper(base), *with_ollama(run)]
+        return whole_text_part(base) if full else [*of_wrapper(base), *with_ollama(run)]
     return [
         "## With transformers\n",
         "```python",
@@ -336,6 +336,20 @@ def of_wrapper(base: str) -> list[str]:
         "from transformers import AutoModelForImageTextToText, AutoTokenizer\n",
         f'base = AutoModelForImageTextToText.from_pretrained("{base}")',
         'model = PeftModel.from_pretrained(base, "path/of/this/folder")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
+        "```\n",
+    ]
+
+
+def whole_text_part(base: str) -> list[str]:
+    """All weights of the text part of such a model, whose other parts stay the base's."""
+    return [
+        "## With transformers\n",
+        "```python",
+        "from safetensors.torch import load_file",
+        "from transformers import AutoModelForImageTextToText, AutoTokenizer\n",
+        f'model = AutoModelForImageTextToText.from_pretrained("{base}")',
+        'model.load_state_dict(load_file("path/of/this/folder/model.safetensors"), strict=False)',
         f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
         "```\n",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,17 @@ def test_a_folder_of_the_owners_stays_one(tmp_path: Path, model: dict[str, Any])
     name = "mine" if model else "x"
     assert f'AutoTokenizer.from_pretrained("path/of/{name}")' in body
     assert "anna" not in body and str(tmp_path) not in body, "no folder is given away"
+
+
+@pytest.mark.parametrize(("method", "has_adapter"), [("lora", True), ("full", False)])
+def test_what_is_trained_of_a_wrapper_is_put_into_the_whole_one(tmp_path: Path, method: str, has_adapter: bool) -> None:
+    config = replace(launched(tmp_path, {"model": "mine"}, {"name": "mine", "hub": None}), method=method)
+    Path(config.model).mkdir(parents=True)
+    (Path(config.model) / "config.json").write_text('{"text_config": {}}')
+    _, body = card_of(config)
+    assert 'AutoModelForImageTextToText.from_pretrained("path/of/mine")' in body
+    assert ("PeftModel" in body, "ollama" in body) == (has_adapter, has_adapter)
+    assert ('load_file("path/of/this/folder/model.safetensors"), strict=False' in body) != has_adapter
 
 
 @pytest.mark.parametrize("file", ["~nobody-of-this-name/notes.jsonl", f"/{300 * 'x'}/notes.jsonl"])
