@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -87,27 +87,27 @@ class Judge:
             "completions": list(completions),
             "columns": {name: list(values) for name, values in columns.items() if name not in NOT_A_COLUMN},
         }
-        each = [self.values(at, rows, count) for at in range(len(self.rewards))]
+        by_reward = [self.values(at, rows, count) for at in range(len(self.rewards))]
         weights = [reward.weight for reward in self.rewards]
         total = [
             math.fsum(weight * value for weight, value in zip(weights, row, strict=True) if value is not None)
-            for row in zip(*each, strict=True)
+            for row in zip(*by_reward, strict=True)
         ]
-        return Scored(total, {reward.name: values for reward, values in zip(self.rewards, each, strict=True)})
+        return Scored(total, {reward.name: values for reward, values in zip(self.rewards, by_reward, strict=True)})
 
     def values(self, at: int, rows: dict[str, object], count: int) -> list[float | None]:
         if not count:
             return []
         most_bytes = BYTES_PER_VALUE * count + BYTES_OF_A_MESSAGE
         try:
-            found = self.started().ask(rows | {"function": at}, self.seconds, most_bytes)
-            values, bad = valid(found.get("values", [None] * count), count), found.get("rows", range(count))
+            answer = self.started().ask(rows | {"function": at}, self.seconds, most_bytes)
+            values, bad_rows = valid(answer.get("values", [None] * count), answer.get("rows", range(count)), count)
         except Lost as lost:
             self.close()
-            found, values, bad = {"wrong": str(lost)}, [None] * count, range(count)
-        if "wrong" in found:
-            self.went_wrong(self.rewards[at], str(found["wrong"]))
-            values = [0.0 if row in bad else value for row, value in enumerate(values)]
+            answer, values, bad_rows = {"wrong": str(lost)}, [None] * count, range(count)
+        if "wrong" in answer:
+            self.went_wrong(self.rewards[at], str(answer["wrong"]))
+            values = [0.0 if row in bad_rows else value for row, value in enumerate(values)]
         return values
 
     def went_wrong(self, reward: Reward, what: str) -> None:
@@ -130,11 +130,11 @@ class Judge:
         self.process = Process(self.memory_bytes, self.say)
         try:
             request = {"load": [asdict(reward) for reward in self.rewards]}
-            found = self.process.ask(request, START_S, BYTES_OF_A_MESSAGE)
-            self.require_confined(found)
-            if "wrong" in found:
-                reward = self.rewards[int(found["at"])]
-                what = f"the file of the reward {reward.name} {found['wrong']}"
+            answer = self.process.ask(request, START_S, BYTES_OF_A_MESSAGE)
+            self.require_confined(answer)
+            if "wrong" in answer:
+                reward = self.rewards[int(answer["at"])]
+                what = f"the file of the reward {reward.name} {answer['wrong']}"
                 raise BadInput(what, where_of(reward), "fix it there, and try it with ./motley check-rewards")
         except Lost as lost:
             self.close()
@@ -145,15 +145,15 @@ class Judge:
             raise
         return self.process
 
-    def require_confined(self, found: ChildAnswer) -> None:
+    def require_confined(self, answer: ChildAnswer) -> None:
         """Motley's own rewards need nothing of it; a person's are not run where they could open a connection."""
-        if found.get("missing"):
+        if answer.get("missing"):
             raise BadInput(
-                f"this machine cannot keep the functions of a file from the network: {found['missing']}",
+                f"this machine cannot keep the functions of a file from the network: {answer['missing']}",
                 fix=f"allow seccomp (in a container by its security options), or take only {', '.join(BUILT_IN)}",
             )
         if (
-            not found.get("hidden")
+            not answer.get("hidden")
             and any(reward.kind == FILE for reward in self.rewards)
             and "landlock" not in self.warned
         ):
@@ -161,13 +161,13 @@ class Judge:
             self.say("this kernel has no Landlock: the functions could read the environment of the run's processes")
 
 
-def valid(values: Any, count: int) -> list[float | None]:
+def valid(values: Any, bad_rows: Any, count: int) -> tuple[list[float | None], Container[int]]:
     """The process runs code of others: what it answers is looked at again."""
-    if not isinstance(values, list) or len(values) != count:
+    if not isinstance(values, list) or len(values) != count or not isinstance(bad_rows, list | range):
         raise Lost("wrote into what its process answers with")
     if any(value is not None and not (isinstance(value, float) and math.isfinite(value)) for value in values):
         raise Lost("wrote into what its process answers with")
-    return values
+    return values, bad_rows
 
 
 def where_of(reward: Reward) -> str:

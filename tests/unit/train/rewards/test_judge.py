@@ -129,6 +129,10 @@ WRONG = [
     (FLOOD, r"f wrote into what its process answers with"),
     (FORGED.replace("[1]", '{"values": ["a", 1.0]}').replace('b"', "b'").replace('\\n"', "\\n'"), r"f wrote into"),
     (FORGED, r"f wrote into what its process answers with"),
+    (
+        FORGED.replace('b"[1]\\n"', """b'{"values": [1.0, 1.0], "wrong": "x", "rows": 1}\\n'"""),
+        r"f wrote into what its process answers with",
+    ),
 ]
 
 
