@@ -98,7 +98,7 @@ def vars_of(part: requests.Part) -> dict:
 
 
 def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_path):
-    config = load_config(options | {"documents": 20, "shots": 1, "tasks": "sums.yaml"})
+    config = load_config(options | {"documents": 20, "shots": 1, "tasks": f"{own}/sums.yaml", "dataset": ""})
     loaded = load_tasks.kept(prepare.prepare(config, lambda _: None, out=str(tmp_path / "tasks")))
     wanted = requests.build(loaded, limit=20, shots=1, seed=SEED)
     answers = model.answers_to(asked, wanted, "sums", range(20), "adapter")

@@ -51,13 +51,13 @@ def fence() -> None:
 
 def fetched(names: Sequence[str], folder: Path) -> tuple[Loaded, list[str]]:
     """The tasks over their own data, and the folders of the harness that they come from; `folder`: where a person's
-    files are."""
+    files are that are named without one."""
     own = {name: task_files.read(folder / name) for name in names if task_files.is_file(name)}
     known = [name for name in names if name not in own]
     manager = TaskManager(include_defaults=bool(known))
     for name in known:
         require_known(name, manager)
-    configs = {name: task_files.placed(task.config, folder) for name, task in own.items()}
+    configs = {name: task_files.placed(task.config, (folder / name).parent) for name, task in own.items()}
     loaded = load(manager, [configs.get(name, name) for name in names])
     return loaded, folders_of(known, loaded, manager)
 

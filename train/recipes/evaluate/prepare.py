@@ -41,8 +41,7 @@ def prepare(config: EvaluateConfig, say: Callable[[str], None], *, out: str | No
     extra_packages.use(config)
     files = [file for name in names if task_files.is_file(name) for file in task_files.read(own / name).files]
     chosen = {name: getattr(config, name) for name in CHOSEN}
-    hashes = {str(file.relative_to(own)): file_hash(file) for file in files}
-    key = {"format": FORMAT, "tasks": chosen, "files": hashes, "harness": version()}
+    key = {"format": FORMAT, "tasks": chosen, "files": [file_hash(file) for file in files], "harness": version()}
     folder = rows_folder("tasks", key, out)
     known = folder.exists()
     build_once(folder, lambda draft: build(draft, config, names, own, key))
