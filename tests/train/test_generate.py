@@ -19,7 +19,8 @@ DRAWN = OPTIONS | {"temperature": 0.9, "top_p": 0.95, "answers": 2}
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("prompts") / "sums.jsonl"
-    lines = [{"prompt": f"What is {i} plus {3 * i}?{' Please.' * (i % 4)}", "level": i} for i in range(75)]
+    lines = [{"prompt": f"What is {i} plus {3 * i}?{' Please.' * (i % 4)}", "level": i, "answer": str(4 * i)}
+             for i in range(75)]  # fmt: skip
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return file
 
@@ -44,6 +45,7 @@ def test_every_prompt_is_answered_in_its_order_with_what_stood_beside_it(alone):
     assert [line["level"] for line in alone] == [i for i in range(75) for _ in range(2)]
     assert all(alone[2 * i]["answer"] != alone[2 * i + 1]["answer"] for i in range(75))
     assert alone[2]["prompt"] == "What is 1 plus 3? Please."
+    assert (alone[2]["data_answer"], list(alone[2])[-2:]) == ("4", ["answer", "cut"])
 
 
 def test_three_processes_make_the_answers_of_one(alone, prompts, tmp_path):

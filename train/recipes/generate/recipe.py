@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from train.files import whole_folder
-from train.plan.model import data_sets
 from train.plan.settings.config import GenerateConfig, RunConfig
 from train.pool import Desk
 from train.pool.pieces import Done, Known, Piece
 from train.recipes.generate.write_answers import Answers
-from train.recipes.grpo.rows import PromptRows, open_prompts, prepare
+from train.recipes.grpo.rows import PromptRows, open_prompts
+from train.recipes.prepared import prepared
 
 FILE = "answers.jsonl"
 
@@ -30,9 +30,7 @@ class Generate:
 
     @cached_property
     def rows(self) -> PromptRows:
-        folder = Path(self.config.dataset).expanduser()
-        if not data_sets.is_here(f"{folder}/index.json"):
-            folder = prepare(self.config, lambda _: None)
+        folder = prepared(self.config, lambda _: None)
         return open_prompts(folder, "train", self.config.max_new_tokens)
 
     @cached_property
@@ -81,7 +79,9 @@ class Generate:
             numbers = range(piece.piece.what["first"], piece.piece.what["end"])
             for at, answer in zip(numbers, piece.result["answers"], strict=True):
                 record = self.rows.record(at // self.config.answers)
-                yield {**record["columns"], "prompt": record["prompt"], "answer": answer["text"], "cut": answer["cut"]}
+                line = {"prompt": record["prompt"], "answer": answer["text"], "cut": answer["cut"]}
+                columns = {f"data_{name}" if name in line else name: value for name, value in record["columns"].items()}
+                yield columns | line
 
     def close(self) -> None:
         pass

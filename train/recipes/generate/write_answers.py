@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from train.data.rows import date_of, template_of
 from train.data.to_tokens import load_chat
 from train.models import backends
 from train.models.backends import to_tensors
@@ -43,8 +42,7 @@ class Answers:
         )
         self.module = backends.loss_module(backend, backend.build(spec), precision, self.device)
         self.module.model.eval()
-        prepared = rows.folder.parent
-        self.tokenizer = load_chat(resolve_model(folder), date_of(prepared), template_of(prepared)).tokenizer
+        self.tokenizer = load_chat(resolve_model(folder)).tokenizer
 
     def make(self, numbers: Sequence[int], is_stopped: threading.Event) -> list[Made]:
         """`numbers`: of the answers among all; fewer at a time after an out-of-memory."""
@@ -64,8 +62,12 @@ class Answers:
         config = self.config
         prompts = [number // config.answers for number in numbers]
         asked = to_tensors(self.rows.prompts(prompts, [[] for _ in prompts]), self.device)
-        how = {"temperature": config.temperature or 1.0, "top_p": config.top_p}
-        draw = Draw(seed=config.seed, rollout=0 if config.temperature else None, **how)
+        draw = Draw(
+            seed=config.seed,
+            rollout=0 if config.temperature else None,
+            temperature=config.temperature or 1.0,
+            top_p=config.top_p,
+        )
         with self.module.autocast():
             made = answers(
                 self.module.model, asked, list(numbers), draw, end_ids=self.rows.end_ids, most=config.max_new_tokens
