@@ -107,6 +107,7 @@ def test_groupnorm_passes(tmp_path):
     [
         ([1, 2], "gives list, not names with their numbers"),
         ({"x": [[1], [1, 2]]}, "pad the shorter ones"),
+        ({"x": torch.zeros(2, dtype=torch.bfloat16)}, "such as values.float().cpu()"),
         ({"x": ["a", "b"]}, "turn words into numbers"),
         ({"x": [1, 2], "y": [1]}, "not the same number of rows: x has 2, y has 1"),
         ({"x": []}, "x has no rows"),
@@ -122,7 +123,7 @@ def test_rows_that_are_none_are_refused(rows, said):
 
 
 def test_python_numbers_become_what_a_model_computes_with():
-    found = as_columns({"a": [1.5, 2.0], "b": [1, 2], "c": torch.zeros(2, dtype=torch.bfloat16).float()}, "rows")
+    found = as_columns({"a": [1.5, 2.0], "b": [1, 2], "c": torch.zeros(2, dtype=torch.float64)}, "rows")
     assert {name: str(column.dtype) for name, column in found.items()} == {"a": "float32", "b": "int64", "c": "float32"}
 
 

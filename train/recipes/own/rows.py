@@ -121,9 +121,13 @@ def as_columns(given: object, what: str) -> Columns:
 def as_column(values: Any, what: str) -> NDArray[Any]:
     try:
         column = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    except (ValueError, TypeError) as error:  # a list of lists, and torch's types that numpy has not
+    except ValueError as error:  # a list of lists
         raise BadInput(
             f"recipe: {what} is no array: {error}", fix="all rows must have one length: pad the shorter ones"
+        ) from None
+    except TypeError as error:  # what torch has and numpy has not: bfloat16, a list of tensors that are on a card
+        raise BadInput(
+            f"recipe: {what} is no array: {error}", fix="give numbers that numpy has, such as values.float().cpu()"
         ) from None
     column = column.astype(AS.get(str(column.dtype), column.dtype))
     if str(column.dtype) not in TYPES:
