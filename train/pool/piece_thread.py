@@ -53,7 +53,7 @@ class Hands:
         self.recipe, self.desk, self.clock = recipe, desk, desk.clock
         self.running: Piece | None = None
         self.error: Exception | None = None
-        self.result: Ended | None = None
+        self.ended: Ended | None = None
         self.is_loaded = self.has_begun = False
         self.is_dropped = self.leaves = False
         self.begun_at = 0.0
@@ -74,7 +74,7 @@ class Hands:
 
     def drop(self) -> None:
         with self.lock:
-            if self.running and not self.result:
+            if self.running and not self.ended:
                 self.is_dropped = True
                 self.desk.is_stopped.set()
 
@@ -84,10 +84,10 @@ class Hands:
         return self.clock.now() - max(self.begun_at, self.desk.noted_at)
 
     def hangs(self, done: Collection[Done]) -> bool:
-        own = [each.seconds for each in done if each.node == self.desk.node]
-        longest_s = max(own, default=STUCK * max((each.seconds for each in done), default=0.0))
+        here_s = [each.seconds for each in done if each.node == self.desk.node]
+        longest_s = max(here_s, default=STUCK * max((each.seconds for each in done), default=0.0))
         most_s = max(STUCK_S, STUCK * longest_s) if done else FIRST_S
-        return bool(self.running and not self.result) and self.silent_s > most_s
+        return bool(self.running and not self.ended) and self.silent_s > most_s
 
     def require_life(self, done: Collection[Done]) -> None:
         """Its agent changes the group: a piece that hangs is not taken along, or it would hang for ever where nobody
@@ -102,15 +102,11 @@ class Hands:
         self.drop()
 
     @property
-    def ended(self) -> Ended | None:
-        return self.result
-
-    @property
     def notes(self) -> list[dict[str, Any]]:
         return self.desk.notes
 
     def brought(self) -> None:
-        self.result = self.running = None
+        self.ended = self.running = None
 
     def wait(self, seconds: float) -> None:
         self.news.wait(seconds)
@@ -144,5 +140,5 @@ class Hands:
             if self.is_dropped:
                 self.running = None
             else:
-                self.result = piece, self.clock.now() - started, result
+                self.ended = piece, self.clock.now() - started, result
         self.news.set()

@@ -152,7 +152,3 @@ def described(error: BaseException, path: str) -> str:
 def shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= MOST // 3 else f"{text[: MOST // 3]}…"
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -81,20 +81,20 @@ def answers_to(model: InBlocks, requests: Requests, task: str, documents: Iterab
     """What the model says to all that is asked of some documents, which are whole blocks."""
     numbers = [number for number in documents if number in requests[task]]
     asked = [(number, one) for number in numbers for one in requests[task][number] for _ in range(one.repeats or 1)]
-    found: dict[str, dict[int, list[Any]]] = {}
+    by_kind: dict[str, dict[int, list[Any]]] = {}
     with without_adapter(model.model) if side == "base" else nullcontext():
         for kind in dict.fromkeys(one.request_type for _, one in asked):
-            some = [(number, one) for number, one in asked if one.request_type == kind]
-            said = getattr(model, kind)([one for _, one in some])
-            for (number, _), answer in zip(some, said, strict=True):
-                found.setdefault(kind, {}).setdefault(number, []).append(answer)
-    return {kind: [by_number.get(number, []) for number in numbers] for kind, by_number in found.items()}
+            of_kind = [(number, one) for number, one in asked if one.request_type == kind]
+            answers = getattr(model, kind)([one for _, one in of_kind])
+            for (number, _), answer in zip(of_kind, answers, strict=True):
+                by_kind.setdefault(kind, {}).setdefault(number, []).append(answer)
+    return {kind: [by_number.get(number, []) for number in numbers] for kind, by_number in by_kind.items()}
 
 
 def without_adapter(model: Any) -> AbstractContextManager[Any]:
     """A base that has none is it already."""
-    found: AbstractContextManager[Any] = model.disable_adapter() if hasattr(model, "disable_adapter") else nullcontext()
-    return found
+    base: AbstractContextManager[Any] = model.disable_adapter() if hasattr(model, "disable_adapter") else nullcontext()
+    return base
 
 
 def load(config: EvaluateConfig, device: str, precision: str) -> InBlocks:

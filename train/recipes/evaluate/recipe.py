@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from train.files import whole_folder
 from train.plan.launch import extra_packages
-from train.plan.model import data_sets
 from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import RunConfig
 from train.pool import Desk
 from train.pool.pieces import Done, Known, Piece
 from train.recipes.evaluate import prepare
+from train.recipes.prepared import prepared
 from train.runlog.scores import FILE, table
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ class Evaluate:
 
     @cached_property
     def folder(self) -> Path:
-        folder = Path(self.config.dataset or ".").expanduser()
-        if data_sets.is_here(str(folder / prepare.INDEX)):
-            return folder
-        return prepare.prepare(self.config, lambda _: None)
+        return prepared(self.config, lambda _: None)
 
     @cached_property
     def all(self) -> list[dict[str, Any]]:
@@ -103,19 +100,19 @@ class Evaluate:
         from train.recipes.evaluate import score
 
         loaded, _ = self.tasks()
-        said: dict[str, dict[str, list[Any]]] = {side: {} for side in self.config.sides}
+        answers: dict[str, dict[str, list[Any]]] = {side: {} for side in self.config.sides}
         for number, what in enumerate(self.all):
             part = range(what["first"], what["end"]), known.done[number].result["answers"]
-            said[what["side"]].setdefault(what["task"], []).append(part)
-        found = {side: score.scores(loaded, said[side], limit=self.config.documents) for side in said}
-        rows = score.compared(loaded, found)
+            answers[what["side"]].setdefault(what["task"], []).append(part)
+        results = {side: score.scores(loaded, answers[side], limit=self.config.documents) for side in answers}
         facts: dict[str, Any] = {
             "run": self.config.run,
             "of_run": self.config.of_run,
             "harness": prepare.version(),
-            "rows": rows,
+            "rows": score.compared(loaded, results),
+            "documents": self.config.documents,
+            "seed": self.config.seed,
         }
-        facts |= {"documents": self.config.documents, "seed": self.config.seed}
         folder = self.config.result_folder / self.config.RESULT
         with whole_folder(folder) as draft:
             (draft / FILE).write_text(json.dumps(facts, indent=1) + "\n")

@@ -65,10 +65,10 @@ def scores(loaded: Loaded, said: Said, *, limit: int) -> dict[str, Any]:
     return found
 
 
-def compared(loaded: Loaded, found: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """A row for each metric of each task and group, in the order in which they were asked for; `found`: of each side
-    the harness's results."""
-    base = found["base"]
+def compared(loaded: Loaded, by_side: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+    """A row for each metric of each task and group, in the order in which they were asked for; `by_side`: of each
+    side the harness's results."""
+    base = by_side["base"]
     inside = {part: group for group, parts in base["group_subtasks"].items() for part in parts}
     rows: list[Row] = []
     for name, results in base["results"].items():
@@ -85,12 +85,12 @@ def compared(loaded: Loaded, found: Mapping[str, Mapping[str, Any]]) -> list[Row
                 "documents": base["n-samples"].get(name, {}).get("effective"),
                 "shots": base["n-shot"].get(name, 0),
             }
-            errors = {side: error_of(each["results"][name], metric, kind) for side, each in found.items()}
-            for side, each in found.items():
+            errors = {side: error_of(each["results"][name], metric, kind) for side, each in by_side.items()}
+            for side, each in by_side.items():
                 row |= {side: finite(each["results"][name][key]), f"{side}_error": finite(errors[side])}
-            if "adapter" in found:
-                change = found["adapter"]["results"][name][key] - value
-                error = by_document(loaded, name, metric, kind, found)
+            if "adapter" in by_side:
+                change = by_side["adapter"]["results"][name][key] - value
+                error = by_document(loaded, name, metric, kind, by_side)
                 if error is None and None not in errors.values():
                     error = math.hypot(*(each or 0.0 for each in errors.values()))
                 row |= {"change": finite(change), "change_error": finite(error)}
@@ -99,8 +99,8 @@ def compared(loaded: Loaded, found: Mapping[str, Mapping[str, Any]]) -> list[Row
     return rows
 
 
-def error_of(found: Mapping[str, Any], metric: str, kind: str) -> float | None:
-    error = found.get(f"{metric}_stderr,{kind}")
+def error_of(results: Mapping[str, Any], metric: str, kind: str) -> float | None:
+    error = results.get(f"{metric}_stderr,{kind}")
     return float(error) if isinstance(error, (int, float)) else None
 
 
@@ -110,7 +110,7 @@ def finite(value: float | None) -> float | None:
 
 
 def by_document(
-    loaded: Loaded, name: str, metric: str, kind: str, found: Mapping[str, Mapping[str, Any]]
+    loaded: Loaded, name: str, metric: str, kind: str, by_side: Mapping[str, Mapping[str, Any]]
 ) -> float | None:
     """The standard error of the change where the score is a mean over documents; else None."""
     task = loaded["tasks"].get(name)
@@ -118,7 +118,7 @@ def by_document(
         return None
     values = [
         {sample["doc_id"]: sample.get(metric) for sample in side["samples"][name] if sample["filter"] == kind}
-        for side in (found["base"], found["adapter"])
+        for side in (by_side["base"], by_side["adapter"])
     ]
     if values[0].keys() != values[1].keys() or len(values[0]) < 2:
         return None

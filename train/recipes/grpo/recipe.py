@@ -303,10 +303,8 @@ class GrpoRecipe:
         records = [asked.rows.record(asked.prompts[number]) for number in found]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
-        prompts, texts = (
-            [record["prompt"] for record in records],
-            self.texts([answer.tokens for answer in found.values()]),
-        )
+        prompts = [record["prompt"] for record in records]
+        texts = self.texts([answer.tokens for answer in found.values()])
         answered = [as_answered(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
         scored = self.judge.score(prompts, answered, columns)
         each = [list(map(as_number, scored.by_function[name])) for name in self.names]

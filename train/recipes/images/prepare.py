@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
-from train.data import left_out_in_words
-from train.data import parse_files as convert_record
+from train.data import left_out_in_words, parse_files
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
 from train.data.read_records import SHOWN_BAD, Say, Tally
@@ -84,7 +83,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Pictures:
     seen: list[Seen]
     tally: Tally
     say: Say
@@ -110,7 +109,7 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     }
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    build_once(folder, lambda unfinished: build(unfinished, config, Found(seen, tally, say), classes, key))
+    build_once(folder, lambda unfinished: build(unfinished, config, Pictures(seen, tally, say), classes, key))
     left_out_in_words.note(folder, data.passed_over)
     report(folder, known, say)
     return folder
@@ -126,8 +125,8 @@ def sources(data: Dataset) -> list[Source]:
 
 
 def content(file: Path) -> bytes:
-    if file.stat().st_size > convert_record.LONGEST_RECORD:
-        raise ValueError(convert_record.too_long())
+    if file.stat().st_size > parse_files.LONGEST_RECORD:
+        raise ValueError(parse_files.too_long())
     return file.read_bytes()
 
 
@@ -294,21 +293,21 @@ def lot(one: Seen) -> tuple[float, str]:
 
 
 def build(
-    folder: Path, config: ImagesConfig, found: Found, classes: list[str], made_from: Mapping[str, object]
+    folder: Path, config: ImagesConfig, pictures: Pictures, classes: list[str], made_from: Mapping[str, object]
 ) -> None:
-    edge, colours = config.image_size, 1 if all(one.grey for one in found.seen) else 3
-    require_room(folder, len(found.seen) * colours * edge * edge)
+    edge, colours = config.image_size, 1 if all(one.grey for one in pictures.seen) else 3
+    require_room(folder, len(pictures.seen) * colours * edge * edge)
     numbers = {name: number for number, name in enumerate(classes)}
     splits: dict[str, SplitIndex] = {}
-    for name, some in split(found.seen, config.eval_fraction).items():
+    for name, some in split(pictures.seen, config.eval_fraction).items():
         writer = PictureWriter(folder / name, edge)
         for one, pixels in zip(some, threads(partial(decoded, edge=edge, colours=colours), some), strict=True):
             if isinstance(pixels, str):
-                skipped(one.source, pixels, found.tally, found.say)
+                skipped(one.source, pixels, pictures.tally, pictures.say)
             else:
                 writer.add(pixels, numbers[one.source.label])
         splits[name] = writer.close()
-    stop_if_bad(config, found.tally)
+    stop_if_bad(config, pictures.tally)
     if not splits["train"]["rows"]:
         fix = "hold out fewer: --set eval_fraction=0.02"
         raise BadInput("no picture is left to train on", f"data set: {config.dataset}", fix)
@@ -319,7 +318,7 @@ def build(
         colours=colours,
         splits=splits,
         data_format=KIND,
-        records=found.tally.as_records(),
+        records=pictures.tally.as_records(),
         classes=classes,
         made_from=made_from,
     )

@@ -55,8 +55,7 @@ def build(folder: Path, *, classes: int, image_size: int, seed: int) -> Any:
 def config_of(folder: Path) -> Any:
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    return config
+    return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
 def loaded(folder: Path, config: Any) -> tuple[Any, set[str]]:
@@ -110,9 +109,9 @@ def draw(model: nn.Module, names: Iterable[str], seed: int) -> None:
 def load(folder: Path, base: str = "") -> Any:
     """What a run has made. A checkpoint has only what is trained: the rest is its base's."""
     from safetensors.torch import load_file
-    from transformers import AutoConfig, AutoModelForImageClassification
+    from transformers import AutoModelForImageClassification
 
-    config, state = AutoConfig.from_pretrained(folder, trust_remote_code=False), load_file(folder / "model.safetensors")
+    config, state = config_of(folder), load_file(folder / "model.safetensors")
     model = AutoModelForImageClassification.from_config(config)
     if base and model.state_dict().keys() - state.keys():
         model, _ = loaded(Path(base), config)

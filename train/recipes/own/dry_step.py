@@ -77,10 +77,11 @@ def _check(functions: Functions, model: nn.Module, batch: Batch) -> None:
 
 def require_stateless(model: nn.Module, before: Batch, file: Path) -> None:
     changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
-    norms = [n or "the model" for n, module in model.named_modules() if isinstance(module, _BatchNorm)]
-    if norms and (changed or not all(module.track_running_stats for module in batch_norms(model))):
+    norms = {n or "the model": module for n, module in model.named_modules() if isinstance(module, _BatchNorm)}
+    if norms and (changed or not all(norm.track_running_stats for norm in norms.values())):
         raise BadInput(
-            f"recipe: {norms[0]} is BatchNorm: it computes with the rows beside a row, and every node has others",
+            f"recipe: {next(iter(norms))} is BatchNorm: it computes with the rows beside a row, "
+            "and every node has others",
             f"file: {file}",
             "use GroupNorm or LayerNorm in its place",
         )
@@ -90,10 +91,6 @@ def require_stateless(model: nn.Module, before: Batch, file: Path) -> None:
             f"file: {file}",
             "keep only weights that are trained, and buffers that stay as they are",
         )
-
-
-def batch_norms(model: nn.Module) -> list[Any]:
-    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
 def gradients_of(

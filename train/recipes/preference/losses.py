@@ -88,16 +88,17 @@ def paired(loss: Loss, good: Tensor, bad: Tensor, tokens: Tensor, batch: dict[st
         losses = -loss.beta * F.logsigmoid(ahead - (log_of_rest(good) - log_of_rest(bad)))
     else:
         losses = loss.of_difference(ahead)
-    margin = loss.beta * ahead.detach()
-    figures = [margin, (margin > AHEAD).to(margin), good.detach(), bad.detach()]
-    return [losses.sum(), *(figure.sum() for figure in figures)]
+    return with_figures(losses, loss.beta * ahead, good, bad)
 
 
 def scored(loss: Loss, good: Tensor, bad: Tensor) -> list[Tensor]:
     losses = loss.of_difference(good - bad) + loss.centre * (good + bad).square()
-    margin = loss.beta * (good - bad).detach()
-    figures = [margin, (margin > AHEAD).to(margin), good.detach(), bad.detach()]
-    return [losses.sum(), *(figure.sum() for figure in figures)]
+    return with_figures(losses, loss.beta * (good - bad), good, bad)
+
+
+def with_figures(losses: Tensor, margin: Tensor, good: Tensor, bad: Tensor) -> list[Tensor]:
+    figures = [margin, (margin > AHEAD).to(margin), good, bad]
+    return [losses.sum(), *(figure.detach().sum() for figure in figures)]
 
 
 def log_of_rest(log_p: Tensor) -> Tensor:

@@ -156,28 +156,28 @@ class PreferenceRecipe:
     def prepare_step(self, run: Run, rows: list[int], slices: Sequence[tuple[int, int]]) -> Compared:
         return self.compared(run, cast(PairRows, run.rows), rows, slices[run.workers.of(run.world.rank)])
 
-    def compared(self, run: Run, rows: PairRows, of: list[int], own: tuple[int, int]) -> Compared:
-        """What all nodes know of these rows; `own`: those of this node among them."""
+    def compared(self, run: Run, rows: PairRows, of: list[int], span: tuple[int, int]) -> Compared:
+        """What all nodes know of these rows; `span`: those of this node among them."""
         if not self.config.compares:
             return Compared(config=self.config, rows=rows, of=of, base_log_p=np.zeros((len(of), 2)))
-        started, mine = time.perf_counter(), of[slice(*own)]
+        started, mine = time.perf_counter(), of[slice(*span)]
         values = np.zeros((len(of), 2))
-        known = self.references(run, rows)
-        self.ask_base(run, rows, known, mine)
-        values[slice(*own)] = known.values[mine]
-        away = 0.0 if self.config.paired else self.away_from_base(run, rows, known, mine)
+        references = self.references(run, rows)
+        self.ask_base(run, rows, references, mine)
+        values[slice(*span)] = references.values[mine]
+        away = 0.0 if self.config.paired else self.away_from_base(run, rows, references, mine)
         made_s = time.perf_counter() - started
-        parts = run.world.numbers([away, *values.flatten().tolist()])
-        whole = np.sum([part[1:] for part in parts], axis=0).reshape(-1, 2)
-        known.learn(of, whole)
+        from_ranks = run.world.numbers([away, *values.flatten().tolist()])
+        whole = np.sum([part[1:] for part in from_ranks], axis=0).reshape(-1, 2)
+        references.learn(of, whole)
         if run.world.writes:
-            known.keep()
+            references.keep()
         return Compared(
             config=self.config,
             rows=rows,
             of=of,
             base_log_p=whole,
-            kl=max(0.0, sum(part[0] for part in parts) / max(1, len(of))),
+            kl=max(0.0, sum(part[0] for part in from_ranks) / max(1, len(of))),
             made_s=made_s,
             waited_s=time.perf_counter() - started - made_s,
         )
@@ -189,17 +189,17 @@ class PreferenceRecipe:
             self.known[rows.folder] = References(file_for(run.config.home_folder, key), len(rows))
         return self.known[rows.folder]
 
-    def ask_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> None:
-        if not (lacking := known.lacking(mine)):
+    def ask_base(self, run: Run, rows: PairRows, references: References, mine: list[int]) -> None:
+        if not (lacking := references.lacking(mine)):
             return
         with without_adapter(run.module.model):
             values = [self.log_p(run, rows.filled(rows.sequences(lacking, which))) for which in (0, 1)]
-        known.learn(lacking, np.stack(values, axis=1))
+        references.learn(lacking, np.stack(values, axis=1))
 
-    def away_from_base(self, run: Run, rows: PairRows, known: References, mine: list[int]) -> float:
+    def away_from_base(self, run: Run, rows: PairRows, references: References, mine: list[int]) -> float:
         """The sum, over answers that belong to other prompts, of how much likelier they are than for the base."""
         said = self.log_p(run, rows.filled(rows.sequences(mine, 1)))
-        return float((said - known.values[mine, 1]).sum())
+        return float((said - references.values[mine, 1]).sum())
 
     def log_p(self, run: Run, batch: Columns) -> NDArray[np.float64]:
         """The log-probability of each answer, some at a time, as the model is now."""

@@ -181,21 +181,20 @@ class SweepRecipe:
         return f"trial {one.number} {one.outcome} · {words(one.params)}"
 
     def finish(self, known: Known) -> Path:
-        trials = ranked(trials_of(known).values())
-        found = best(trials)
-        told = {"run": self.config.run, "trains": self.config.trains, "search": self.config.search}
-        with whole_folder(self.config.result_folder / self.config.RESULT) as draft:
-            text = json.dumps(told | {"trials": [one.to_json() for one in trials]}, indent=1)
-            (draft / SWEEP).write_text(text + "\n")
-            if found:
-                (draft / BEST_RUN).write_text(self.run_file(found))
-        folder = self.config.result_folder / self.config.RESULT
-        if found is None:
+        config, trials = self.config, ranked(trials_of(known).values())
+        best_trial, folder = best(trials), config.result_folder / config.RESULT
+        facts: dict[str, object] = {"run": config.run, "trains": config.trains, "search": config.search}
+        facts["trials"] = [one.to_json() for one in trials]
+        with whole_folder(folder) as draft:
+            (draft / SWEEP).write_text(json.dumps(facts, indent=1) + "\n")
+            if best_trial:
+                (draft / BEST_RUN).write_text(self.run_file(best_trial))
+        if best_trial is None:
             why = hopeless(known) or "each failed or was ended early"
             raise CheckFailed(f"no trial came to its end: {why}", f"all trials: {folder / SWEEP}")
         return folder
 
-    def run_file(self, found: Trial) -> str:
+    def run_file(self, trial: Trial) -> str:
         """What was launched, with the best trial's settings in place of the search."""
         config = self.config
         asked = config.shared | {"dataset": config.dataset}  # of a run by hand
@@ -203,8 +202,8 @@ class SweepRecipe:
             asked = dict(json.loads((config.log_folder / paths.LAUNCH).read_text())["asked"])
         own = names_of(type(config)) - names_of(config.KIND)
         kept = {name: value for name, value in asked.items() if name not in {*own, *NOT_OF_A_TRIAL}}
-        values = kept | {"recipe": config.trains, **found.params}
-        why = f"the best of sweep {config.run}: trial {found.number}, held-out loss {found.loss:.4f}"
+        values = kept | {"recipe": config.trains, **trial.params}
+        why = f"the best of sweep {config.run}: trial {trial.number}, held-out loss {trial.loss:.4f}"
         return f"# {why}; over all machines: ./motley launch -f THIS-FILE\n{yaml.safe_dump(values, sort_keys=False)}"
 
     def close(self) -> None:
