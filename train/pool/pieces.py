@@ -120,18 +120,18 @@ def worth_again(
     taken: Mapping[int, Taken], running_s: Mapping[int, float], mean_s: Mapping[str, float], own: str
 ) -> int:
     """The piece that this machine, which has nothing to do, would end before those who do it; -1: there is none.
-
-    `mean_s`: of each machine, what a piece takes; one that has taken longer may be stuck, and as long again is
-    expected of it."""
+    `mean_s`: of each machine, what a piece takes."""
     if own not in mean_s:
         return -1
-    rests = {}
-    for number, each in taken.items():
-        if own in each.nodes:
-            continue
-        passed = running_s.get(number, 0.0)
-        rests[number] = min(
-            usual - passed if (usual := mean_s.get(node, 0.0)) > passed else passed for node in each.nodes
-        )
+    rests = {
+        number: min(rest_s(running_s.get(number, 0.0), mean_s.get(node, 0.0)) for node in each.nodes)
+        for number, each in taken.items()
+        if own not in each.nodes
+    }
     number = max(rests, key=lambda number: rests[number], default=-1)
     return number if number >= 0 and rests[number] > AGAIN * mean_s[own] else -1
+
+
+def rest_s(running_s: float, usual_s: float) -> float:
+    """What a piece still takes. One that has taken longer than usual may be stuck: as long again is expected of it."""
+    return usual_s - running_s if usual_s > running_s else running_s

@@ -95,9 +95,9 @@ class HandOut:
         after = self.world.change(self.name, ask)
         self.rest = self.count - after["next"]
         if mine := before["given"].get(str(self.rank)):
-            came = read(mine)
-            self.given -= {one.number for one in came}  # it may have begun with this rank
-            return came
+            begun = from_json(mine)
+            self.given -= {one.number for one in begun}  # it may have begun with this rank
+            return begun
         if after["next"] > before["next"]:
             return [Begun(number) for number in range(before["next"], after["next"])]
         return self.wait(after)
@@ -141,7 +141,7 @@ class HandOut:
         counts = fastest_split(len(live), [self.speeds[rank] or 1e-9 for rank in (self.rank, *idle)])
         ends = [sum(counts[: at + 1]) for at in range(len(counts))]
         parts = {rank: live[ends[at] : ends[at + 1]] for at, rank in enumerate(idle)}
-        written = {rank: [written_out(one) for one in part] for rank, part in parts.items()}
+        written = {rank: [to_json(one) for one in part] for rank, part in parts.items()}
         before: set[int] = set()
 
         def give(record: Record | None) -> Record:
@@ -158,9 +158,9 @@ def gone(record: Record | None, rank: int) -> Record:
     return now | {"gone": sorted({*now["gone"], rank}), "idle": [one for one in now["idle"] if one != rank]}
 
 
-def written_out(one: Begun) -> list[Any]:
+def to_json(one: Begun) -> list[Any]:
     return [one.number, one.answer.tokens, one.answer.log_p]
 
 
-def read(rows: list[Any]) -> list[Begun]:
+def from_json(rows: list[Any]) -> list[Begun]:
     return [Begun(number, Answer(tokens=tokens, log_p=log_p)) for number, tokens, log_p in rows]

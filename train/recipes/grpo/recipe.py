@@ -192,31 +192,33 @@ class GrpoRecipe:
             return run.step_rows.again(run.workers.names)
         config, started = self.config, time.perf_counter()
         draw = Draw(seed=config.seed, rollout=run.step, temperature=config.temperature, top_p=config.top_p)
-        each = [index for index in prompts for _ in range(config.group)]
-        known, rows, busy_s = self.answered(run, Asked(cast(PromptRows, run.rows), each, draw), trains=True)
+        of_each_answer = [index for index in prompts for _ in range(config.group)]
+        asked = Asked(cast(PromptRows, run.rows), of_each_answer, draw)
+        known, rows, busy_s = self.answered(run, asked, trains=True)
         told = made_rows.told(config, known.facts, rows, self.names) | known.by_name(run.workers.names)
         self.warn(run, told)
-        found = self.whole(run, number, known.facts, rows, told=told)
-        return replace(found, made_s=busy_s, waited_s=time.perf_counter() - started - busy_s)
+        rollout = self.whole(run, number, known.facts, rows, told=told)
+        return replace(rollout, made_s=busy_s, waited_s=time.perf_counter() - started - busy_s)
 
     def answered(self, run: Run, asked: Asked, *, trains: bool) -> tuple[Known, list[Row], float]:
         """What all nodes know of their answers, the answers themselves, and this node's own seconds."""
         started, world = time.perf_counter(), run.world
         names = run.workers.names
-        known_speeds = [self.speeds.get(name, 0.0) for name in names]
-        hand = HandOut(world, known_speeds if all(known_speeds) else run.balance.shares, len(asked))
-        own, problem = self.attempt(run, asked, hand)
+        speeds = [self.speeds.get(name, 0.0) for name in names]
+        hand = HandOut(world, speeds if all(speeds) else run.balance.shares, len(asked))
+        made, problem = self.attempt(run, asked, hand)
         if trains:
-            self.ask_again(run, list(own.values()))
+            self.ask_again(run, list(made.values()))
         busy_s = time.perf_counter() - started - hand.idle_s
         effort = Effort(busy_s, hand.idle_s, self.generator.seconds, self.generator.tokens, hand.handed_over)
-        facts = {number: self.facts_of(one) for number, one in own.items()}
+        facts = {number: self.facts_of(one) for number, one in made.items()}
         sizes = {"count": len(asked), "size": self.size}
         known = exchange_facts(world, facts, **sizes, effort=effort, problem=problem)
         self.speeds |= {name: one.speed for name, one in zip(names, known.efforts, strict=True) if one.tokens}
-        each = [asked.rows.prompt(index) for index in asked.prompts]
+        prompts = [asked.rows.prompt(index) for index in asked.prompts]
         columns = {"old": trains and self.config.steps_per_rollout > 1, "base": trains and self.config.beta > 0}
-        return known, exchange_rows(world, {at: one.row for at, one in own.items()}, known, each, **columns), busy_s
+        rows = exchange_rows(world, {number: one.row for number, one in made.items()}, known, prompts, **columns)
+        return known, rows, busy_s
 
     def whole(
         self, run: Run, number: int, facts: list[Facts], rows: list[Row], *, told: event_types.Rollout
@@ -279,8 +281,8 @@ class GrpoRecipe:
         """This node's answers with their rewards; what is wrong with a reward is told to all nodes first."""
         try:
             self.judge.started()  # a file that cannot be read costs no answers
-            found = dict(sorted(self.generator.make(run, asked, hand).items()))
-            scored = self.score(asked, found)
+            answers = dict(sorted(self.generator.make(run, asked, hand).items()))
+            scored = self.score(asked, answers)
         except PeerFailed:  # there is nobody to tell
             raise
         except BadInput as problem:
@@ -293,26 +295,26 @@ class GrpoRecipe:
                 rewards=each,
                 total=total,
             )
-            for (number, answer), (total, each) in zip(found.items(), scored, strict=True)
+            for (number, answer), (total, each) in zip(answers.items(), scored, strict=True)
         }, None
 
-    def score(self, asked: Asked, found: dict[int, Answer]) -> list[tuple[float, list[float]]]:
+    def score(self, asked: Asked, answers: dict[int, Answer]) -> list[tuple[float, list[float]]]:
         """What the rewards of each answer are together, and each of them."""
-        if not found:
+        if not answers:
             return []
-        records = [asked.rows.record(asked.prompts[number]) for number in found]
+        records = [asked.rows.record(asked.prompts[number]) for number in answers]
         names = dict.fromkeys(name for record in records for name in record["columns"])
         columns = {name: [record["columns"].get(name) for record in records] for name in names}
         prompts = [record["prompt"] for record in records]
-        texts = self.texts([answer.tokens for answer in found.values()])
-        answered = [as_answered(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
-        scored = self.judge.score(prompts, answered, columns)
-        each = [list(map(as_number, scored.by_function[name])) for name in self.names]
-        return [(total, [values[at] for values in each]) for at, total in enumerate(scored.total)]
+        texts = self.texts([answer.tokens for answer in answers.values()])
+        completions = [as_answered(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
+        scored = self.judge.score(prompts, completions, columns)
+        by_function = [list(map(as_number, scored.by_function[name])) for name in self.names]
+        return [(total, [values[at] for values in by_function]) for at, total in enumerate(scored.total)]
 
-    def texts(self, found: Sequence[list[int]]) -> list[str]:
+    def texts(self, answers: Sequence[list[int]]) -> list[str]:
         decode = self.chat.tokenizer.decode
-        return [str(decode(tokens, skip_special_tokens=True)) for tokens in found]
+        return [str(decode(tokens, skip_special_tokens=True)) for tokens in answers]
 
     def ask_again(self, run: Run, made: list[Made]) -> None:
         """What the model says to each token with all of the answer before it, and what the base does, without the
