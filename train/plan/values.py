@@ -12,6 +12,8 @@ from train.nearest_word import meant
 
 Settings: TypeAlias = dict[str, Any]
 """Settings of a run by name; its recipe says which there are."""
+MAY_BE_OFF = ("pipes", "prune")
+"""Settings that are a word, and may be `off`: which YAML reads as false where nobody quotes it."""
 
 
 def coerce(spec: Field[Any], value: Any) -> Any:
@@ -20,10 +22,12 @@ def coerce(spec: Field[Any], value: Any) -> Any:
         if spec.default is not None:
             raise BadInput(f"{spec.name}: a value is missing")
         return None
+    if value is False and spec.name in MAY_BE_OFF:
+        return "off"
     read, noun = _READERS[str(spec.type).removesuffix(" | None")]
     try:
         return read(value)
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, OverflowError):  # the last: of an integer beyond all floats
         raise BadInput(f"{spec.name}: '{value}' is not {noun}") from None
 
 
@@ -34,21 +38,19 @@ def nearest(word: str, known: Any) -> str:
 
 
 def _finite(value: Any) -> float:
-    if not math.isfinite(number := float(value)):
+    if isinstance(value, bool) or not math.isfinite(number := float(value)):
         raise ValueError
     return number
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool) or (number := _finite(value)) != int(number):
+    if (number := _finite(value)) != int(number):
         raise ValueError
     return int(number)
 
 
 def _number(value: Any) -> int | float:
     """Whole where it is: 16, not 16.0."""
-    if isinstance(value, bool):
-        raise ValueError
     number = _finite(value)
     return int(number) if number == int(number) else number
 

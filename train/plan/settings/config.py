@@ -141,10 +141,12 @@ def read_yaml(file: Path, kind: str) -> Settings:
     import yaml
 
     try:
-        values = yaml.safe_load(file.read_text()) or {}
+        values = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise BadInput(f"the {kind} cannot be read: {error.strerror}", f"file: {file}") from None
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError:
+        raise BadInput(f"the {kind} is not text in UTF-8", f"file: {file}", "save it again with that encoding") from None
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
         raise BadInput(f"the {kind} is not YAML", f"file: {file}", " ".join(str(error).split())) from None
     if not isinstance(values, dict):
         raise BadInput(f"the {kind} holds no settings", f"file: {file}", "write lines like: rows_per_step: 16")

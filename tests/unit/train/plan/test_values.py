@@ -1,0 +1,48 @@
+"""A value as YAML or a person gives it, as the type that its setting has; and files of settings that are none."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.errors import BadInput
+from train.plan.settings.config import load_config, read_yaml
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "noun"),
+    [
+        ("learning_rate", True, "a number"),
+        ("epochs", True, "a number"),
+        ("shares", [True, 1], "a list of numbers"),
+        ("lora_alpha", False, "a number"),
+        ("max_steps", True, "a whole number"),
+        ("max_steps", 10**400, "a whole number"),
+    ],
+)
+def test_what_is_no_number_is_refused(name: str, value: object, noun: str) -> None:
+    with pytest.raises(BadInput, match=f"^{name}: '.*' is not {noun}$"):
+        load_config({name: value})
+
+
+@pytest.mark.parametrize(
+    "values", [{"pipes": False}, {"recipe": "sweep", "search": "lora_r=8,16", "prune": False, "pipes": False}]
+)
+def test_off_needs_no_quotes_in_yaml(values: dict[str, Any]) -> None:
+    config = load_config(values)
+    assert {getattr(config, name) for name in ("pipes", "prune") if name in values} == {"off"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("run: caf\xe9".encode("latin-1"), "the file is not text in UTF-8"),
+        (b"run: 2026-13-45", "the file is not YAML\nfile: .*\nmonth must be in 1..12"),
+        (b"run: [", "the file is not YAML"),
+        (b"- run", "the file holds no settings"),
+    ],
+)
+def test_a_file_that_holds_no_settings_is_named(text: bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yml").write_bytes(text)
+    with pytest.raises(BadInput, match=problem):
+        read_yaml(tmp_path / "run.yml", "file")
