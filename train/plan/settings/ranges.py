@@ -112,7 +112,9 @@ def _range(spec: Field[Any], text: str) -> Range:
     if len(ends) != 2 or ":" in ends[1]:
         raise BadInput(f"search: {spec.name}: '{text}' is not LOW..HIGH or LOW..HIGH:log", fix=EXAMPLE)
     low, high = (coerce(spec, end) for end in ends)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if low is None or high is None:  # as nothing and `none` are read, where the setting may be unset
+        raise BadInput(f"search: {spec.name}: '{text}' has an end without a number", fix=EXAMPLE)
+    if low >= high:
         raise BadInput(f"search: {spec.name}: {ends[0]} is not below {ends[1]}", fix=EXAMPLE)
     if log and low <= 0:
         raise BadInput(f"search: {spec.name}: a range with :log begins above 0", fix="another low end, or without :log")

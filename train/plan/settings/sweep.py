@@ -161,6 +161,10 @@ class Sweep(Base):
                 given = others
         return given
 
+    def sizes(self) -> dict[str, RunConfig]:
+        """None: between the machines of a sweep no weights travel, by which a size is chosen."""
+        return {}
+
     def look_every(self, total_steps: int) -> int:
         """Steps between the evaluations of a trial."""
         return self.eval_every or max(1, total_steps // LOOKS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console import render
+from console import plan_view, render
 from tests.support.plans import files_of, handed_on
 from tests.unit.train.plan.test_own_recipe import decided
 from tests.unit.train.plan.test_plan import look
@@ -71,6 +71,8 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends() -> None:
         ("learning_rate=0..1e-3:log", "a range with :log begins above 0"),
         ("learning_rate=1..2..3", "is not LOW..HIGH or LOW..HIGH:log"),
         ("learning_rate=1e-5..1e-3:lgo", "is not LOW..HIGH or LOW..HIGH:log"),
+        ("max_steps=..50", "max_steps: '..50' has an end without a number"),
+        ("epochs=1..none", "epochs: '1..none' has an end without a number"),
         ("learning_rate=-1..1e-3", "learning_rate and timeout_s must be above 0"),
         ("lora_r=4.5..8", "lora_r: '4.5' is not a whole number"),
         ("lora_r=0,8", "lora_r: 0 is below 1"),
@@ -157,6 +159,13 @@ def test_a_launch_writes_it_as_it_was_asked_for() -> None:
     assert "search:" in text and "trials: 5" in text and "recipe: sweep" in text
     assert [one.folder for one in plan.extra_environments] == ["extra/sweep"]
     assert plan.calibrate == [], "each machine takes as much as it can"
+
+
+def test_a_sweep_of_new_models_offers_no_size_by_what_travels_between_machines() -> None:
+    new = {"recipe": "sweep", "trains": "pretrain", "search": "seed=1,2"}
+    found = decided(new, look(), look())
+    assert found.sizes == [] and handed_on(found).settings["trains"] == "pretrain"
+    assert "tried with seed 1 or 2" in plan_view.lines(found)[0]
 
 
 def test_what_is_typed_is_seen_to_be_several_values() -> None:
