@@ -12,6 +12,7 @@ from train.plan.machines.odd_versions import Versions
 from train.plan.model.memory import gib
 from train.plan.placement.fit import Fit
 from train.plan.placement.hold_or_stream import lacks
+from train.plan.values import Settings
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
@@ -93,11 +94,12 @@ def blocking(
     ]
     findings += closed(nodes)
     for node in nodes:
-        needed = (bytes_to_come or {}).get(node.name, 0) + kept_bytes
+        to_come = (bytes_to_come or {}).get(node.name, 0)
+        needed = to_come + kept_bytes
         if node.facts.free_bytes < needed:
             findings.append(
                 f"{node.name}: {gb(node.facts.free_bytes)} are free, {gb(needed)} are needed "
-                f"({'the base model, and ' if bytes_to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
+                f"({'the base model, and ' if to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
                 f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: --nodes {others(nodes, node)}"
             )
     return findings
@@ -132,7 +134,9 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
     fitting = [node.name for node in nodes if node.name not in {entry.device.name for entry in small}]
     options = [f"--nodes {','.join(fitting)}"] if fitting else []
     if all(entry.fix for entry in small):
-        together = {name: value for entry in small for name, value in (entry.fix or {}).items()}
+        together: Settings = {}
+        for name, value in (pair for entry in small for pair in (entry.fix or {}).items()):
+            together[name] = min(value, together.get(name, value))  # the least of each is enough for all
         options.insert(0, " ".join(f"--set {name}={str(value).lower()}" for name, value in together.items()))
     fix = ", or ".join(options) or "choose a smaller model; no setting makes it fit here"
     return ["\n".join([*lines, f"fix: {fix}"])]

@@ -324,9 +324,10 @@ def steps_down(facts: Facts, setup: Setup) -> list[Change]:
     steps += [{"answers": count} for count in (8, 1) if count < setup.answers]
     if not setup.checkpointing:
         steps.append({"checkpointing": True})
-    if setup.device == "cuda" and not setup.full:
-        now = BYTES_PER_WEIGHT[setup.load_in]
-        steps += [{"load_in": "4bit"}] if BYTES_PER_WEIGHT["4bit"] < now else []
+    # What is in another form on disk, is taken apart or is held by a server as well stays as it is.
+    may_be_quantised = not (setup.full or facts.on_disk or setup.first or setup.has_server)
+    if setup.device == "cuda" and may_be_quantised and setup.load_in != "4bit":
+        steps.append({"load_in": "4bit"})
     length = setup.row_length // 2
     while length >= 256:
         steps.append({"row_length": length})

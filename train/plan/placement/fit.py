@@ -33,7 +33,8 @@ from train.plan.settings.pipes import parse_pipes
 from train.plan.speed import step_time
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
-FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing", "answers": "answers_at_once"}
+NAMES = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+"""What memory depends on → its setting, where that is called otherwise."""
 OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
 """Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
 MUON_SENDS = 1.5
@@ -187,9 +188,11 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
 def fit(case: Case, way: Way) -> Fit:
     """What it takes on each machine, and whether that is there."""
     setup, facts, devices = case.setup(way.backend[0]), case.facts, case.devices
-    may = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)  # else no fix may name streaming
+    may_stream = case.config.holding.weights == "auto" and not parse_pipes(way.pipes)  # else no fix may name it
+    names = {**NAMES, "answers": case.config.SIDE_BY_SIDE}
     nodes = [
-        fit_node(facts, setup, device, where, may_stream=may) for device, where in zip(devices, way.places, strict=True)
+        fit_node(facts, setup, device, where, names, may_stream=may_stream)
+        for device, where in zip(devices, way.places, strict=True)
     ]
     pipeline = cut(way.pipes, facts, setup, devices, why=way.why_pipes)
     return Fit(
@@ -227,8 +230,9 @@ def as_stage(node: NodeFit, pipeline: Cut) -> NodeFit:
 
 
 def fit_node(
-    facts: AnyFacts | None, setup: Setup, device: Device, where: Place, *, may_stream: bool = False
+    facts: AnyFacts | None, setup: Setup, device: Device, where: Place, names: Mapping[str, str], *, may_stream: bool
 ) -> NodeFit:
+    """`names`: what memory depends on, by the settings' names."""
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
         return NodeFit(device=device, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
@@ -240,7 +244,7 @@ def fit_node(
         memory=memory(facts, here),
         fits=enough,
         micro_batch_up_to=largest_micro_batch(facts, here, device.memory_bytes),
-        fix={FLAGS.get(name, name): in_words(value) for name, value in changes.items()} if changes else None,
+        fix={names.get(name, name): in_words(value) for name, value in changes.items()} if changes else None,
         place=where,
         fix_streams=streams,
     )

@@ -145,7 +145,7 @@ def read_yaml(file: Path, kind: str) -> Settings:
     except OSError as error:
         raise BadInput(f"the {kind} cannot be read: {error.strerror}", f"file: {file}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"the {kind} is not text in UTF-8", f"file: {file}", "save it again with that encoding") from None
+        raise BadInput(f"the {kind} is not text in UTF-8", f"file: {file}", "save it again in UTF-8") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
         raise BadInput(f"the {kind} is not YAML", f"file: {file}", " ".join(str(error).split())) from None
     if not isinstance(values, dict):

@@ -23,6 +23,7 @@ class EvaluateConfig(OnlyAsksConfig):
     PACKAGES: ClassVar[str] = "tasks"
     PREPARES: ClassVar[str] = "train.recipes.evaluate.prepare"
     RESULT: ClassVar[str] = paths.SCORES
+    SIDE_BY_SIDE: ClassVar[str] = "requests_at_once"
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
 
     recipe: str = option("evaluate", "math", "ask a model tasks", ("evaluate",))

@@ -188,6 +188,8 @@ class RunConfig:
     """The locked set of packages that it needs beside the nodes' own (plan/launch/extra_packages.py)."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
+    SIDE_BY_SIDE: ClassVar[str] = "answers_at_once"
+    """The setting that says how many answers a machine makes at a time, of a recipe that has one."""
     IN_PIECES: ClassVar[bool] = False
     """Whether each machine works by itself, on pieces that it takes from one list (train/pool)."""
     COMPARES: ClassVar[bool] = False

@@ -168,6 +168,15 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes
     assert finding.endswith(f"fix: {fixes}--nodes n0")
 
 
+def test_the_fix_for_several_nodes_is_enough_for_each() -> None:
+    found = nodes(look(), look(), look())
+    fixes: list[Any] = [{"load_in": "4bit", "max_seq_length": 256}, {"max_seq_length": 1024}, {"micro_batch": 2}]
+    fit = fitted(found)
+    small = [replace(entry, fits=False, fix=fix) for entry, fix in zip(fit.nodes, fixes, strict=True)]
+    [finding] = what_blocks_a_launch.does_not_fit(found, replace(fit, nodes=small))
+    assert finding.endswith("fix: --set load_in=4bit --set max_seq_length=256 --set micro_batch=2")
+
+
 def test_a_port_that_is_taken_is_reported() -> None:
     [finding] = what_blocks_a_launch.blocking(nodes(look(), look(port_taken=29400)))
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
@@ -190,7 +199,10 @@ def test_a_small_disk_and_a_lost_route_are_reported() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, route={"why": "it has no route to n0"}))
     findings = what_blocks_a_launch.blocking(found, {"n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: ./motley bootstrap --phase static_ip --nodes n1" in findings[0]
-    assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "--nodes n0" in findings[1]
+    assert "n1: 3.0 GB are free, 7.0 GB are needed (the base model, and 2.0 GB for" in findings[1]
+    assert "--nodes n0" in findings[1]
+    [finding] = what_blocks_a_launch.blocking(nodes(look(), look(free_bytes=10**9)), {"n0": 5 * 10**9})
+    assert "n1: 1.0 GB are free, 2.0 GB are needed (2.0 GB for checkpoints)" in finding, "it has the model already"
 
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> Decided:

@@ -89,6 +89,20 @@ def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit()
     assert "no setting makes it fit" in what_if("16", asked).lines[-2], "two settings at once are not searched"
 
 
+@pytest.mark.parametrize(
+    ("cards", "values", "fix"),
+    [
+        ("24", {"recipe": "grpo", "engine": "vllm", "rewards": "json"}, None),
+        ("12", {"lora_init": "pissa", "load_in": "16bit", "weights": "gpu"}, None),
+        ("12", {"load_in": "16bit", "weights": "gpu"}, {"load_in": "4bit"}),
+        ("8", {"recipe": "evaluate", "tasks": "arc_easy"}, {"requests_at_once": 1}),
+    ],
+)
+def test_a_fix_names_settings_that_the_recipe_takes(cards: str, values: dict[str, object], fix: object) -> None:
+    [node] = what_if(cards, {"model": "qwen3-8b", **values}).data["nodes"]
+    assert (node["fits"], node["fix"]) == (False, fix)
+
+
 def test_no_setting_is_offered_that_would_have_to_stream_what_is_held_as_set() -> None:
     lines = what_if("8,8", {"model": "qwen3-30b-a3b", "weights": "gpu"}).lines
     assert all("no setting makes it fit" in line for line in lines if line.startswith("machine-"))
