@@ -132,8 +132,9 @@ def moved(text: str, folder: Path) -> str:
     """The same for a reader in another folder: relative paths begin in this one."""
     if is_here(text, folder):
         return str(folder / text)
-    names = {entry: name_of(entry, folder) for entry in text.split(",")}
+    entries = [entry.strip() for entry in text.split(",")]
+    names = [name_of(entry, folder) for entry in entries]
     return ",".join(
         str(folder / Path(name).expanduser()) + entry[len(name) :] if name and is_here(name, folder) else entry
-        for entry, name in names.items()
+        for entry, name in zip(entries, names, strict=True)
     )

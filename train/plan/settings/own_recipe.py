@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import keyword
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -129,6 +130,8 @@ def checked(settings: object, where: str) -> Settings:
     for name, value in settings.items():
         if not (isinstance(name, str) and name.isidentifier() and name.islower()):
             raise BadInput(f"recipe: {name!r} cannot name a setting: small letters, digits and _", where, example)
+        if keyword.iskeyword(name):
+            raise BadInput(f"recipe: {name!r} cannot name a setting: it is a word of Python", where, "choose another")
         if not isinstance(value, (bool, int, float, str)):
             raise BadInput(f"recipe: settings: {name} is no number, word or True/False", where, example)
     return dict(settings)

@@ -114,7 +114,11 @@ def of_file(name: str) -> type[OwnConfig]:
 
 def settings_class(values: Mapping[str, Any], where: str) -> type[OwnConfig]:
     """`values`: the file's own settings, and other defaults of general ones."""
-    if taken := sorted(NOT_ITS_OWN & values.keys()):
+    of_every_run = {spec.name for spec in fields(OwnConfig)}
+    taken = sorted(
+        name for name in values if name in NOT_ITS_OWN or (hasattr(OwnConfig, name) and name not in of_every_run)
+    )  # the latter would hide what a run asks of its settings, such as `data` or `sizes`
+    if taken:
         raise BadInput(
             f"recipe: settings: {taken[0]} has another meaning here", f"file: {where}", "choose another name"
         )

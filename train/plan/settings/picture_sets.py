@@ -145,7 +145,7 @@ def of_table(table: Path) -> list[Listed]:
         columns = columns or tuple(
             next((n for n in names if n in record), "") for names in (FILE_COLUMNS, LABEL_COLUMNS)
         )
-        values = [str(record.get(column) or "") for column in columns]
+        values = ["" if (value := record.get(column)) is None else str(value) for column in columns]
         if not all(values):
             raise BadInput(f"record {number} has no file, or no label", f"file: {table}", "columns: file and label")
         file = table.parent / values[0]
@@ -170,9 +170,16 @@ def records(table: Path) -> Iterator[dict[str, object]]:
             if table.suffix.lower() == ".csv":
                 yield from csv.DictReader(lines)
             else:
-                yield from (json.loads(line) for line in lines if line.strip())
-    except (UnicodeDecodeError, ValueError) as error:
+                yield from (json_object(line) for line in lines if line.strip())
+    except (ValueError, csv.Error) as error:
         raise BadInput(f"the table cannot be read: {error}", f"file: {table}", "UTF-8, with file and label") from None
+
+
+def json_object(line: str) -> dict[str, object]:
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise ValueError(f"{line.strip()[:40]} is no JSON object")
+    return record
 
 
 def idx_files(folder: Path) -> tuple[Path, ...]:

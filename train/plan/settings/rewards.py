@@ -169,9 +169,8 @@ def file_of(text: str) -> str:
 
 def with_file(text: str, file: str) -> str:
     """The same rewards, where their file lies elsewhere."""
-    kinds = {entry: kind_of(entry) for entry in entries(text)}
-    moved = [entry.replace(kind, file, 1) if kind.endswith(".py") else entry for entry, kind in kinds.items()]
-    return ",".join(moved)
+    kinds = [(entry, kind_of(entry)) for entry in entries(text)]
+    return ",".join(entry.replace(kind, file, 1) if kind.endswith(".py") else entry for entry, kind in kinds)
 
 
 def with_rows(settings: Settings, folder: str) -> Settings:

@@ -71,18 +71,25 @@ def require_no_code(config: Config, where: str) -> None:
             raise BadInput(f"{key}: names code, which would run on every machine", where, FIX)
     if config.get("unsafe_code"):
         raise BadInput("unsafe_code: what a model writes is not run here", where, "leave it out")
-    if (config.get("dataset_kwargs") or {}).get("trust_remote_code"):
+    if arguments(config, where).get("trust_remote_code"):
         raise BadInput("trust_remote_code: code of a data set is not run here", where, "leave it out")
     if pictures := [key for key in ("doc_to_image", "doc_to_audio") if config.get(key)]:
         raise BadInput(f"{pictures[0]}: tasks of pictures and sounds are not asked here", where, "choose one of text")
 
 
+def arguments(config: Config, where: str) -> Config:
+    """What the data set is loaded with."""
+    given = config.get("dataset_kwargs") or {}
+    if not isinstance(given, dict):
+        raise BadInput("dataset_kwargs: it is not NAME: VALUE", where, "data_files: {test: mine.jsonl}")
+    return given
+
+
 def data_files(config: Config, where: str) -> list[str]:
-    named = (config.get("dataset_kwargs") or {}).get("data_files")
-    found = [*listed(named)]
-    if not found:
+    files = [*listed(arguments(config, where).get("data_files"))]
+    if not files:
         raise BadInput("dataset_kwargs: data_files is missing", where, "data_files: {test: mine.jsonl}")
-    return found
+    return files
 
 
 def listed(named: Any) -> Iterator[str]:
@@ -139,7 +146,7 @@ def parsed(path: Path) -> Config:
         found = yaml.load(path.read_text(encoding="utf-8"), Plain)  # noqa: S506  it is a SafeLoader
     except (OSError, UnicodeError) as error:
         raise BadInput(f"the task cannot be read: {error}", f"file: {path}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
         raise BadInput(f"the task is not YAML: {' '.join(str(error).split())[:200]}", f"file: {path}") from None
     if not isinstance(found, dict):
         raise BadInput("the task is not YAML of the form NAME: VALUE", f"file: {path}", FIX)

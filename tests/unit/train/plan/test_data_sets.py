@@ -139,6 +139,8 @@ def test_paths_are_those_of_where_it_was_typed(folder: Path, monkeypatch: pytest
         f"{folder}/a.jsonl:2,{folder}/b.jsonl[:5%]{COLUMNS}:0.5,stdlib-qa,owner/name:0.5"
     )
     assert data_sets.moved("a.jsonl", folder) == f"{folder}/a.jsonl"
+    assert data_sets.moved("a.jsonl, b.jsonl", folder) == f"{folder}/a.jsonl,{folder}/b.jsonl"
+    assert data_sets.moved("a.jsonl,a.jsonl", folder) == f"{folder}/a.jsonl,{folder}/a.jsonl", "refused as it is typed"
     monkeypatch.setenv("HOME", str(folder))
     assert data_sets.moved("~/a.jsonl:2,stdlib-qa", Path("/")) == f"{folder}/a.jsonl:2,stdlib-qa"
 

@@ -200,22 +200,28 @@ def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
     assert [str(file.relative_to(photos)) for file in data.files] == ["list.csv", "cat/a.jpg", "dog/c.webp"]
     found = decided({"dataset": str(table)}, GPU)
     assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in handed_on(found).prepare
+    table = photos / "list.jsonl"
+    table.write_text('{"file": "cat/a.jpg", "label": 0}\n{"file": "dog/c.webp", "label": 1}\n')
+    assert picture_sets.classes_of(picture_sets.resolve(str(table))) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("name", "text", "problem"),
     [
-        ("file,label\ncat/a.jpg,1\ncat/none.jpg,2\n", "1 pictures of 2 are not there"),
-        ("picture,label\ncat/a.jpg,1\n", "columns: file and label"),
-        ("file,label\n../a.jpg,1\n", "does not lie beside the table"),
-        ("file,label\ncat/a.jpg,1\n", "fewer than two classes"),
+        ("list.csv", "file,label\ncat/a.jpg,1\ncat/none.jpg,2\n", "1 pictures of 2 are not there"),
+        ("list.csv", "picture,label\ncat/a.jpg,1\n", "columns: file and label"),
+        ("list.csv", "file,label\n../a.jpg,1\n", "does not lie beside the table"),
+        ("list.csv", "file,label\ncat/a.jpg,1\n", "fewer than two classes"),
+        ("list.csv", f"file,label\ncat/a.jpg,{'x' * 200_000}\n", "the table cannot be read: field larger than"),
+        ("list.jsonl", '["cat/a.jpg", "1"]\n', 'the table cannot be read: ["cat/a.jpg", "1"] is no JSON object'),
+        ("list.jsonl", "{\n", "the table cannot be read: Expecting property name"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_explained(photos: Path, text: str, said: str) -> None:
-    (photos / "list.csv").write_text(text)
+def test_a_table_that_cannot_be_used_is_explained(photos: Path, name: str, text: str, problem: str) -> None:
+    (photos / name).write_text(text)
     with pytest.raises(BadInput) as error:
-        picture_sets.resolve(str(photos / "list.csv"))
-    assert said in str(error.value)
+        picture_sets.resolve(str(photos / name))
+    assert problem in str(error.value)
 
 
 def test_folders_that_are_held_out_already_stay_so(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_the_file_may_lie_elsewhere_on_a_node(home: Path) -> None:
     assert with_file(text, "/n/rewards.py") == "exact,0.5@/n/rewards.py:brevity,format:./rewards.py.*"
     assert file_of("exact,json") == "" and with_file("exact,json", "/x.py") == "exact,json"
     assert with_file("./a.py:x,2@./a.py:y", "b.py") == "b.py:x,2@b.py:y"
+    assert with_file("./a.py,exact,exact", "b.py") == "b.py,exact,exact", "named twice, which is refused"
 
 
 def test_the_hash_is_of_what_scores_and_not_of_where_it_lies(home: Path) -> None:

@@ -43,6 +43,8 @@ BAD = {
     "dataset_path: ./mine.py": "dataset_path: ./mine.py is neither",
     "dataset_path: 3": "dataset_path is missing",
     "dataset_kwargs: {}": "data_files is missing",
+    "dataset_kwargs: mine.jsonl": "dataset_kwargs: it is not NAME: VALUE",
+    "since: 2026-13-45": "is not YAML",
     "dataset_kwargs: {data_files: /etc/passwd}": "/etc/passwd lies elsewhere",
     "dataset_kwargs: {data_files: ../mine.jsonl}": "../mine.jsonl lies elsewhere",
     "dataset_kwargs: {data_files: 'https://example.org/a.jsonl'}": "lies elsewhere",
