@@ -43,14 +43,15 @@ class Architecture:
 
 
 NOT_NVIDIA = Architecture("not NVIDIA", "", 0.0, "", r"\b(radeon|rx ?\d{3,4}|instinct|mi\d{2,3}x?|arc|iris|uhd)\b")
-# Of the patterns the first that matches decides.
+# Of the patterns the first that matches decides. An RTX 5090 is of another architecture than an RTX 5000, which is one
+# for workstations, of Turing (Quadro) or Ada.
 KNOWN = (
     NOT_NVIDIA,
-    Architecture("Blackwell", "RTX 50", 12.0, "2b80-2dff 2f00-2f7f", r"\brtx ?50\d0|rtx pro \d{4} blackwell"),
+    Architecture("Blackwell", "RTX 50", 12.0, "2b80-2dff 2f00-2f7f", r"\brtx ?50[5-9]0|rtx pro \d{4} blackwell"),
     Architecture("Blackwell", "", 10.0, "2900-29ff 3180-31ff", r"\b(b100|b200|gb200)\b"),
     Architecture("Hopper", "", 9.0, "2300-237f", r"\b(h100|h200|gh200)\b"),
-    Architecture("Ada", "RTX 40", 8.9, "2680-28ff", r"\brtx ?40\d0|\bl40s?\b|\bl4\b|rtx \d{4} ada"),
-    Architecture("Ampere", "RTX 30", 8.6, "2200-227f 2400-25ff", r"\brtx ?30\d0|\brtx ?a\d{4}|\ba(10|16|40)\b"),
+    Architecture("Ada", "RTX 40", 8.9, "2680-28ff", r"\brtx ?40[5-9]0|\bl40s?\b|\bl4\b|rtx \d{4} (sff )?ada"),
+    Architecture("Ampere", "RTX 30", 8.6, "2200-227f 2400-25ff", r"\brtx ?30[5-9]0|\brtx ?a\d{4}|\ba(10|16|40)\b"),
     Architecture("Ampere", "A100", 8.0, "2080-20ff", r"\b(a100|a30)\b"),
     Architecture(
         *("Turing", "RTX 20 or GTX 16", 7.5, "1e00-1fff 2180-21ff"),
