@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,8 +165,8 @@ def speeds(
     calibrated: Mapping[str, Mapping[str, float]] | None = None,
     counted: Iterable[str] = (),
     *,
-    streams: Iterable[str] = (),
-    staged: Iterable[str] = (),
+    streams: Collection[str] = (),
+    staged: Collection[str] = (),
 ) -> Speeds:
     """The speeds of the newest run that computed the same, else as `train calibrate` measured them. `counted`: what of
     the recipe's own a speed depends on; `streams`: the nodes whose base is streamed; `staged`: those that have a part
@@ -177,15 +177,16 @@ def speeds(
     sources: list[str] = []
     for node in nodes:
         for run in node.facts.measured:
-            before = run.launched.get("all", {})
-            if (node.name in run.launched.get("streams", ())) != (node.name in streams):
+            before, streamed = run.launched.get("all", {}), run.launched.get("streams", ())
+            if not before or (node.name in streamed) != (node.name in streams):
                 continue
-            alike_then = before and all(before.get(name) == settings.get(name) for name in alike)
             measured = run.layer_speeds if node.name in staged else run.speeds
-            if alike_then and measured:
-                for name, rate in measured.items():
-                    if (name in staged) == (node.name in staged):
-                        rates.setdefault(name.partition(":")[0], rate)
+            if measured and all(before.get(name) == settings.get(name) for name in alike):
+                for process, rate in measured.items():
+                    name = process.partition(":")[0]
+                    held_alike = (name in streamed) == (name in streams)
+                    if held_alike and (name in staged) == (node.name in staged):
+                        rates.setdefault(name, rate)
                 sources.append(run.run)
                 break
     for name, speed in (calibrated or {}).items():

@@ -269,6 +269,15 @@ def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
     assert speeds(found, REQUEST.settings) == Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
 
 
+def test_a_node_that_streamed_does_not_tell_how_fast_it_is_with_the_base_on_its_card() -> None:
+    settings = REQUEST.settings
+    streamed = {"launched": {"all": settings, "streams": ["n1"]}, "run": "b", "speeds": {"n0": 4.0, "n1": 2.0}}
+    held = {"launched": {"all": settings}, "run": "a", "speeds": {"n0": 5.0, "n1": 6.0}}
+    found = nodes(look(measured=[streamed, held]), look(measured=[streamed, held]))
+    assert speeds(found, settings).rows_per_s == {"n0": 4.0, "n1": 6.0}
+    assert speeds(found, settings, streams=["n1"]).rows_per_s == {"n0": 4.0, "n1": 2.0}
+
+
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
     proof = {"nodes": {"a": {"phases": {"proof": {"measured": {"link_mbit": 1000.0, "percent_of_link": 92}}}}}}
     (tmp_path / "2026-11-21-bootstrap.json").write_text(json.dumps(proof))
