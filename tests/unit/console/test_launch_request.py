@@ -218,6 +218,10 @@ def test_a_rate_without_its_minus_sign_is_refused() -> None:
 def test_all_findings_come_at_once() -> None:
     said = refusal(max_steps="x", sync="dpd", nodes="nobody", follow="perhaps")
     assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/reference.md"))
+    said = refusal(recipe="images", model="resnet19", eval_rows=0, dataset=photos())
+    assert said.count("model: 'resnet19' is none of") == 1 and "eval_rows: 0 is below 1" in said
+    said = refusal(model=None, lora_r=0)
+    assert said.count("model: a value is missing") == 1 and "lora_r: 0 is below 1" in said
 
 
 def test_what_contradicts_itself_is_refused() -> None:

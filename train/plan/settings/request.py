@@ -61,7 +61,8 @@ class Findings(list[str]):
         try:
             return read(*args)
         except BadInput as wrong:
-            self.append(str(wrong))
+            if str(wrong) not in self:
+                self.append(str(wrong))
             return None
 
 
@@ -91,10 +92,11 @@ def read(
     config = None if findings else findings.attempt(load_config, given)
     findings[:0] = [f"{name}: a value is missing{example(name, given)}" for name in missing if needed(name, given)]
     meant: Settings = {name: given[name] for name in ("model", "dataset") if name in given.keys() & names_of(chosen)}
-    names = config or load_config({**recipe, **meant})
-    model = findings.attempt(names.start_model, home)
-    no_data = Dataset(name="", reason="none is named")
-    dataset = findings.attempt(names.data) if default_data or "dataset" in given else no_data
+    named = config or findings.attempt(load_config, {**recipe, **meant})
+    model = findings.attempt(named.start_model, home) if named else None
+    dataset: Dataset | None = Dataset(name="", reason="none is named")
+    if named and (default_data or "dataset" in given):
+        dataset = findings.attempt(named.data)
     if adapter and model:
         findings.attempt(adapters.require_base, adapter, model)
     tokenizer = findings.attempt(config.tokenizer_model, home) if config else None
