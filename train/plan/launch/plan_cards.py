@@ -66,17 +66,20 @@ def what_if(cards: str, values: Mapping[str, Any], home: Path | None = None) -> 
     refuse(too_long(model.name, config, facts))
     fitted = fit_base(config, BaseFacts(model=BaseModel.of(model), shape=facts), nodes, mbit)
     if config.speeds:
+        if config.IN_PIECES:
+            what = f"speeds: machines share no step of recipe={config.recipe}, each takes as many pieces as it can"
+            raise BadInput(what, fix="leave speeds out")
         machines = machines_of(config.speeds, nodes, about, mbit)
         return Answer(wanted, True, *predicted(fitted, config, machines))
     others = sizes.sizes(config, fitted, (), None)
-    lines = [*as_text(fitted, model, config.ROW_UNIT), *sizes.as_text(others, "--set ")]
+    lines = [*as_text(fitted, model, config), *sizes.as_text(others, "--set ")]
     lines += ways_of(fitted, config, nodes, named_numbers("tflops", about["tflops"]))
     return Answer(wanted, fitted.ok, fit.to_json(fitted) | sizes_json(others), lines)
 
 
 def ways_of(fitted: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dict[str, float]) -> list[str]:
     """The ways to train a base that does not fit all nodes, beside one another."""
-    if not isinstance(fitted.facts, Facts) or fitted.setup.full or len(nodes) < 2:
+    if not isinstance(fitted.facts, Facts) or fitted.setup.full or config.IN_PIECES or len(nodes) < 2:
         return []
     if all(node.fits and node.place.weights == "gpu" for node in fitted.nodes) and not fitted.cut:
         return []
@@ -175,21 +178,23 @@ def require_each(what: str, numbers: Mapping[str, float], nodes: list[Device]) -
         raise BadInput(f"{what}: {', '.join(missing)}: a number is missing", fix="give one for each machine of --cards")
 
 
-def as_text(fitted: fit.Fit, model: Model, unit: str = "tokens") -> list[str]:
+def as_text(fitted: fit.Fit, model: Model, config: RunConfig) -> list[str]:
     if fitted.facts is None:
         return [f"{fitted.model}: {UNKNOWN}"]
     setup, count = fitted.setup, f"{fitted.trained_weights / 1e6:.1f} M weights trained"
     trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
+    if not setup.trains:
+        trained = "nothing is trained"
     base = "" if model.source == "new" or setup.full else f"base in {setup.load_in}, "
     lines = [
         f"{fitted.model}: {counted(parameters(fitted.facts))} ({model.reason})",
-        f"{base}{trained}, rows of {setup.row_length} {unit}, {setup.micro_batch} at a time",
+        f"{base}{trained}, rows of {setup.row_length} {config.ROW_UNIT}, {setup.micro_batch} at a time",
         *(f"  {reason}" for reason in fitted.decisions.reasons),
         "",
         "machine         has GB  needs GB =    base + trained + optimizer + activations + runtime",
         *(node_line(node) for node in fitted.nodes),
     ]
-    if len(fitted.nodes) > 1:
+    if len(fitted.nodes) > 1 and not config.IN_PIECES:
         seconds = " · ".join(
             f"{wire}: {sent / 1e6:.0f} MB, {fitted.seconds[wire]:.2f} s" for wire, sent in fitted.traffic.items()
         )

@@ -89,6 +89,15 @@ def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit()
     assert "no setting makes it fit" in what_if("16", asked).lines[-2], "two settings at once are not searched"
 
 
+def test_machines_that_share_no_step_exchange_nothing() -> None:
+    asks = {"model": "qwen3-4b", "recipe": "generate"}
+    text = "\n".join(what_if("24,8", asks).lines)
+    assert "base in 4bit, nothing is trained, rows of 1024 tokens" in text
+    assert "sends per step" not in text and "held" not in text
+    with pytest.raises(BadInput, match="speeds: machines share no step of recipe=generate"):
+        what_if("a=24,b=8", asks | {"speeds": "a=3,b=1"})
+
+
 @pytest.mark.parametrize(
     ("cards", "values", "fix"),
     [
