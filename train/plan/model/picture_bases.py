@@ -66,7 +66,11 @@ def facts_of(config: Config, where: str, *, image_size: int, classes: int) -> Tr
             f"model: {where}",
             f"use image_size={own}",
         )
-    width, (weights, left) = width_of(config), FAMILIES[family](config, image_size)
+    try:
+        width, (weights, left) = width_of(config), FAMILIES[family](config, image_size)
+    except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:  # whatever stands there is read as a size
+        what = f"config.json is broken: its sizes make no {family} model ({error})"
+        raise BadInput(what, f"model: {where}", "copy or fetch the model again, or choose another") from None
     return TrainedFacts(family=family, width=width, image_size=image_size, classes=classes, weights=weights, left=left)
 
 

@@ -1,6 +1,8 @@
 """Machines that need not exist: how they are written, and what is asked of them."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +89,33 @@ def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit()
     again = what_if("24", asked | {"load_in": "16bit"})
     assert again.fits and again.data["nodes"][0]["weights"] == "stream"
     assert "no setting makes it fit" in what_if("16", asked).lines[-2], "two settings at once are not searched"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "vit", "hidden_size": "x"},
+        {"model_type": "vit", "patch_size": 0},
+        {"model_type": "resnet", "hidden_sizes": 5},
+        {"model_type": "resnet", "hidden_sizes": []},
+        {"model_type": "convnext", "depths": [1, 2]},
+    ],
+)
+def test_the_sizes_of_somebody_elses_picture_model_are_not_trusted(config: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=f"config.json is broken: its sizes make no {config['model_type']} model"):
+        what_if("24", {"recipe": "images", "model": str(tmp_path)})
+
+
+@pytest.mark.parametrize("odd", [{"head_dim": "x"}, {"num_key_value_heads": [2]}, {"intermediate_per_token": "x"}])
+def test_a_size_that_is_no_number_counts_as_one_that_is_not_there(odd: dict[str, Any], tmp_path: Path) -> None:
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+    config = {"model_type": "llama", "max_position_embeddings": 512, **dict.fromkeys(names, 8)}
+    needs = []
+    for more in ({}, odd):
+        (tmp_path / "config.json").write_text(json.dumps(config | more))
+        needs.append(what_if("24", {"model": str(tmp_path)}).data["nodes"])
+    assert needs[0] == needs[1]
 
 
 def test_machines_that_share_no_step_exchange_nothing() -> None:
