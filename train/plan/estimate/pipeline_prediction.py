@@ -64,8 +64,8 @@ def faster_than_streamed(
 def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
     """How many rows go through at a time."""
     groups = parse_pipes(found.pipes)
-    own = next(group for group in groups if node in group)
-    count = len(stages_of(own, [one.device for one in found.nodes]))
+    pipe = next(group for group in groups if node in group)
+    count = len(stages_of(pipe, [one.device for one in found.nodes]))
     return pipeline_split.rows_at_once(config, config.max_seq_length, len(groups), count)
 
 

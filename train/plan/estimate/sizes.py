@@ -40,15 +40,15 @@ def sizes(
         facts = other.start_model().facts
         assert isinstance(facts, Facts) and isinstance(found.facts, Facts)
         devices = [node.device for node in found.nodes]
-        one = choose(other, devices, facts, model=name, mbit=found.link_mbit)
-        sync_s, wire = exchange(one, machines, config.wire)
+        fitted = choose(other, devices, facts, model=name, mbit=found.link_mbit)
+        sync_s, wire = exchange(fitted, machines, config.wire)
         times = work(facts, config.max_seq_length) / work(found.facts, config.max_seq_length)
         rows.append(
             SizeEstimate(
                 size=name,
-                weights=one.trained_weights,
-                needs_bytes=max(node.memory.total for node in one.nodes),
-                fits=one.ok,
+                weights=fitted.trained_weights,
+                needs_bytes=max(node.memory.total for node in fitted.nodes),
+                fits=fitted.ok,
                 wire=wire,
                 sync_s=round(sync_s, 3),
                 step_s=round(prediction.together.compute_s * times + sync_s, 3) if prediction else None,
@@ -57,11 +57,11 @@ def sizes(
     return rows
 
 
-def exchange(one: Fit, machines: Sequence[step_time.Machine], wire: str) -> tuple[float, str]:
+def exchange(fitted: Fit, machines: Sequence[step_time.Machine], wire: str) -> tuple[float, str]:
     """Seconds, and in which precision."""
-    seconds = one.seconds
+    seconds = fitted.seconds
     if machines:
-        whole = {name: one.trained_weights * size for name, size in step_time.WIRE_BYTES.items()}
+        whole = {name: fitted.trained_weights * size for name, size in step_time.WIRE_BYTES.items()}
         seconds = {name: step_time.sync_seconds(machines, size) for name, size in whole.items()}
     chosen = step_time.wire_for(seconds["fp32"], wire)
     return seconds[chosen], chosen

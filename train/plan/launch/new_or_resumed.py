@@ -154,12 +154,12 @@ def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
 def free_name(request: Request, runs: dict[str, Known], *, from_start: bool) -> str:
     """MODEL-DATA; the same again continues where it stopped, anything else gets the next number."""
     stem = as_name(f"{request.model.name}-{request.dataset.name}").lower()
-    for count in itertools.count(1):
-        name = stem if count == 1 else f"{stem}-{count}"
+
+    def is_free(name: str) -> bool:
         taken = runs.get(name)
-        if taken is None or (not from_start and not taken.done and not conflicts(request, request.settings, taken)):
-            return name
-    raise AssertionError
+        return taken is None or not (from_start or taken.done or conflicts(request, request.settings, taken))
+
+    return next(filter(is_free, itertools.chain([stem], (f"{stem}-{count}" for count in itertools.count(2)))))
 
 
 def unused(name: str, runs: dict[str, Known]) -> str:

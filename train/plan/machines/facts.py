@@ -94,9 +94,9 @@ class NodeFacts:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        made: dict[str, Any] = {name: found[name] for name in cls.__dataclass_fields__ if name in found}
-        made["route"] = Route(**found["route"] | {"mbit": found["route"].get("mbit") or 0})
-        made["cards"] = [Card(**card) for card in found.get("cards", ())]
-        made["runs"] = found_runs(found.get("runs", {}))
-        made["measured"] = [MeasuredRun(**run) for run in found.get("measured", ())]
-        return cls(**made)
+        facts: dict[str, Any] = {name: found[name] for name in cls.__dataclass_fields__ if name in found}
+        facts["route"] = Route(**found["route"] | {"mbit": found["route"].get("mbit") or 0})
+        facts["cards"] = [Card(**card) for card in found.get("cards", ())]
+        facts["runs"] = found_runs(found.get("runs", {}))
+        facts["measured"] = [MeasuredRun(**run) for run in found.get("measured", ())]
+        return cls(**facts)

@@ -205,13 +205,13 @@ def targets_in(file: Path) -> str:
 def descent_of(folder: Path) -> Descent | None:
     if not (folder / DESCENT).is_file():
         return None
-    told = read_json(folder / DESCENT)
+    written = read_json(folder / DESCENT)
     try:
         runs = [
             Ancestor(run=word(run["run"]), recipe=word(run["recipe"]), data=word(run["data"]), steps=int(run["steps"]))
-            for run in told["runs"]
+            for run in written["runs"]
         ]
-        base, hub, sha256, targets = (word(told.get(key) or "") for key in ("base", "hub", "sha256", "targets"))
+        base, hub, sha256, targets = (word(written.get(key) or "") for key in ("base", "hub", "sha256", "targets"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise BadInput(f"adapter: its {DESCENT} is not as Motley writes it", f"folder: {folder}", "delete it") from None
     return Descent(base=base, hub=hub or None, sha256=sha256, targets=targets, runs=runs)
@@ -261,11 +261,11 @@ def same_targets(name: str, one: Any, other: Any) -> bool:
 def require_base(adapter: Adapter, model: Model) -> None:
     """Compares hashes where a folder here is the model; else the names that the hub knows. Each node compares hashes
     before the first step (`require_hash`)."""
-    own = adapter.descent
-    if own and own.sha256 and model.source == "folder" and model.folder:
+    descent = adapter.descent
+    if descent and descent.sha256 and model.source == "folder" and model.folder:
         return require_hash(adapter, base_hash(model.folder), model.name)
-    if own:
-        fits = own.hub == model.hub if own.hub or model.hub else own.base == model.name
+    if descent:
+        fits = descent.hub == model.hub if descent.hub or model.hub else descent.base == model.name
     else:
         names = {adapter.named_base, Path(adapter.named_base).name}
         fits = not names.isdisjoint({model.hub, model.hub_4bit, model.name})

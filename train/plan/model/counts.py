@@ -53,8 +53,8 @@ class Counts:
 
 
 def counts_of(facts: Facts) -> Counts:
-    found = facts.counts or of_shape(facts)
-    return found if found.layers == facts.layers else found.of_layers(facts.layers)
+    counts = facts.counts or of_shape(facts)
+    return counts if counts.layers == facts.layers else counts.of_layers(facts.layers)
 
 
 def of_shape(facts: Facts) -> Counts:

@@ -58,8 +58,8 @@ def resolve(text: str) -> Dataset:
 
 def part_of(entry: str) -> Part:
     """One of them, with its weight behind the last colon."""
-    found = None if is_here(entry) else WEIGHT.fullmatch(entry)
-    name, weight = (found[1], float(found[2])) if found else (entry, 1.0)
+    weighted = None if is_here(entry) else WEIGHT.fullmatch(entry)
+    name, weight = (weighted[1], float(weighted[2])) if weighted else (entry, 1.0)
     if not 0 <= weight <= HEAVIEST:
         fix = f"0 to {HEAVIEST}; 0: measured, never trained on"
         raise BadInput(f"dataset: {name} has the weight {weight:g}", fix=fix)
@@ -114,12 +114,12 @@ def shown(text: str) -> str:
     more."""
     if not text or is_here(text):
         return Path(text).stem
-    found = []
+    titles = []
     for entry in text.split(","):
         name, weight = name_of(entry.strip(), Path()), WEIGHT.fullmatch(entry.strip())
         title = name if HUB_DATA.fullmatch(name) and not Path(name).suffix else Path(name).stem
-        found.append(title + (f" × {float(weight[2]):g}" if weight else ""))
-    return ", ".join(found)
+        titles.append(title + (f" × {float(weight[2]):g}" if weight else ""))
+    return ", ".join(titles)
 
 
 def hub_ids(text: str) -> list[str]:

@@ -152,17 +152,17 @@ def base_bytes(facts: AnyFacts, setup: Setup) -> int:
     """Bytes that the frozen weights take where they are computed with."""
     if setup.full or isinstance(facts, PictureFacts):
         return 0
-    found, wide = counts_of(facts), max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
+    counts, wide = counts_of(facts), max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
     if setup.weights == "stream":
-        rest = (found.output or found.table) + found.rest
+        rest = (counts.output or counts.table) + counts.rest
         return int(STREAMED_LAYERS * layer_bytes(facts, setup) / facts.layers + rest * wide)
-    return int(layer_bytes(facts, setup) + (found.table + found.output + found.rest) * wide)
+    return int(layer_bytes(facts, setup) + (counts.table + counts.output + counts.rest) * wide)
 
 
 def layer_bytes(facts: Facts, setup: Setup) -> int:
     """Bytes of all layers of the base."""
-    found, per_weight = counts_of(facts), BYTES_PER_WEIGHT[setup.load_in]
-    return int(found.linear * per_weight + found.others * max(per_weight, 2.0))
+    counts, per_weight = counts_of(facts), BYTES_PER_WEIGHT[setup.load_in]
+    return int(counts.linear * per_weight + counts.others * max(per_weight, 2.0))
 
 
 def activations(facts: AnyFacts, setup: Setup) -> int:
@@ -184,9 +184,9 @@ def expert_copies(facts: AnyFacts, setup: Setup) -> int:
     checkpointing, else 1.07 of all."""
     if isinstance(facts, PictureFacts) or setup.full:
         return 0
-    found = counts_of(facts)
-    names = found.experts if setup.lora_targets == ALL_LINEAR else map(last_name, setup.lora_targets)
-    layer = sum(found.experts.get(name, 0) for name in names) / facts.layers
+    counts = counts_of(facts)
+    names = counts.experts if setup.lora_targets == ALL_LINEAR else map(last_name, setup.lora_targets)
+    layer = sum(counts.experts.get(name, 0) for name in names) / facts.layers
     copies = (1 if recomputes(setup) else facts.layers) + 0.5
     return int(layer * copies * (4 if setup.load_in == "32bit" else 2))
 
@@ -200,9 +200,9 @@ def answering(facts: AnyFacts, setup: Setup) -> int:
     those of one layer twice while they grow, one block's parts, and scores with their noise."""
     if isinstance(facts, PictureFacts) or not setup.answers or setup.has_server:
         return 0
-    made = replace(setup, micro_batch=setup.answers, lines=1)
+    while_answering = replace(setup, micro_batch=setup.answers, lines=1)
     keys = 2 * (facts.layers + 1) * facts.kv_heads * facts.head_dim
-    return of_tokens(keys + block(facts, made), made) + setup.answers * facts.vocab * SCORE_BYTES
+    return of_tokens(keys + block(facts, while_answering), while_answering) + setup.answers * facts.vocab * SCORE_BYTES
 
 
 def server_bytes(facts: AnyFacts, setup: Setup) -> int:

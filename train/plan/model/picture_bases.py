@@ -120,15 +120,15 @@ def of_resnet(config: Config, image_size: int) -> Counted:
 
 def resnet_blocks(config: Config) -> list[Block]:
     widths, depths = config.get("hidden_sizes", (256, 512, 1024, 2048)), config.get("depths", (3, 4, 6, 3))
-    basic, inward, found = config.get("layer_type", "bottleneck") == "basic", config.get("embedding_size", 64), []
+    basic, inward, blocks = config.get("layer_type", "bottleneck") == "basic", config.get("embedding_size", 64), []
     for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
         for number in range(depth):
             stride = 2 if not number and (stage or config.get("downsample_in_first_stage", False)) else 1
             main = main_path(inward, width if basic else width // 4, width, stride)
             shortcut = Convolution(inward, width, 1, stride) if (inward, stride) != (width, 1) else None
-            found.append(Block(main, shortcut))
+            blocks.append(Block(main, shortcut))
             inward = width
-    return found
+    return blocks
 
 
 FAMILIES: dict[str, Callable[[Config, int], Counted]] = {

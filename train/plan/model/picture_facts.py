@@ -107,16 +107,16 @@ def resnet_weights(stem: Convolution, blocks: Iterable[Block]) -> int:
 
 def resnet_keeps(stem: Convolution, blocks: Iterable[Block], image_size: int, *, pool: bool) -> int:
     edge = -(-image_size // stem.stride)
-    found = COLOURS * image_size**2 + 2 * stem.outward * edge**2
+    numbers = COLOURS * image_size**2 + 2 * stem.outward * edge**2
     if pool:  # its result, and where each came from, in 8 bytes
         edge = -(-edge // 2)
-        found += 3 * stem.outward * edge**2
+        numbers += 3 * stem.outward * edge**2
     for block in blocks:
-        for one in block.main:
-            edge = -(-edge // one.stride)
-            found += 2 * one.outward * edge**2
-        found += block.main[-1].outward * edge**2 if block.shortcut else 0
-    return found
+        for part in block.main:
+            edge = -(-edge // part.stride)
+            numbers += 2 * part.outward * edge**2
+        numbers += block.main[-1].outward * edge**2 if block.shortcut else 0
+    return numbers
 
 
 def main_path(inward: int, middle: int, outward: int, stride: int) -> tuple[Convolution, ...]:
@@ -149,10 +149,10 @@ def checked(family: str, width: int, image_size: int) -> int:
             f"image_size: {image_size} cannot be cut into patches of {', '.join(map(str, PATCHES))}",
             fix=f"nearest that can: image_size={near[0]} or image_size={near[1]}",
         )
-    found = width or WIDTHS[family]
-    step = 4 if family != "vit-tiny" else VIT_HEAD_WIDTH if found >= VIT_HEAD_WIDTH else 8
-    if found < step or found % step:
+    chosen = width or WIDTHS[family]
+    step = 4 if family != "vit-tiny" else VIT_HEAD_WIDTH if chosen >= VIT_HEAD_WIDTH else 8
+    if chosen < step or chosen % step:
         raise BadInput(
-            f"width: {found} is no multiple of {step}", fix=f"for example width={max(step, found // step * step)}"
+            f"width: {chosen} is no multiple of {step}", fix=f"for example width={max(step, chosen // step * step)}"
         )
-    return found
+    return chosen

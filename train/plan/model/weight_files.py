@@ -166,10 +166,10 @@ def require_tokens(folder: Path) -> None:
     if not (file.is_file() and isinstance(config.get("vocab_size"), int)):
         return
     with damage(file):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        vocabulary = told["model"].get("vocab", {})
+        tokenizer = json.loads(file.read_text(encoding="utf-8"))
+        vocabulary = tokenizer["model"].get("vocab", {})
         ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary)))
-        last = max([*ids, *(token["id"] for token in told.get("added_tokens", ()))], default=0)
+        last = max([*ids, *(token["id"] for token in tokenizer.get("added_tokens", ()))], default=0)
     if last >= config["vocab_size"]:
         raise BadInput(
             f"the tokenizer has {last + 1} tokens, the model's vocabulary {config['vocab_size']}",

@@ -6,6 +6,7 @@ few machines as can; whoever can hold it alone is in none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,13 +52,13 @@ def groups(facts: Facts, setup: Setup, devices: Sequence[Device], streams: Seque
         most = pipeline_split.room_of(facts, setup, stages_of(some, devices), room.layers)
         return min(most) > 0 and sum(most) >= room.layers
 
-    found = fewest(small, room, enough)
-    if not all(enough(group) for group in found):
+    pipes = fewest(small, room, enough)
+    if not all(enough(group) for group in pipes):
         return "off", "" if len(small) < len(names) else too_small_together(small, room)
     # A machine with several cards that is named would be cut over its own; unnamed, each of them holds the base.
-    found += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
+    pipes += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
     why = f"{in_a_row([name for name in small if name not in streams])} can neither hold the base nor stream it"
-    return ",".join("+".join(group) for group in found), why
+    return ",".join("+".join(group) for group in pipes), why
 
 
 def in_a_row(names: Sequence[str]) -> str:
@@ -77,29 +78,28 @@ def staged(pipes: str, devices: Sequence[Device]) -> list[str]:
 
 
 def too_small_together(names: Sequence[str], room: Room) -> str:
-    lacking = gb(room.missing(names) * room.layer_bytes)
     if len(names) == 1:
         return ""
-    if not room.missing(names):
+    if not (lacking := room.missing(names)):
         least = min(names, key=lambda name: room.of([name]))
         return f"{least} is too small for a part of it: leave it out"
-    return f"together they hold {room.of(names)} of {room.layers} layers: {lacking} are missing"
+    return f"together they hold {room.of(names)} of {room.layers} layers: {gb(lacking * room.layer_bytes)} are missing"
 
 
 def fewest(names: Sequence[str], room: Room, enough: Callable[[Sequence[str]], bool]) -> list[Group]:
     """Pipes of as few machines as can hold the model, the roomiest first; who is left over joins the last one."""
-    found: list[Group] = []
-    now: list[str] = []
+    pipes: list[Group] = []
+    members: list[str] = []
     for name in sorted(names, key=lambda name: -room.of([name])):
-        now.append(name)
-        if enough([one for one in names if one in now]):
-            found.append(tuple(now))
-            now = []
-    if found and now:
-        found[-1] += tuple(now)
-    elif now:
-        found = [tuple(now)]
-    return [tuple(name for name in names if name in group) for group in found]
+        members.append(name)
+        if enough([other for other in names if other in members]):
+            pipes.append(tuple(members))
+            members = []
+    if pipes and members:
+        pipes[-1] += tuple(members)
+    elif members:
+        pipes = [tuple(members)]
+    return [tuple(name for name in names if name in group) for group in pipes]
 
 
 def cut(
@@ -130,11 +130,12 @@ def cut(
         else:
             counts = pipeline_split.cut_layers(facts.layers, [max(1, count) for count in most], most)
         if counts is None:
-            held = Room(room.layers, room.layer_bytes, {})
+            held: Counter[str] = Counter()
             for part, count in zip(stages, most, strict=True):
-                held = replace(held, holds={**held.holds, part.name: held.holds.get(part.name, 0) + count})
+                held[part.name] += count
             others = [device.name for device in devices if device.name not in group]
-            whole = replace(whole, lacking=pipeline_split.why_too_small(group, others, held))
+            lacking = pipeline_split.why_too_small(group, others, replace(room, holds=held))
+            whole = replace(whole, lacking=lacking)
             continue
         layers, memory = spread(facts, setup, stages, counts)
         counted = {**whole.counts, group: counts}

@@ -131,10 +131,10 @@ def holds(facts: AnyFacts | None, setup: Setup, device: Device, layers: int, *, 
     the whole model. All where nothing is known of the model."""
     if not isinstance(facts, Facts):
         return layers
-    own = on_node(setup, device)
-    if memory(facts, own).total <= USABLE * device.memory_bytes:
+    here = on_node(setup, device)
+    if memory(facts, here).total <= USABLE * device.memory_bytes:
         return layers
-    return min(layers, most_layers(facts, own, device.memory_bytes, first=ends, last=ends, ahead=1))
+    return min(layers, most_layers(facts, here, device.memory_bytes, first=ends, last=ends, ahead=1))
 
 
 def room_of(facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], layers: int) -> list[int]:
@@ -143,9 +143,9 @@ def room_of(facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], lay
         return [layers] * len(devices)
     most, count = [], len(devices)
     for stage, device in enumerate(devices):
-        own = on_node(setup, device)
+        here = on_node(setup, device)
         first, last = stage == 0, stage == count - 1
-        most.append(most_layers(facts, own, device.memory_bytes, first=first, last=last, ahead=count - stage - 1))
+        most.append(most_layers(facts, here, device.memory_bytes, first=first, last=last, ahead=count - stage - 1))
     return most
 
 
@@ -180,9 +180,9 @@ def regroup(asked: Sequence[Group], present: Sequence[str], room: Room) -> list[
         rest += joined
     if rest and room.missing(rest):
         return []
-    place = {name: at for at, name in enumerate(dict.fromkeys([*(n for g in asked for n in g), *present]))}
-    pipe = [tuple(sorted(rest, key=lambda name: place[name]))] if rest else []
-    return sorted([*whole, *pipe], key=lambda group: place[group[0]])
+    order = {name: at for at, name in enumerate(dict.fromkeys([*(n for g in asked for n in g), *present]))}
+    pipe = [tuple(sorted(rest, key=lambda name: order[name]))] if rest else []
+    return sorted([*whole, *pipe], key=lambda group: order[group[0]])
 
 
 def why_too_small(present: Sequence[str], absent: Sequence[str], room: Room) -> str:
@@ -191,5 +191,5 @@ def why_too_small(present: Sequence[str], absent: Sequence[str], room: Room) -> 
         return ""
     enough = [name for name in absent if room.holds.get(name, 0) >= lacking]
     who = " or ".join(enough) if enough else " and ".join(absent)
-    found = f"{' and '.join(present)} hold {room.of(present)} of {room.layers} layers"
-    return f"{found}: {gb(lacking * room.layer_bytes)} are missing, waiting for {who or 'another node'}"
+    held = f"{' and '.join(present)} hold {room.of(present)} of {room.layers} layers"
+    return f"{held}: {gb(lacking * room.layer_bytes)} are missing, waiting for {who or 'another node'}"

@@ -84,8 +84,10 @@ class EvaluateConfig(OnlyAsksConfig):
             raise BadInput(
                 "tasks: your files lie in several folders", fix="put them beside each other, with their data"
             )
-        own = dict.fromkeys(file for path in files for file in task_files.read(path).files)
-        return Dataset(name=f"tasks-{files[0].stem}", reason=f"tasks of {folder}", files=tuple(own), folder=folder)
+        travelling = dict.fromkeys(file for path in files for file in task_files.read(path).files)
+        return Dataset(
+            name=f"tasks-{files[0].stem}", reason=f"tasks of {folder}", files=tuple(travelling), folder=folder
+        )
 
     def prepare_words(self, model_folder: str, file: str = "") -> list[str]:
         """The head knows a file of one's own by its name below `dataset`."""

@@ -304,12 +304,12 @@ class RunConfig:
         """What of it follows from a rule, for the start of a run."""
         steps = self.steps_over(rows)
         passes = steps * self.drawn_per_step / self.steps_per_draw / max(1, rows)
-        found = []
+        reasons = []
         if not self.length_is_set and steps == LEAST_STEPS:
-            found.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
+            reasons.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
         if self.warm_up(steps) != self.warmup_steps:
-            found.append(f"warm-up of {self.warm_up(steps)} steps, a tenth of {steps}: set warmup_steps for another")
-        return found
+            reasons.append(f"warm-up of {self.warm_up(steps)} steps, a tenth of {steps}: set warmup_steps for another")
+        return reasons
 
     def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:
         """The shape in a model's own config.json."""

@@ -152,15 +152,15 @@ class GrpoConfig(SftConfig):
         """Names their file by where it is, and all of them by what they are."""
         file = file_of(self.rewards)
         whole = with_file(self.rewards, str(Path(file).expanduser().resolve())) if file else self.rewards.strip()
-        found = rewards_hash(parse(whole, Path())) if whole else ""
-        if whole and self.rewards_hash not in ("", found):
+        sha256 = rewards_hash(parse(whole, Path())) if whole else ""
+        if whole and self.rewards_hash not in ("", sha256):
             raise BadInput(
                 "the rewards are not those that the run was launched with: others make another run",
                 f"rewards: {whole}",
                 "put the old ones back, or begin a new run with another name",
             )
         object.__setattr__(self, "rewards", whole)
-        object.__setattr__(self, "rewards_hash", found or self.rewards_hash)
+        object.__setattr__(self, "rewards_hash", sha256 or self.rewards_hash)
 
     @property
     def rewards_file(self) -> Path | None:

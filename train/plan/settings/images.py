@@ -112,10 +112,10 @@ class ImagesConfig(RunConfig):
         """The peak rate, and why: the noise of a gradient falls with the rows that it is made of."""
         rate, rows = (TUNING_RATES if self.is_base else RATES)[self._rule]
         times = max(1, self.rows_per_step) / rows
-        known = f"{rate:g} at {rows} rows a step"
+        usual = f"{rate:g} at {rows} rows a step"
         if self._rule == "sgd":
-            return float(f"{rate * times:.3g}"), f"{known}, in proportion to the rows (linear rule, SGD)"
-        return float(f"{rate * math.sqrt(times):.3g}"), f"{known}, with the root of the rows (AdamW)"
+            return float(f"{rate * times:.3g}"), f"{usual}, in proportion to the rows (linear rule, SGD)"
+        return float(f"{rate * math.sqrt(times):.3g}"), f"{usual}, with the root of the rows (AdamW)"
 
     @property
     def rate_reason(self) -> str:
@@ -133,8 +133,8 @@ class ImagesConfig(RunConfig):
     def facts(self, classes: int = 0) -> PictureFacts:
         """`classes`: of the rows that were made."""
         if self.is_base:
-            found, where = config_of(self.start_model())
-            return self.facts_of(found, where, classes)
+            config, where = config_of(self.start_model())
+            return self.facts_of(config, where, classes)
         return PictureFacts(
             family=self.model, width=self.width, image_size=self.image_size, classes=classes or self._classes()
         )

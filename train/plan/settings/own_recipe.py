@@ -62,17 +62,19 @@ def parsed(name: str, setting: str, page: str) -> tuple[Path, bytes, ast.Module]
 
 
 def require_functions(path: Path, tree: ast.Module) -> None:
-    found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if missing := [name for name in GIVES if name not in found]:
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if missing := [name for name in GIVES if name not in functions]:
         raise BadInput(
             f"recipe: it does not give {' and '.join(missing)}",
             f"file: {path}",
             f"add: {'; '.join(signature(name) for name in missing)}   ({PAGE})",
         )
-    for name, words in (GIVES | MAY_GIVE).items():
-        if name in found and not takes(found[name].args, len(words)):
-            where = f"file: {path}, line {found[name].lineno}"
-            raise BadInput(f"recipe: {name} is called with {' and '.join(words)}", where, f"write: {signature(name)}")
+    for name, arguments in (GIVES | MAY_GIVE).items():
+        if name in functions and not takes(functions[name].args, len(arguments)):
+            where = f"file: {path}, line {functions[name].lineno}"
+            raise BadInput(
+                f"recipe: {name} is called with {' and '.join(arguments)}", where, f"write: {signature(name)}"
+            )
 
 
 def signature(name: str) -> str:

@@ -44,15 +44,15 @@ class OwnConfig(RunConfig):
 
     def __post_init__(self) -> None:
         path = Path(self.recipe).expanduser().resolve()
-        found = file_hash(path)
-        if self.recipe_hash not in ("", found):
+        sha256 = file_hash(path)
+        if self.recipe_hash not in ("", sha256):
             raise BadInput(
                 "the recipe is not the file that the run was launched with: another file is another run",
                 f"file: {path}",
                 "put the old one back, or begin a new run with another name",
             )
         object.__setattr__(self, "recipe", str(path))
-        object.__setattr__(self, "recipe_hash", found)
+        object.__setattr__(self, "recipe_hash", sha256)
         super().__post_init__()
 
     @property

@@ -41,21 +41,21 @@ def resolve(name: str) -> Dataset:
     entry = catalogue()["datasets"].get(name)
     if entry:
         return of_package(name, entry)
-    place = Path(name).expanduser()
-    if place.is_file() and place.suffix.lower() in TABLES:
-        files = (place, *(one.file for one in of_table(place)))
+    path = Path(name).expanduser()
+    if path.is_file() and path.suffix.lower() in TABLES:
+        files = (path, *(one.file for one in of_table(path)))
         reason = f"{name} is a table of {len(files) - 1} pictures of this machine"
-        return Dataset(name=as_name(place.stem), reason=reason, file=place, files=files, folder=place.parent)
-    if not place.is_dir():
+        return Dataset(name=as_name(path.stem), reason=reason, file=path, files=files, folder=path.parent)
+    if not path.is_dir():
         raise BadInput(f"dataset: '{name}' is no data set of pictures", fix=f"give {FORMS}, or fashion-mnist")
-    if idx := idx_files(place):
-        return Dataset(name=as_name(place.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=place)
-    found = of_folder(place)
-    reason = f"{name} is a folder of {len(found)} pictures in {len({one.label for one in found})} classes"
-    left = passed_over(place, found)
+    if idx := idx_files(path):
+        return Dataset(name=as_name(path.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=path)
+    pictures = of_folder(path)
+    reason = f"{name} is a folder of {len(pictures)} pictures in {len({one.label for one in pictures})} classes"
+    left = passed_over(path, pictures)
     reason += f"; {left}" if left else ""
-    files = tuple(one.file for one in found)
-    return Dataset(name=as_name(place.resolve().name), reason=reason, files=files, folder=place, passed_over=left)
+    files = tuple(one.file for one in pictures)
+    return Dataset(name=as_name(path.resolve().name), reason=reason, files=files, folder=path, passed_over=left)
 
 
 def of_package(name: str, entry: dict[str, Any]) -> Dataset:
@@ -92,23 +92,25 @@ def in_order(labels: Any) -> list[str]:
 
 
 def of_folder(folder: Path) -> list[Listed]:
-    below = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    names = {path.name.lower() for path in below}
+    subfolders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    names = {path.name.lower() for path in subfolders}
     if "train" in names and names <= {"train", *HELD_OUT}:
-        found = [one for path in below for one in of_classes(path, "train" if path.name.lower() == "train" else "eval")]
+        pictures = [
+            one for path in subfolders for one in of_classes(path, "train" if path.name.lower() == "train" else "eval")
+        ]
     else:
-        found = of_classes(folder, "")
-    if not found:
+        pictures = of_classes(folder, "")
+    if not pictures:
         left = passed_over(folder, [])
         problem = "this folder holds no pictures in sub-folders" + (f"; {left}" if left else "")
         raise BadInput(problem, f"folder: {folder}", f"give {FORMS}")
-    if len({one.label for one in found}) < 2:
+    if len({one.label for one in pictures}) < 2:
         raise BadInput(
             "all pictures are of one class",
             f"folder: {folder}",
             "make a sub-folder for each class, and name that above",
         )
-    return found
+    return pictures
 
 
 def of_classes(folder: Path, split: str) -> list[Listed]:
@@ -140,7 +142,7 @@ def named(folder: Path, paths: list[Path]) -> str:
 
 
 def of_table(table: Path) -> list[Listed]:
-    found, columns = [], None
+    pictures, columns = [], None
     for number, record in enumerate(records(table), 1):
         columns = columns or tuple(
             next((n for n in names if n in record), "") for names in (FILE_COLUMNS, LABEL_COLUMNS)
@@ -155,13 +157,15 @@ def of_table(table: Path) -> list[Listed]:
                 f"file: {table}",
                 "move the table above its pictures, and name them from there",
             )
-        found.append(Listed(file, values[1]))
-    missing = [one.file for one in found if not one.file.is_file()]
+        pictures.append(Listed(file, values[1]))
+    missing = [one.file for one in pictures if not one.file.is_file()]
     if missing:
-        raise BadInput(f"{len(missing)} pictures of {len(found)} are not there, first {missing[0]}", f"file: {table}")
-    if len({one.label for one in found}) < 2:
+        raise BadInput(
+            f"{len(missing)} pictures of {len(pictures)} are not there, first {missing[0]}", f"file: {table}"
+        )
+    if len({one.label for one in pictures}) < 2:
         raise BadInput("the table has fewer than two classes", f"file: {table}", "columns: file and label")
-    return found
+    return pictures
 
 
 def records(table: Path) -> Iterator[dict[str, object]]:
@@ -190,5 +194,5 @@ def idx_files(folder: Path) -> tuple[Path, ...]:
 
 def idx_classes(name: str) -> list[str]:
     """The catalogue's; else the digits."""
-    known = catalogue()["datasets"].get(name, {}).get("classes")
-    return list(known) if known else [str(digit) for digit in range(10)]
+    listed = catalogue()["datasets"].get(name, {}).get("classes")
+    return list(listed) if listed else [str(digit) for digit in range(10)]

@@ -6,7 +6,7 @@ what it computes changes when a default does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -119,9 +119,8 @@ class PretrainConfig(RunConfig):
 
     def facts(self, vocabulary: int = 0) -> Facts:
         """`vocabulary`: of the tokenizer that was made; before, what it may have at most."""
-        known = vocabulary or self.vocab_size or model_facts(resolve_model(self.tokenizer)).vocab
-        shaped = Shape(**{**{name: getattr(self, name) for name in Shape.__slots__}, "vocab_size": known})
-        return shaped.facts(tied=self.tie_embeddings, positions=self.max_seq_length)
+        tokens = vocabulary or self.vocab_size or model_facts(resolve_model(self.tokenizer)).vocab
+        return replace(self.shape, vocab_size=tokens).facts(tied=self.tie_embeddings, positions=self.max_seq_length)
 
     @property
     def holding(self) -> Holding:

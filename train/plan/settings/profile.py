@@ -14,8 +14,8 @@ def profiled_steps(text: str) -> range:
     """Empty where nothing is to be recorded."""
     if not text:
         return range(0)
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last:
         raise BadInput(f"profile: '{text}' is not FIRST-LAST, two steps from 1", fix="for example: profile=20-23")
     if last - first >= MOST:

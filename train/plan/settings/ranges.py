@@ -88,18 +88,18 @@ def parse(text: str, known: Mapping[str, Field[Any]], closed: Mapping[str, str])
     pairs = [word.partition("=") for word in words]
     if not pairs:
         raise BadInput("search: it names no setting to try", fix=EXAMPLE)
-    found: list[Searched] = []
+    searched: list[Searched] = []
     for (name, is_pair, listed), word in zip(pairs, words, strict=True):
         if not (name and is_pair and listed):
             raise BadInput(f"search: '{word}' is not NAME=LOW..HIGH or NAME=VALUE,VALUE", fix=EXAMPLE)
-        if name in (one.name for one in found):
+        if name in (earlier.name for earlier in searched):
             raise BadInput(f"search: {name} is named twice", fix="keep one of the two")
         if name in closed:
             raise BadInput(f"search: {name} cannot be tried in one sweep: {closed[name]}", fix="one sweep for each")
         if name not in known:
             raise BadInput(f"search: there is no setting '{name}'{nearest(name, known)}", fix="see: docs/reference.md")
-        found.append(_range(known[name], listed) if ".." in listed else _choice(known[name], listed))
-    return found
+        searched.append(_range(known[name], listed) if ".." in listed else _choice(known[name], listed))
+    return searched
 
 
 def _range(spec: Field[Any], text: str) -> Range:
@@ -133,13 +133,13 @@ def _choice(spec: Field[Any], text: str) -> Choice:
 
 def combinations(searched: Sequence[Searched]) -> list[Settings]:
     """Every combination of what is listed; the last name changes fastest."""
-    listed = [one.values for one in searched if isinstance(one, Choice)]
+    listed = [choice.values for choice in searched if isinstance(choice, Choice)]
     assert len(listed) == len(searched)
-    names = [one.name for one in searched]
+    names = [choice.name for choice in searched]
     return [dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*listed)]
 
 
 def count(searched: Sequence[Searched]) -> int:
     """How many combinations there are; 0 where a range has no end of them."""
-    each = [len(one.values) if isinstance(one, Choice) else 0 for one in searched]
-    return math.prod(each)
+    numbers = [len(choice.values) if isinstance(choice, Choice) else 0 for choice in searched]
+    return math.prod(numbers)

@@ -133,22 +133,22 @@ def unknown(names: Iterable[str], known: Collection[str], what: str) -> list[str
 
 
 def found_adapter(
-    own: Settings, chosen: type[RunConfig], home: Path | None, findings: list[str]
+    given: Settings, chosen: type[RunConfig], home: Path | None, findings: list[str]
 ) -> adapters.Adapter | None:
     """The adapter that is named; from here on the settings name its folder, and its base where they name no model."""
-    if not own.get("adapter") or "adapter" not in names_of(chosen):
+    if not given.get("adapter") or "adapter" not in names_of(chosen):
         return None
     try:
-        found = adapters.find(str(own["adapter"]), home or home_dir())
+        adapter = adapters.find(str(given["adapter"]), home or home_dir())
     except BadInput as wrong:
         findings.append(str(wrong))
-        del own["adapter"]
-        own.setdefault("model", "tiny")  # which one it would have brought is not what is wrong
+        del given["adapter"]
+        given.setdefault("model", "tiny")  # which one it would have brought is not what is wrong
         return None
-    own["adapter"] = str(found.folder)
-    if found.base:
-        own.setdefault("model", found.base)
-    return found
+    given["adapter"] = str(adapter.folder)
+    if adapter.base:
+        given.setdefault("model", adapter.base)
+    return adapter
 
 
 def settings() -> list[str]:

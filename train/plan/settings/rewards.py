@@ -60,24 +60,24 @@ class Reward:
 
 def parse(text: str, home: Path) -> tuple[Reward, ...]:
     """The rewards that are named; a file is looked for below `home` where its path does not start at the root."""
-    found = [reward for entry in entries(text) for reward in rewards_of(entry, home)]
-    if not found:
+    rewards = [reward for entry in entries(text) for reward in rewards_of(entry, home)]
+    if not rewards:
         raise BadInput(f"rewards: none is named; there are {', '.join(BUILT_IN)}, and a file of yours", fix=PAGE)
-    return with_names_of_their_own(found)
+    return with_names_of_their_own(rewards)
 
 
 def entries(text: str) -> list[str]:
     """A comma parts two rewards, except in a pattern: there only before what is one."""
-    found: list[str] = []
+    parts: list[str] = []
     for piece in text.split(","):
-        in_pattern = bool(found) and WEIGHT.sub("", found[-1], count=1).strip().startswith("format:")
+        in_pattern = bool(parts) and WEIGHT.sub("", parts[-1], count=1).strip().startswith("format:")
         if in_pattern and not ENTRY.fullmatch(piece):
-            found[-1] += f",{piece}"
-        elif piece.strip() or len(found) > 0:
-            found.append(piece)
-    if any(not entry.strip() for entry in found):
+            parts[-1] += f",{piece}"
+        elif piece.strip() or len(parts) > 0:
+            parts.append(piece)
+    if any(not entry.strip() for entry in parts):
         raise BadInput(f"rewards: {text!r} has a comma too many", fix="write: exact,./rewards.py")
-    return found
+    return parts
 
 
 def rewards_of(entry: str, home: Path) -> list[Reward]:
@@ -119,16 +119,16 @@ def check_argument(kind: str, argument: str, given: bool) -> None:
 def of_file(name: str, function: str, home: Path) -> list[Reward]:
     path, _, tree = parsed(str(home / Path(name).expanduser()), "rewards", PAGE)
     require_alone(path, tree, "rewards")
-    known = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    usual = [name for name, node in known.items() if not name.startswith("_") and TAKES in names_of(node)]
+    functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    usual = [name for name, node in functions.items() if not name.startswith("_") and TAKES in names_of(node)]
     chosen = [function] if function else usual
     if not chosen:
         raise BadInput(f"rewards: no function of the file takes {TAKES}", f"file: {path}", f"write: {FORM}   ({PAGE})")
     for each in chosen:
-        if each not in known:
-            what = f"rewards: it has no function {each}{nearest(each, known)}"
+        if each not in functions:
+            what = f"rewards: it has no function {each}{nearest(each, functions)}"
             raise BadInput(what, f"file: {path}", f"name one that it has: {', '.join(usual) or 'none yet'}")
-        require_form(known[each], path)
+        require_form(functions[each], path)
     return [Reward(each, FILE, str(path), each) for each in chosen]
 
 
@@ -148,18 +148,18 @@ def names_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
 
 
-def with_names_of_their_own(found: Sequence[Reward]) -> tuple[Reward, ...]:
+def with_names_of_their_own(rewards: Sequence[Reward]) -> tuple[Reward, ...]:
     """One file, since one comes to the nodes, and no function twice: the report has a curve for each name."""
-    files = sorted({reward.argument for reward in found if reward.kind == FILE})
+    files = sorted({reward.argument for reward in rewards if reward.kind == FILE})
     if len(files) > 1:
         raise BadInput(
             "rewards: two files are named, and one comes to the nodes", " and ".join(files), "make one of them"
         )
-    for name, times in Counter(reward.name for reward in found).items():
+    for name, times in Counter(reward.name for reward in rewards).items():
         if times > 1:
             fix = f"name it once, with a weight if it is to count for more: {times}@{name}; or rename a function"
             raise BadInput(f"rewards: {name} is named {times} times", fix=fix)
-    return tuple(found)
+    return tuple(rewards)
 
 
 def file_of(text: str) -> str:

@@ -55,7 +55,7 @@ def rules(values: Any) -> AsideRules:
 
 def windows(hours: str) -> list[tuple[int, int]]:
     """`22:00-07:00`, or several with commas, as minutes of the day."""
-    found = []
+    spans = []
     for part in filter(None, (part.strip() for part in hours.split(","))):
         match = re.fullmatch(r"(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)", part)
         numbers = [int(number) for number in match.groups()] if match else []
@@ -66,16 +66,16 @@ def windows(hours: str) -> list[tuple[int, int]]:
         first, last = (numbers[0] * 60 + numbers[1]) % DAY, (numbers[2] * 60 + numbers[3]) % DAY
         if first == last:
             raise BadInput(f"hours: '{part}' begins where it ends", fix='for example: motley_hours: "22:00-07:00"')
-        found.append((first, last))
-    return found
+        spans.append((first, last))
+    return spans
 
 
 def is_inside(hours: str, at: float) -> bool:
     now = time.localtime(at)
     minute = now.tm_hour * 60 + now.tm_min
-    found = windows(hours)
-    return not found or any(
-        first <= minute < last if first < last else not last <= minute < first for first, last in found
+    spans = windows(hours)
+    return not spans or any(
+        first <= minute < last if first < last else not last <= minute < first for first, last in spans
     )
 
 

@@ -143,14 +143,14 @@ def parsed(path: Path) -> Config:
 
     Plain.add_constructor("!function", refuse)
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), Plain)  # noqa: S506  it is a SafeLoader
+        config = yaml.load(path.read_text(encoding="utf-8"), Plain)  # noqa: S506  it is a SafeLoader
     except (OSError, UnicodeError) as error:
         raise BadInput(f"the task cannot be read: {error}", f"file: {path}") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
         raise BadInput(f"the task is not YAML: {' '.join(str(error).split())[:200]}", f"file: {path}") from None
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise BadInput("the task is not YAML of the form NAME: VALUE", f"file: {path}", FIX)
-    return found
+    return config
 
 
 def beside(name: str, folder: Path, where: str) -> Path:

@@ -89,9 +89,11 @@ class MachinesPrediction(Prediction):
 
 
 def _figures(remedy: Remedy) -> RemedyFigures:
-    found = remedy.estimate
-    part = round(found.sync_part, 4)
-    return RemedyFigures.of(found, settings=remedy.settings, enough=remedy.enough, costs=remedy.costs, sync_part=part)
+    estimate = remedy.estimate
+    part = round(estimate.sync_part, 4)
+    return RemedyFigures.of(
+        estimate, settings=remedy.settings, enough=remedy.enough, costs=remedy.costs, sync_part=part
+    )
 
 
 def predict(

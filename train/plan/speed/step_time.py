@@ -256,8 +256,8 @@ def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic, *, de
     if len(machines) < 2 or now.sync_part <= TOO_MUCH:
         return []
     larger = [(rows * times, view(rows * times, traffic)) for times in MORE_ROWS]
-    count, found = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
-    remedies = [Remedy({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
+    count, larger_step = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
+    remedies = [Remedy({"rows_per_step": count}, larger_step, "fewer, larger steps for the same rows")]
     if traffic.wire == "fp32":
         half = view(rows, replace(traffic, wire="bf16"))
         remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded before they travel"))
