@@ -55,22 +55,22 @@ def streamed(case: Case, tflops: Mapping[str, float]) -> Compared:
     all_stream = fit(case, replace(cut_way(case, "off"), places=[Place("stream")] * len(case.devices)))
     setup = case.setup("hf")
     lacking = {
-        one.name: "too little main memory"
-        for one in case.devices
-        if place("stream", case.facts, setup, one).weights != "stream"
+        device.name: "too little main memory"
+        for device in case.devices
+        if place("stream", case.facts, setup, device).weights != "stream"
     }
     return alike("streamed", case, all_stream, lacking, tflops)
 
 
-def alike(name: str, case: Case, found: Fit, lacking: Mapping[str, str], tflops: Mapping[str, float]) -> Compared:
+def alike(name: str, case: Case, fitted: Fit, lacking: Mapping[str, str], tflops: Mapping[str, float]) -> Compared:
     """Data parallel: all rows are shared, and each node computes all layers."""
-    notes = {**lacking, **{node.device.name: "too small" for node in found.nodes if not node.fits}}
-    flop = flop_of_row(case, again=name == "streamed" or pipeline_split.checkpoints(found.setup, case.devices))
+    notes = {**lacking, **{node.device.name: "too small" for node in fitted.nodes if not node.fits}}
+    flop = flop_of_row(case, again=name == "streamed" or pipeline_split.checkpoints(fitted.setup, case.devices))
     rates = {one.name: tflops.get(one.name, 1.0) * 1e12 / flop for one in case.devices}
-    whole = predict(found, [Machine(name, rate, case.mbit) for name, rate in rates.items()], case.config).together
+    whole = predict(fitted, [Machine(name, rate, case.mbit) for name, rate in rates.items()], case.config).together
     return Compared(
         name=name,
-        cells={one.device.name: cell(one.memory.total, notes.get(one.device.name, "")) for one in found.nodes},
+        cells={one.device.name: cell(one.memory.total, notes.get(one.device.name, "")) for one in fitted.nodes},
         ok=not notes,
         link_s=whole.sync_s,
         tokens_per_s=tokens(case) / whole.step_s if tflops else None,

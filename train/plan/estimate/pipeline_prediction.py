@@ -25,17 +25,17 @@ Seconds = Callable[[int], float]
 """Seconds that a worker takes for so many rows of a step."""
 
 
-def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
+def predict(fitted: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> Prediction:
     """What predict_and_cut.py says, for a cut model. `speeds`: layers of a row per second of a stage, else rows."""
-    asked, names = parse_pipes(found.pipes), [node.device.name for node in found.nodes]
+    asked, names = parse_pipes(fitted.pipes), [node.device.name for node in fitted.nodes]
     groups = [*asked, *((name,) for name in names if not any(name in group for group in asked))]
-    seconds = [_seconds(found, config, group, speeds) for group in groups]
+    seconds = [_seconds(fitted, config, group, speeds) for group in groups]
     counts = split(config.rows_per_step, seconds)
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
     compute_s += max(fixed_s.values(), default=0.0)
-    wire = step_time.wire_for(found.seconds["fp32"], config.wire)
+    wire = step_time.wire_for(fitted.seconds["fp32"], config.wire)
     shares = {group[0]: count for group, count in zip(groups, counts, strict=True)}
-    whole = Figures.of(step_time.Estimate(shares, compute_s, found.seconds[wire]))
+    whole = Figures.of(step_time.Estimate(shares, compute_s, fitted.seconds[wire]))
     return Prediction(wire=wire, together=whole, best=whole)
 
 
@@ -51,38 +51,38 @@ def faster_than_streamed(
     # Who streams computes each layer forward twice.
     saved = FLOP[True] / FLOP[pipeline_split.checkpoints(cut.setup, devices)]
     speeds = {name: rate * layers * saved for name, rate in streaming.items()}
-    found = cut_by_speed(cut, speeds)
-    if not found.cut or found.cut.lacking:
+    by_speed = cut_by_speed(cut, speeds)
+    if not by_speed.cut or by_speed.cut.lacking:
         return None
-    whole = predict(found, config, speeds, {}).together
+    whole = predict(by_speed, config, speeds, {}).together
     if whole.step_s * WORTH > step_s:
         return None
     why = f"{whole.step_s:.2f} s a step, where streaming the base would take {step_s:.2f} s"
-    return replace(found, cut=replace(found.cut, why=why)), speeds
+    return replace(by_speed, cut=replace(by_speed.cut, why=why)), speeds
 
 
-def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
+def rows_in_pipe(fitted: Fit, config: RunConfig, node: str) -> int:
     """How many rows go through at a time."""
-    groups = parse_pipes(found.pipes)
+    groups = parse_pipes(fitted.pipes)
     pipe = next(group for group in groups if node in group)
-    count = len(stages_of(pipe, [one.device for one in found.nodes]))
+    count = len(stages_of(pipe, [one.device for one in fitted.nodes]))
     return pipeline_split.rows_at_once(config, config.max_seq_length, len(groups), count)
 
 
-def _seconds(found: Fit, config: RunConfig, group: Group, speeds: Mapping[str, float]) -> Seconds:
-    facts, cut = found.facts, found.cut
+def _seconds(fitted: Fit, config: RunConfig, group: Group, speeds: Mapping[str, float]) -> Seconds:
+    facts, cut = fitted.facts, fitted.cut
     assert cut and isinstance(facts, Facts)
     if group not in cut.counts:
         return lambda rows: rows / speeds[group[0]]
-    devices = stages_of(group, [node.device for node in found.nodes])
-    link_s = step_time.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
+    devices = stages_of(group, [node.device for node in fitted.nodes])
+    link_s = step_time.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), fitted.link_mbit)
     pipe = Pipe(
         speeds=[speeds[one.name] for one in devices],
         counts=cut.counts[group],
         head_layers=pipeline_split.head_cost(facts),
         hop_s=link_s if len(group) > 1 else 0.0,  # from card to card it takes next to nothing
-        at_once=rows_in_pipe(found, config, group[0]),
-        checkpoints=pipeline_split.checkpoints(found.setup, devices),
+        at_once=rows_in_pipe(fitted, config, group[0]),
+        checkpoints=pipeline_split.checkpoints(fitted.setup, devices),
     )
     return pipe.seconds
 

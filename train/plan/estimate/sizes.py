@@ -86,14 +86,14 @@ def as_text(rows: Sequence[SizeEstimate], flag: str = "") -> list[str]:
     return lines
 
 
-def cost_of_exchange(found: Fit, wire: str, prediction: Prediction | None, config: RunConfig) -> str:
+def cost_of_exchange(fitted: Fit, wire: str, prediction: Prediction | None, config: RunConfig) -> str:
     """What it means that all weights travel, and what makes that bearable."""
-    if len(found.nodes) < 2 or not found.setup.full:
+    if len(fitted.nodes) < 2 or not fitted.setup.full:
         return ""
-    if found.facts is None:
+    if fitted.facts is None:
         return "all weights travel in each step; how many they are shows only when the model is built"
-    sent, seconds, (count, noun) = found.traffic[wire], found.seconds[wire], config.step_words
-    text = f"all {found.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
+    sent, seconds, (count, noun) = fitted.traffic[wire], fitted.seconds[wire], config.step_words
+    text = f"all {fitted.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
     if prediction:
         changes = f"more {noun} a step{', or sync=local,' if config.optimizer == 'adamw' else ''} make it less"
         part = seconds / (seconds + prediction.together.compute_s)

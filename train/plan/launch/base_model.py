@@ -86,7 +86,7 @@ def files_of(model: BaseModel, facts: LaunchFacts, *, may_fail: bool) -> tuple[M
 
 
 def who_lacks(key: str, versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
-    """Which nodes have not a model, whole and as most have it: by the hashes that the relay left there."""
+    """Which nodes have not a model, whole and as the first that has it: by the hashes that the relay left there."""
     values = [facts.get(key) for facts in versions.values()]
     usual = next((value for value in values if value and " " not in value), None)
     return [name for name, facts in versions.items() if usual is None or facts.get(key) != usual]

@@ -105,12 +105,12 @@ def checked(values: Mapping[str, Any]) -> ClusterConfig:
     nodes = values.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise BadInput("nodes: a list of {name, address, processes} is missing")
-    read = tuple(_node(entry) for entry in nodes)
+    members = tuple(_node(entry) for entry in nodes)
     for what in ("name", "address"):
-        each = [getattr(node, what) for node in read]
-        if twice := sorted({one for one in each if each.count(one) > 1}):
+        texts = [getattr(node, what) for node in members]
+        if twice := sorted({text for text in texts if texts.count(text) > 1}):
             raise BadInput(f"nodes: the {what} {twice[0]} stands there twice")
-    names = [node.name for node in read]
+    names = [node.name for node in members]
     if str(values["node"]) not in names:
         raise BadInput(f"node: '{values['node']}' is none of nodes{nearest(str(values['node']), names)}")
     run = str(values["run"])
@@ -119,7 +119,7 @@ def checked(values: Mapping[str, Any]) -> ClusterConfig:
     return ClusterConfig(
         run=run,
         node=str(values["node"]),
-        nodes=read,
+        nodes=members,
         interface=str(values.get("interface") or ""),
         presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),
         group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),

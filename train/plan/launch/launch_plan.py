@@ -170,7 +170,7 @@ class LaunchPlan:
         for name, kind in cls.PARTS.items():
             plain[name] = kind(**plain[name]) if plain[name] else None
         for name, kind in cls.LISTS.items():
-            plain[name] = [kind(**one) for one in plain[name]]
+            plain[name] = [kind(**entry) for entry in plain[name]]
         return cls(**{spec.name: plain[spec.name] for spec in fields(cls)})
 
 

@@ -20,8 +20,8 @@ MEMORY_GB = {
 
 def card(kind: str, given_gb: Any = None) -> Card:
     """A card as nvidia-smi would name it; its memory is what is given, else what its name means."""
-    plain = re.sub(r"[^a-z0-9]", "", kind.lower())
-    least_gb = MEMORY_GB.get(max((name for name in MEMORY_GB if name in plain), key=len, default=""), 0)
+    letters = re.sub(r"[^a-z0-9]", "", kind.lower())
+    least_gb = MEMORY_GB.get(max((name for name in MEMORY_GB if name in letters), key=len, default=""), 0)
     if not (given_gb or least_gb):
         raise BadInput(f"how much memory a card of type '{kind}' has is not known", fix="fix: --set slurm_gpu_gb=24")
     spaced = re.sub(r"(rtx|gtx)(\d{4})(ti)?", r"\1 \2 \3", re.sub(r"[^a-z0-9]+", " ", kind.lower()))

@@ -116,13 +116,13 @@ def divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def near(wanted: int, known: list[int]) -> list[int]:
+def near(wanted: int, choices: list[int]) -> list[int]:
     """The nearest of them, and the nearest on the other side."""
-    if not known:
+    if not choices:
         raise BadInput(f"hidden_size: no heads fit {wanted}", fix="use an even hidden_size, such as 256")
-    first = min(known, key=lambda one: abs(one - wanted))
-    other = [one for one in known if (one > wanted) != (first > wanted) and one != first]
-    return [first, *sorted(other, key=lambda one: abs(one - wanted))[:1]]
+    first = min(choices, key=lambda choice: abs(choice - wanted))
+    other = [choice for choice in choices if (choice > wanted) != (first > wanted) and choice != first]
+    return [first, *sorted(other, key=lambda choice: abs(choice - wanted))[:1]]
 
 
 def joined(name: str, values: list[int]) -> str:

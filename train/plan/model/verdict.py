@@ -98,5 +98,5 @@ def kept(folder: Path) -> Verdict:
     return Verdict.from_json(json.loads((folder / FILE).read_text()))
 
 
-def keep(folder: Path, found: Verdict) -> None:
-    (folder / FILE).write_text(json.dumps(asdict(found), indent=1) + "\n")
+def keep(folder: Path, verdict: Verdict) -> None:
+    (folder / FILE).write_text(json.dumps(asdict(verdict), indent=1) + "\n")

@@ -68,12 +68,12 @@ def rows_at_once(config: RunConfig, row_length: int, workers: int, count: int) -
 
 def hop_bytes(facts: Facts, row_length: int, devices: Sequence[Device]) -> int:
     """Bytes of a row's hidden states, from one node to the next; a CPU has them in fp32."""
-    return (2 if all(one.is_gpu for one in devices) else 4) * row_length * facts.hidden
+    return (2 if all(device.is_gpu for device in devices) else 4) * row_length * facts.hidden
 
 
 def checkpoints(setup: Setup, devices: Sequence[Device]) -> bool:
     """Whether a backward pass computes forward again: by itself on a GPU and not on a CPU."""
-    return any(one.is_gpu for one in devices) if setup.checkpointing is None else setup.checkpointing
+    return any(device.is_gpu for device in devices) if setup.checkpointing is None else setup.checkpointing
 
 
 def head_cost(facts: AnyFacts | None) -> float:

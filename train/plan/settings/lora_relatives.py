@@ -49,10 +49,10 @@ def settle(config: SftConfig) -> None:
         raise BadInput("dora and lora_init do not go together: PEFT could not load what comes out", fix="take one")
     for name in (name for name in NOT_WITH if name in used):
         for other, (value, why) in NOT_WITH[name].items():
-            now = getattr(config, other)
-            if now == value or (other == "pipes" and parse_pipes(now)):
-                raise BadInput(f"{name} does not go with {other}={now}: {why}", fix="leave one of the two out")
-            if now == "auto" and other in INSTEAD:
+            current = getattr(config, other)
+            if current == value or (other == "pipes" and parse_pipes(current)):
+                raise BadInput(f"{name} does not go with {other}={current}: {why}", fix="leave one of the two out")
+            if current == "auto" and other in INSTEAD:
                 object.__setattr__(config, other, INSTEAD[other])
     if config.backend == "unsloth" and (why := beyond_unsloth(config.holding)):
         raise BadInput(f"backend: {why}", fix="use backend: hf")

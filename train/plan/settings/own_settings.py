@@ -131,9 +131,9 @@ def _made(values: tuple[tuple[str, str, Any], ...]) -> type[OwnConfig]:
     added: list[tuple[str, str, Any]] = []
     for name, kind, value in values:
         if spec := known.get(name):
-            about = spec.metadata
+            meta = spec.metadata
             default = coerce(spec, value)
-            added.append((name, str(spec.type), option(default, about["scope"], about["help"], about["choices"])))
+            added.append((name, str(spec.type), option(default, meta["scope"], meta["help"], meta["choices"])))
         else:
             added.append((name, kind, option(value, "math", "a setting of this recipe's own")))
     own = tuple(name for name, _, _ in values if name not in known)

@@ -43,7 +43,7 @@ def resolve(name: str) -> Dataset:
         return of_package(name, entry)
     path = Path(name).expanduser()
     if path.is_file() and path.suffix.lower() in TABLES:
-        files = (path, *(one.file for one in of_table(path)))
+        files = (path, *(picture.file for picture in of_table(path)))
         reason = f"{name} is a table of {len(files) - 1} pictures of this machine"
         return Dataset(name=as_name(path.stem), reason=reason, file=path, files=files, folder=path.parent)
     if not path.is_dir():
@@ -51,10 +51,10 @@ def resolve(name: str) -> Dataset:
     if idx := idx_files(path):
         return Dataset(name=as_name(path.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=path)
     pictures = of_folder(path)
-    reason = f"{name} is a folder of {len(pictures)} pictures in {len({one.label for one in pictures})} classes"
+    reason = f"{name} is a folder of {len(pictures)} pictures in {len({picture.label for picture in pictures})} classes"
     left = passed_over(path, pictures)
     reason += f"; {left}" if left else ""
-    files = tuple(one.file for one in pictures)
+    files = tuple(picture.file for picture in pictures)
     return Dataset(name=as_name(path.resolve().name), reason=reason, files=files, folder=path, passed_over=left)
 
 
@@ -78,7 +78,7 @@ def classes_of(data: Dataset) -> list[str]:
     assert data.folder
     if idx_files(data.folder):
         return idx_classes(data.folder.resolve().name)
-    return in_order(one.label for one in listing(data))
+    return in_order(picture.label for picture in listing(data))
 
 
 def listing(data: Dataset) -> list[Listed]:
@@ -96,7 +96,9 @@ def of_folder(folder: Path) -> list[Listed]:
     names = {path.name.lower() for path in subfolders}
     if "train" in names and names <= {"train", *HELD_OUT}:
         pictures = [
-            one for path in subfolders for one in of_classes(path, "train" if path.name.lower() == "train" else "eval")
+            picture
+            for path in subfolders
+            for picture in of_classes(path, "train" if path.name.lower() == "train" else "eval")
         ]
     else:
         pictures = of_classes(folder, "")
@@ -104,7 +106,7 @@ def of_folder(folder: Path) -> list[Listed]:
         left = passed_over(folder, [])
         problem = "this folder holds no pictures in sub-folders" + (f"; {left}" if left else "")
         raise BadInput(problem, f"folder: {folder}", f"give {FORMS}")
-    if len({one.label for one in pictures}) < 2:
+    if len({picture.label for picture in pictures}) < 2:
         raise BadInput(
             "all pictures are of one class",
             f"folder: {folder}",
@@ -123,13 +125,17 @@ def of_classes(folder: Path, split: str) -> list[Listed]:
     ]
 
 
-def passed_over(folder: Path, found: list[Listed]) -> str:
+def passed_over(folder: Path, pictures: list[Listed]) -> str:
     """What a person may think is trained on, in words."""
-    taken = {one.file for one in found}
-    places = {above for file in taken for above in file.parents}
-    left = [path for path in sorted(folder.rglob("*")) if not is_hidden(path.relative_to(folder)) and path not in taken]
+    files_taken = {picture.file for picture in pictures}
+    folders_of_pictures = {above for file in files_taken for above in file.parents}
+    left = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if not is_hidden(path.relative_to(folder)) and path not in files_taken
+    ]
     files = [path for path in left if path.is_file()]
-    empty = [path for path in left if path.is_dir() and path not in places]
+    empty = [path for path in left if path.is_dir() and path not in folders_of_pictures]
     words = [f"no picture is in {named(folder, empty)}"] if empty else []
     if files:
         words.append(f"no picture that is read: {named(folder, files)}; convert pictures to {SUFFIXES[0]}")
@@ -158,12 +164,12 @@ def of_table(table: Path) -> list[Listed]:
                 "move the table above its pictures, and name them from there",
             )
         pictures.append(Listed(file, values[1]))
-    missing = [one.file for one in pictures if not one.file.is_file()]
+    missing = [picture.file for picture in pictures if not picture.file.is_file()]
     if missing:
         raise BadInput(
             f"{len(missing)} pictures of {len(pictures)} are not there, first {missing[0]}", f"file: {table}"
         )
-    if len({one.label for one in pictures}) < 2:
+    if len({picture.label for picture in pictures}) < 2:
         raise BadInput("the table has fewer than two classes", f"file: {table}", "columns: file and label")
     return pictures
 

@@ -86,7 +86,7 @@ class Sweep(Base):
 
     def _check_number(self) -> None:
         at_least(self, "trials", 1)
-        ranges = [one.name for one in self.searched if not isinstance(one, Choice)]
+        ranges = [searched.name for searched in self.searched if not isinstance(searched, Choice)]
         if self.grid and ranges:
             fix = f"list values: {ranges[0]}=A,B; or leave grid out"
             raise BadInput(f"grid: {ranges[0]} is a range, which has no end of values", fix=fix)
@@ -121,7 +121,7 @@ class Sweep(Base):
         most = count(self.searched)
         if not most or not (self.grid or most <= self.trials):
             return []
-        return [one for one in combinations(self.searched) if self.goes(one)]
+        return [chosen for chosen in combinations(self.searched) if self.goes(chosen)]
 
     @property
     def runs_of_one_machine(self) -> dict[str, RunConfig]:
@@ -197,14 +197,14 @@ def follows(kind: type[RunConfig], others: Settings, name: str, value: Any) -> b
 def of(kind: type[RunConfig], recipe: str) -> type[Sweep]:
     """The settings of a sweep of this recipe."""
     if recipe not in _made:
-        own = {
+        added = {
             "__annotations__": {"trains": "str"},
             "trains": option(recipe, "math", "with recipe=sweep: what each trial is", (recipe,)),
             "KIND": kind,
             "REQUIRED": kind.REQUIRED | {"search"},
             "TOGETHER": kind.TOGETHER | {"search", "grid", "trials"},
         }
-        _made[recipe] = dataclass(frozen=True, kw_only=True)(type(f"SweepOf{kind.__name__}", (Sweep, kind), own))
+        _made[recipe] = dataclass(frozen=True, kw_only=True)(type(f"SweepOf{kind.__name__}", (Sweep, kind), added))
     return _made[recipe]
 
 

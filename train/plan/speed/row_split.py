@@ -63,10 +63,10 @@ def dealt_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Seque
     """How long the slowest computes where the samples of all last rows are dealt out (parallel/deal_samples.py): all
     need the same, unless one needs more than that for the rows that it keeps."""
     before = list(fixed_s) or [0.0] * len(speeds)
-    takes = [one for one in zip(before, counts, speeds, strict=True) if one[1]]
-    whole = sum(count for _, count, _ in takes) + sum(fixed * speed for fixed, _, speed in takes)
-    kept_s = (fixed + (count - 1) / speed for fixed, count, speed in takes)
-    return max(whole / sum(speed for *_, speed in takes), *kept_s)
+    takers = [taker for taker in zip(before, counts, speeds, strict=True) if taker[1]]
+    whole = sum(count for _, count, _ in takers) + sum(fixed * speed for fixed, _, speed in takers)
+    kept_s = (fixed + (count - 1) / speed for fixed, count, speed in takers)
+    return max(whole / sum(speed for *_, speed in takers), *kept_s)
 
 
 def parse_speeds(text: str) -> dict[str, float]:

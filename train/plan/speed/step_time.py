@@ -146,7 +146,7 @@ def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
         return
     worth = {m.name: (min(m.link_mbit, 1000) / 1000, m.rows_per_s) for m in machines}
     order = sorted(machines, key=lambda m: worth[m.name], reverse=True)
-    yield from (order[:size] for size in range(len(order), 0, -1))
+    yield from (order[:size] for size in range(len(order), 1, -1))
     yield from ([machine] for machine in machines)
 
 
@@ -156,7 +156,7 @@ def best(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt
 
 
 def fastest(estimates: Iterable[Estimate]) -> Estimate:
-    return max(estimates, key=lambda found: found.rows_per_s)
+    return max(estimates, key=lambda estimate: estimate.rows_per_s)
 
 
 def gain(

@@ -244,6 +244,15 @@ def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     assert slows_the_run(None) == []
 
 
+@pytest.mark.parametrize("count", [3, 7])
+def test_no_group_of_nodes_is_looked_at_twice(count: int) -> None:
+    names = [f"n{at}" for at in range(count)]
+    found = foreseen({name: 10.0 for name in names}, [look() for _ in names], 1000, rows_per_step=48).prediction
+    assert isinstance(found, MachinesPrediction)
+    groups = [tuple(group.shares) for group in found.groups]
+    assert len(set(groups)) == len(groups) and {(name,) for name in names} <= set(groups)
+
+
 def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
     wifi = look(route={"why": "", "nic": "wlan0", "mbit": 0, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 8.0}, [look(), look(), wifi], 50)
