@@ -50,7 +50,7 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> int | float:
-    """Whole where it is: 16, not 16.0."""
+    """A number as an integer where it is one: 16, not 16.0."""
     number = _finite(value)
     return int(number) if number == int(number) else number
 

@@ -78,7 +78,7 @@ def alike(name: str, case: Case, fitted: Fit, lacking: Mapping[str, str], tflops
 
 
 def cut(case: Case, tflops: Mapping[str, float]) -> Compared:
-    """A pipe of all nodes."""
+    """One pipe of all nodes: each computes some of the layers of every row."""
     assert isinstance(case.facts, Facts)
     config, facts, devices = case.config, case.facts, case.devices
     fitted = fit(case, pipe_of_all(case))
@@ -127,7 +127,7 @@ def cell(size: int, note: str) -> str:
 
 
 def as_text(options: Sequence[Compared], devices: Sequence[Device], source_gb: float) -> list[str]:
-    """A table; `source_gb`: what the layers take where they are streamed from."""
+    """Makes the table for a person; `source_gb`: what the layers take where they are streamed from."""
     head = ["option", *(one.name for one in devices), "link, s a step", "tokens/s"]
     table = [head]
     for option in options:

@@ -62,7 +62,7 @@ def faster_than_streamed(
 
 
 def rows_in_pipe(fitted: Fit, config: RunConfig, node: str) -> int:
-    """How many rows go through at a time."""
+    """How many rows go through this node's pipe at a time."""
     groups = parse_pipes(fitted.pipes)
     pipe = next(group for group in groups if node in group)
     count = len(stages_of(pipe, [one.device for one in fitted.nodes]))
@@ -88,7 +88,7 @@ def _seconds(fitted: Fit, config: RunConfig, group: Group, speeds: Mapping[str, 
 
 
 def split(rows: int, seconds: Sequence[Seconds]) -> list[int]:
-    """Each row to the worker that would have it done first."""
+    """Deals the rows of a step out, each to the worker that would have it done first."""
     counts = [0] * len(seconds)
     for _ in range(rows):
         counts[min(range(len(seconds)), key=lambda at: (seconds[at](counts[at] + 1), at))] += 1

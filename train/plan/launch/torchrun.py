@@ -74,7 +74,7 @@ class TorchrunPlan:
 
 
 def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> TorchrunPlan:
-    """What each node runs; BadInput with everything that blocks it."""
+    """Decides what each node runs; BadInput names everything that blocks it."""
     nodes = nodes_of(facts)
     busy = what_blocks_a_launch.running(facts.nodes, otherwise="wait for its end")
     findings = busy or what_blocks_a_launch.unequal(facts.versions) + what_blocks_a_launch.blocking(nodes)

@@ -83,7 +83,7 @@ def _rule(entry: dict[str, Any]) -> VersionRule:
 
 
 def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> VersionTable:
-    """Node → its versions, in the cluster's order."""
+    """Which of these nodes are odd. `versions`: node → its versions, in the cluster's order."""
     verdict = VersionTable(nodes=list(versions), off=dict(off or {}))
     fixed, kinds = read_rules(path)
     fixed_keys = {rule.key for rule in fixed}

@@ -125,7 +125,7 @@ class Adapter:
 
 
 def find(name: str, home: Path) -> Adapter:
-    """`home`: below which runs lie, and what was fetched."""
+    """The adapter of that name. `home`: below which runs lie, and what was fetched."""
     typed = Path(name).expanduser()
     places = [typed, typed / paths.ADAPTER]
     places += [paths.results(home, name) / paths.ADAPTER] if is_name(name) else []

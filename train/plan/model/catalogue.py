@@ -125,7 +125,7 @@ def catalogue() -> dict[str, Any]:
 
 
 def resolve_model(name: str, home: Path | None = None) -> Model:
-    """`home`: where models that were fetched here lie."""
+    """The model that a name means. `home`: where models that were fetched here lie."""
     entry_name, entry = _entry("models", name)
     if entry:
         shape = {key: entry[key] for key in Facts.__slots__ if key in entry}
@@ -334,7 +334,7 @@ class Part:
 
 
 def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
-    """`folders`: a folder of texts is one, too."""
+    """The data set that a name means. `folders`: a folder of texts is one, too."""
     entry_name, entry = _entry("datasets", name)
     if entry:
         if "package" in entry:

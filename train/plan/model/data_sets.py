@@ -35,7 +35,7 @@ def is_here(text: str, folder: Path = Path()) -> bool:
 
 
 def resolve(text: str) -> Dataset:
-    """What is meant by it; of several, one data set that has them as its parts."""
+    """The data set that a text means; of several, one data set that has them as its parts."""
     if not text or is_here(text):
         return resolve_dataset(text)
     entries = text.split(",")
@@ -123,13 +123,13 @@ def shown(text: str) -> str:
 
 
 def hub_ids(text: str) -> list[str]:
-    """The ids of those that are of the hub."""
+    """The ids of the data sets that are of the hub."""
     names = [name_of(entry.strip(), Path()) for entry in text.split(",")]
     return [name.partition(":")[0] for name in names if HUB_DATA.fullmatch(name) and not Path(name).suffix]
 
 
 def moved(text: str, folder: Path) -> str:
-    """The same for a reader in another folder: relative paths begin in this one."""
+    """The same data sets for a reader in another folder: relative paths begin in this one."""
     if is_here(text, folder):
         return str(folder / text)
     entries = [entry.strip() for entry in text.split(",")]

@@ -234,7 +234,7 @@ def recomputes(setup: Setup) -> bool:
 
 
 def again(facts: Facts, setup: Setup) -> int:
-    """One block's parts, computed again when its turn comes."""
+    """Bytes of one block's parts, which are computed again when its turn comes."""
     return of_tokens(block(facts, setup), setup) + unpacked(facts, setup)
 
 
@@ -267,7 +267,7 @@ def of_tokens(numbers: int, setup: Setup) -> int:
 
 
 def unpacked(facts: Facts, setup: Setup) -> int:
-    """The largest layer is unpacked to 16 bit where it is used."""
+    """Bytes of the largest layer, which is unpacked to 16 bit where it is used."""
     if setup.load_in not in ("4bit", "8bit"):
         return 0
     return 2 * counts_of(facts).largest

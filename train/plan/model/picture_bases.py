@@ -48,7 +48,7 @@ class TrainedFacts(PictureFacts):
 
 
 def is_base(name: str) -> bool:
-    """A hub id or a folder; the models from nothing have plain names."""
+    """Whether that is a hub id or a folder; the models from nothing have plain names."""
     return "/" in name
 
 

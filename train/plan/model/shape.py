@@ -73,7 +73,7 @@ def complete(given: Shape, size: str, tokenizer: str) -> Shape:
 
 
 def vocabulary_of(tokenizer: str, given: int, usual: int) -> int:
-    """0 where an existing tokenizer brings its own."""
+    """The size of the vocabulary; 0 where an existing tokenizer brings its own."""
     if tokenizer == "bytes":
         if given not in (0, BYTES + SPECIAL):
             raise BadInput(f"vocab_size: tokenizer=bytes has {BYTES + SPECIAL}, not {given}", fix="leave it out")
@@ -90,7 +90,7 @@ def vocabulary_of(tokenizer: str, given: int, usual: int) -> int:
 
 
 def usual_heads(width: int) -> int:
-    """About 64 wide each."""
+    """The usual number of heads: each is about 64 wide."""
     return near(max(1, width // HEAD_WIDTH), heads_of(width))[0]
 
 
@@ -117,7 +117,7 @@ def divisors(number: int) -> list[int]:
 
 
 def near(wanted: int, choices: list[int]) -> list[int]:
-    """The nearest of them, and the nearest on the other side."""
+    """The nearest of the choices, and the nearest on the other side."""
     if not choices:
         raise BadInput(f"hidden_size: no heads fit {wanted}", fix="use an even hidden_size, such as 256")
     first = min(choices, key=lambda choice: abs(choice - wanted))

@@ -152,7 +152,7 @@ def header(file: Path) -> Header:
 
 @contextmanager
 def damage(file: Path) -> Iterator[None]:
-    """What is found in it is not what such a file holds."""
+    """Turns what goes wrong while the file is read into a BadInput: it does not hold what such a file holds."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):

@@ -80,7 +80,7 @@ def case_of(
 
 
 def ways(case: Case) -> Iterator[Way]:
-    """The best first."""
+    """Every way that the settings allow, the best first."""
     held, facts = case.config.holding, case.facts
     asked = parse_pipes(held.pipes)
     if asked:
@@ -118,7 +118,7 @@ def may_be_cut(config: RunConfig, setup: Setup) -> bool:
 
 
 def pipe_of_all(case: Case) -> Way:
-    """Each machine a part, whoever could do without."""
+    """The way in which each machine holds a part, whoever could do without."""
     return cut_way(case, "+".join(device.name for device in case.devices))
 
 

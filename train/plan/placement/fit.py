@@ -232,7 +232,7 @@ def as_stage(node: NodeFit, pipeline: Cut) -> NodeFit:
 def fit_node(
     facts: AnyFacts | None, setup: Setup, device: Device, where: Place, names: Mapping[str, str], *, may_stream: bool
 ) -> NodeFit:
-    """`names`: what memory depends on, by the settings' names."""
+    """Whether one device has the memory. `names`: what memory depends on → the setting."""
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
         return NodeFit(device=device, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)

@@ -34,12 +34,12 @@ HELD = Place("gpu")
 
 
 def on_node(setup: Setup, node: Device) -> Setup:
-    """A CPU holds the base in fp32."""
+    """The setup as this node has it: a CPU holds the base in fp32."""
     return setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit")
 
 
 def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Place:
-    """`setup`: as the base is to be held."""
+    """Where this node has the base. `setup`: as the base is to be held."""
     wanted = node.weights or wanted
     if wanted == "gpu" or setup.full:
         return HELD

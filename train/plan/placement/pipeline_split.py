@@ -117,7 +117,7 @@ def kept_ahead(facts: Facts, setup: Setup, layers: int) -> int:
 
 
 def most_layers(facts: Facts, setup: Setup, card_bytes: int, *, first: bool, last: bool, ahead: int) -> int:
-    """0 if not even one fits."""
+    """The most layers that a stage can hold here; 0 if not even one fits."""
 
     def fits(count: int) -> bool:
         need = stage_memory(facts, setup, count, first=first, last=last, ahead=ahead).total

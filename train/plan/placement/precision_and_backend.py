@@ -56,7 +56,7 @@ def precision(config: RunConfig, devices: Sequence[Device], shape: AnyFacts | No
 
 
 def checkpointing(config: RunConfig, devices: Sequence[Device], chosen: str) -> tuple[str, str]:
-    """`chosen`: the backend."""
+    """Whether a backward pass computes forward again, and why. `chosen`: the backend."""
     if config.gradient_checkpointing != "auto":
         return config.gradient_checkpointing, AS_SET
     if not all_gpus(devices):

@@ -113,7 +113,7 @@ def not_its_own(name: str, own: Iterable[str], recipe: str) -> BadInput:
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """A flag for each of these; config_of reads them back."""
+    """Adds a flag for each of these settings; config_of reads them back."""
     for name in names:
         spec = SETTINGS[name]
         text = spec.metadata["help"] + ("" if spec.default in (None, "") else f" (default {spec.default})")

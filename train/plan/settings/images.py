@@ -131,7 +131,7 @@ class ImagesConfig(RunConfig):
         return TUNING_EPOCHS if self.is_base else EPOCHS
 
     def facts(self, classes: int = 0) -> PictureFacts:
-        """`classes`: of the rows that were made."""
+        """The shape of the model. `classes`: of the rows that were made."""
         if self.is_base:
             config, where = config_of(self.start_model())
             return self.facts_of(config, where, classes)

@@ -113,7 +113,7 @@ def of_file(name: str) -> type[OwnConfig]:
 
 
 def settings_class(values: Mapping[str, Any], where: str) -> type[OwnConfig]:
-    """`values`: the file's own settings, and other defaults of general ones."""
+    """The class of a recipe's settings. `values`: the file's own, and other defaults of general ones."""
     of_every_run = {spec.name for spec in fields(OwnConfig)}
     taken = sorted(
         name for name in values if name in NOT_ITS_OWN or (hasattr(OwnConfig, name) and name not in of_every_run)

@@ -87,7 +87,7 @@ def listing(data: Dataset) -> list[Listed]:
 
 
 def in_order(labels: Any) -> list[str]:
-    """Numbers as numbers."""
+    """The labels in order, those that are numbers as numbers."""
     return sorted(set(labels), key=lambda label: (not label.isdecimal(), int(label) if label.isdecimal() else 0, label))
 
 
@@ -126,7 +126,7 @@ def of_classes(folder: Path, split: str) -> list[Listed]:
 
 
 def passed_over(folder: Path, pictures: list[Listed]) -> str:
-    """What a person may think is trained on, in words."""
+    """What else lies in the folder, in words: a person may think that it is trained on."""
     files_taken = {picture.file for picture in pictures}
     folders_of_pictures = {above for file in files_taken for above in file.parents}
     left = [
@@ -199,6 +199,6 @@ def idx_files(folder: Path) -> tuple[Path, ...]:
 
 
 def idx_classes(name: str) -> list[str]:
-    """The catalogue's; else the digits."""
+    """The names of the classes as the catalogue has them; else the digits."""
     listed = catalogue()["datasets"].get(name, {}).get("classes")
     return list(listed) if listed else [str(digit) for digit in range(10)]

@@ -11,7 +11,7 @@ MOST = 20
 
 
 def profiled_steps(text: str) -> range:
-    """Empty where nothing is to be recorded."""
+    """The steps that a setting names; none where nothing is to be recorded."""
     if not text:
         return range(0)
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)

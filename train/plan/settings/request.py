@@ -156,7 +156,7 @@ def settings() -> list[str]:
 
 
 def needed(name: str, given: Mapping[str, Any]) -> bool:
-    """The smallest model is for a first try: what it trains on does not matter."""
+    """Whether it must be named. The smallest model is for a first try: what it trains on does not matter."""
     return name != "dataset" or given.get("model") != "tiny"
 
 

@@ -97,7 +97,7 @@ class Sweep(Base):
             raise BadInput("grid: no combination of these values goes together", fix="other values")
 
     def _try(self, chosen: Settings, one: Searched) -> None:
-        """A value that does not go alone may go beside another that is tried."""
+        """Refuses a value that does not go; one that does not go alone may go beside another that is tried."""
         others = [other for other in self.searched if other.name != one.name]
         beside = others and (one.name in self.KIND.TOGETHER or {other.name for other in others} & self.KIND.TOGETHER)
         try:

@@ -93,7 +93,7 @@ def data_files(config: Config, where: str) -> list[str]:
 
 
 def listed(named: Any) -> Iterator[str]:
-    """A file, several, or those of each split."""
+    """The files that a value names: one, several, or those of each split."""
     if isinstance(named, str):
         yield named
     elif isinstance(named, dict):
@@ -119,7 +119,7 @@ def _placed(named: Any, folder: Path) -> Any:
 
 
 def merged(path: Path, folder: Path, above: tuple[Path, ...]) -> tuple[Config, tuple[Path, ...]]:
-    """What stands in a file over what it includes; and both files."""
+    """What stands in a file, over what stands in those that it includes; and all these files."""
     config = parsed(path)
     if path in above:
         raise BadInput("include: leads back to this file", f"file: {path}", "take one of the two out")

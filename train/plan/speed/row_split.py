@@ -31,7 +31,7 @@ def spans(counts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def parts(count: int, size: int) -> list[range]:
-    """Cuts a count into parts of so many at a time."""
+    """The ranges that cut a count into parts of so many at a time."""
     return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 

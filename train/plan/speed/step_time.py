@@ -81,7 +81,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Some machines together."""
+    """What some machines do together."""
 
     shares: dict[str, int]
     compute_s: float
