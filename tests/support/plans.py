@@ -1,5 +1,6 @@
 """A plan as a launch hands it on, for tests of what is made of it."""
 
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from train.plan.launch import plan_for_playbook
 from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
 from train.plan.machines.facts import NodeFacts
+from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.sources import BaseModel, DataSource
 from train.runlog.secret import Secret
 
@@ -29,6 +31,22 @@ USUAL: dict[str, Any] = {
 
 def node_facts(names: Iterable[str], looks: Iterable[Mapping[str, Any]]) -> dict[str, NodeFacts]:
     return {name: NodeFacts.from_json(look) for name, look in zip(names, looks, strict=True)}
+
+
+def no_files(model: BaseModel) -> tuple[Mapping[str, Any], int]:
+    raise AssertionError(f"nothing is to be fetched for {model.name}")
+
+
+def launch_facts(looks: Sequence[Mapping[str, Any]], versions: dict[str, str | None], **more: Any) -> LaunchFacts:
+    """What a launch finds of nodes a, b, …, which have the same versions."""
+    names = string.ascii_lowercase[: len(looks)]
+    usual: dict[str, Any] = {"code": "1", "files": no_files}
+    return LaunchFacts(
+        addresses=dict.fromkeys(names, "10.0.0.1"),
+        nodes=node_facts(names, looks),
+        versions=dict.fromkeys(names, versions),
+        **usual | more,
+    )
 
 
 def node(name: str, **changes: Any) -> TrainingNode:

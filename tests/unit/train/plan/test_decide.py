@@ -8,12 +8,11 @@ import pytest
 
 from console import plan_view
 from console.electricity import of_plan
-from tests.support.plans import node_facts
+from tests.support.plans import launch_facts
 from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch.decide import decide
 from train.plan.launch.plan_for_playbook import launch_plan
-from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
 from train.plan.settings.config import load_config
 
@@ -115,23 +114,14 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = 
 
 def decided(name: str) -> dict[str, Any]:
     values, looks, more = CASES[name]
-    names = "abc"[: len(looks)]
 
     def files(_: Any) -> tuple[dict[str, Any], int]:
         if "files" not in more:
             raise BadInput("the hub cannot be reached")
         return more["files"]
 
-    facts = LaunchFacts(
-        addresses=dict.fromkeys(names, "10.0.0.1"),
-        nodes=node_facts(names, looks),
-        versions=dict.fromkeys(names, more.get("versions", HAS) | {"model tiny": "h"}),
-        off=more.get("off", {}),
-        proof_mbit=more.get("proof_mbit", 0),
-        calibrated=more.get("calibrated", {}),
-        code="1",
-        files=files,
-    )
+    known = {name: more[name] for name in ("off", "proof_mbit", "calibrated") if name in more}
+    facts = launch_facts(looks, more.get("versions", HAS) | {"model tiny": "h"}, files=files, **known)
     try:
         found = decide(request.read(values, Path("/nowhere")), facts)
     except BadInput as refused:

@@ -10,13 +10,11 @@ import pytest
 import yaml
 
 from console import plan_view, render
-from tests.support.plans import files_of, handed_on, node_facts
+from tests.support.plans import files_of, handed_on, launch_facts
 from tests.unit.train.plan.test_plan import VERSIONS, look
-from tests.unit.train.plan.test_pretrain_plan import no_files
 from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
 from train.plan.launch.launch_plan import RecipeFile
-from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import own_recipe, request
 from train.plan.settings.config import OwnConfig, load_config
 
@@ -95,16 +93,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 
 def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
-    names = "abc"[: len(looks)]
-    facts = LaunchFacts(
-        addresses=dict.fromkeys(names, "10.0.0.1"),
-        nodes=node_facts(names, looks),
-        versions=dict.fromkeys(names, VERSIONS),
-        code="1",
-        files=no_files,
-        **more,
-    )
-    return decide(request.read(values, Path("/nowhere")), facts)
+    return decide(request.read(values, Path("/nowhere")), launch_facts(looks, VERSIONS, **more))
 
 
 def ran(found: Decided, **more: Any) -> dict[str, Any]:

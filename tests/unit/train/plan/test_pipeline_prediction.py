@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.support.plans import handed_on, node_facts
+from tests.support.plans import handed_on, launch_facts
 from tests.unit.train.plan.test_decide import CPU, GPU, gpu
 from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction
 from train.plan.launch.decide import Decided, decide
-from train.plan.machines.nodes import LaunchFacts
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
 from train.plan.settings import request
@@ -83,15 +82,8 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.1}, "b": {"rows_per_s": 5.0, "fixed_s": 0.3}}
 
     def decided(**known: Any) -> Decided:
-        facts = LaunchFacts(
-            addresses=dict.fromkeys("ab", "10.0.0.1"),
-            nodes=node_facts("ab", known.pop("looks", looks)),
-            versions=dict.fromkeys("ab", GPU | {"model llama2-13b-4bit": "h"}),
-            code="1",
-            files=no_hub,
-            **known,
-        )
-        return decide(request.read(values), facts)
+        versions = GPU | {"model llama2-13b-4bit": "h"}
+        return decide(request.read(values), launch_facts(known.pop("looks", looks), versions, files=no_hub, **known))
 
     first = decided()
     assert first.settings["pipes"] == "a+b" and not first.prediction
@@ -124,15 +116,8 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
     measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}
 
     def decided(mbit: float) -> Decided:
-        facts = LaunchFacts(
-            addresses={"a": "10.0.0.1"},
-            nodes=node_facts("a", [two]),
-            versions={"a": GPU | {"model llama2-13b-4bit": "h"}},
-            code="1",
-            files=no_hub,
-            proof_mbit=mbit,
-            calibrated=measured,
-        )
+        versions = GPU | {"model llama2-13b-4bit": "h"}
+        facts = launch_facts([two], versions, files=no_hub, proof_mbit=mbit, calibrated=measured)
         return decide(request.read({"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024, "run": "qa"}), facts)
 
     fast, slow = decided(1000), decided(1)
@@ -144,12 +129,10 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
 
 
 def test_who_is_set_to_stream_streams() -> None:
-    facts = LaunchFacts(
-        addresses=dict.fromkeys("ab", "10.0.0.1"),
-        nodes=node_facts("ab", [CPU | {"memory_bytes": 11 * GB // 2}] * 2),
-        versions=dict.fromkeys("ab", VERSIONS | {"model tinyllama": "h"}),
+    facts = launch_facts(
+        [CPU | {"memory_bytes": 11 * GB // 2}] * 2,
+        VERSIONS | {"model tinyllama": "h"},
         weights=dict.fromkeys("ab", "stream"),
-        code="1",
         files=no_hub,
         proof_mbit=1000,
         calibrated={name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"},
@@ -181,15 +164,8 @@ def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
     }
 
     def decided(**known: Any) -> Decided:
-        facts = LaunchFacts(
-            addresses=dict.fromkeys("ab", "10.0.0.1"),
-            nodes=node_facts("ab", [small, small]),
-            versions=dict.fromkeys("ab", (GPU if kind == "cuda" else VERSIONS) | {f"model {model}": "h"}),
-            code="1",
-            files=no_hub,
-            proof_mbit=mbit,
-            **known,
-        )
+        versions = (GPU if kind == "cuda" else VERSIONS) | {f"model {model}": "h"}
+        facts = launch_facts([small, small], versions, files=no_hub, proof_mbit=mbit, **known)
         return decide(request.read(values | asked), facts)
 
     assert decided().settings["pipes"] == "off", "without speeds it streams"

@@ -8,11 +8,10 @@ import pytest
 import yaml
 
 from console import plan_view
-from tests.support.plans import files_of, handed_on, node_facts
+from tests.support.plans import files_of, handed_on, launch_facts
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
-from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.sources import TokenizerSource
 from train.plan.settings import request
 from train.plan.settings.config import load_config
@@ -22,20 +21,8 @@ GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
 
 
-def no_files(_: Any) -> tuple[dict[str, Any], int]:
-    raise AssertionError("nothing is to be fetched")
-
-
 def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
-    names = "abc"[: len(looks)]
-    facts = LaunchFacts(
-        addresses=dict.fromkeys(names, "10.0.0.1"),
-        nodes=node_facts(names, looks),
-        versions=dict.fromkeys(names, VERSIONS | {"cuda": "13.0", "unsloth": "1"}),
-        code="1",
-        files=no_files,
-        **more,
-    )
+    facts = launch_facts(looks, VERSIONS | {"cuda": "13.0", "unsloth": "1"}, **more)
     return decide(request.read({"recipe": "pretrain", **values}, Path("/nowhere")), facts)
 
 

@@ -11,13 +11,12 @@ from console.hub import Asked
 from console.infra import OnNode
 from console.infra.machines.look import config_to_prove
 from console.infra.machines.look import look as look_on_node
-from tests.support.plans import node_facts
+from tests.support.plans import launch_facts
 from tests.unit.train.plan.test_decide import SHAPE, gpu
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
 from train.plan.launch.plan_for_playbook import launch_plan
-from train.plan.machines.nodes import LaunchFacts
 from train.plan.model import verdict
 from train.plan.model.catalogue import Facts
 from train.plan.model.counts import Counts
@@ -32,12 +31,9 @@ LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other
 def planned(
     found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, streams: str = "", **settings: Any
 ) -> Decided:
-    names = "abc"[: len(looks) or 1]
-    versions = VERSIONS | ({"cuda": "13.0"} if looks else {})
-    facts = LaunchFacts(
-        addresses={name: f"10.0.0.{at}" for at, name in enumerate(names)},
-        nodes=node_facts(names, looks or (look(),)),
-        versions=dict.fromkeys(names, versions),
+    facts = launch_facts(
+        looks or (look(),),
+        VERSIONS | ({"cuda": "13.0"} if looks else {}),
         verdict=found,
         weights=dict.fromkeys(streams, "stream"),
         files=lambda _: (config or SHAPE, 2_000_000_000),
