@@ -75,7 +75,8 @@ Searched = Range | Choice
 
 def is_search(name: str, text: str) -> bool:
     """Whether this names several values of the setting, and not one."""
-    return ".." in text or "|" in text or ("," in text and name not in WITH_COMMAS)
+    is_range = ".." in text and "/" not in text  # else it is a path
+    return is_range or "|" in text or ("," in text and name not in WITH_COMMAS)
 
 
 def parse(text: str, known: Mapping[str, Field[Any]], closed: Mapping[str, str]) -> list[Searched]:

@@ -73,6 +73,8 @@ class SftConfig(RunConfig):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
+        targets = ",".join(name.strip() for name in self.lora_targets.split(","))
+        object.__setattr__(self, "lora_targets", targets)
         super().__post_init__()
         if self.chat_template:
             object.__setattr__(self, "chat_template", str(Path(self.chat_template).expanduser().resolve()))

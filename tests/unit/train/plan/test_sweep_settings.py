@@ -171,7 +171,7 @@ def test_a_sweep_of_new_models_offers_no_size_by_what_travels_between_machines()
 def test_what_is_typed_is_seen_to_be_several_values() -> None:
     assert is_search("lora_r", "8,16") and is_search("learning_rate", "1e-5..1e-3:log")
     assert not is_search("lora_targets", "q_proj,v_proj") and is_search("lora_targets", "all-linear|q_proj")
-    assert not is_search("lora_r", "8")
+    assert not is_search("lora_r", "8") and not is_search("tokenizer", "../my-tokenizer")
 
 
 def test_a_sweep_that_has_ended_goes_on_with_more_trials_of_what_it_tried() -> None:

@@ -33,6 +33,10 @@ def test_off_needs_no_quotes_in_yaml(values: dict[str, Any]) -> None:
     assert {getattr(config, name) for name in ("pipes", "prune") if name in values} == {"off"}
 
 
+def test_a_space_behind_a_comma_names_no_other_layer() -> None:
+    assert load_config({"lora_targets": "q_proj, v_proj"}).holding.lora_targets == "q_proj,v_proj"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
