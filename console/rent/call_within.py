@@ -6,12 +6,12 @@ from collections.abc import Callable
 from threading import Thread
 from typing import TypeVar
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
-def within(limit_s: float, call: Callable[[], Found]) -> Found:
-    """TimeoutError: it is still at it, in a thread that ends with this process."""
-    answers: list[Found] = []
+def within(limit_s: float, call: Callable[[], Answer]) -> Answer:
+    """What the call returns. TimeoutError: it goes on, in a thread that ends with this process."""
+    answers: list[Answer] = []
     errors: list[Exception] = []
 
     def run() -> None:

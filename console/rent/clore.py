@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
+from urllib.request import HTTPRedirectHandler, build_opener
 from urllib.request import Request as HttpRequest
-from urllib.request import urlopen
 
 from console.rent.call_within import within
 from console.rent.market import Declined, Offer, Order, Request, Unanswered
@@ -30,6 +30,13 @@ BUSY = 5
 REASONS = {1: "it has an error of its own", 3: "it does not know this key", BUSY: "it is asked too often"}
 TRIES, RETRY_S = 4, 1.0
 Facts = dict[str, Any]
+
+
+class NoRedirect(HTTPRedirectHandler):
+    """A redirect is an error: followed, it would take the key to whatever address it names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -51,14 +58,14 @@ class Clore:
         return [offer_of(server) for server in self._read("marketplace", "servers")]
 
     def order(self, request: Request) -> int:
-        made = self._ask("create_order", {
+        answer = self._ask("create_order", {
             "renting_server": request.server, "type": "on-demand", "currency": request.currency,
             "required_price": request.usd_h, "image": self.image, "ports": {"22": "tcp"}, "ssh_key": request.public_key,
             "env": {MARK: request.mark},
         })  # fmt: skip
-        if not isinstance(made.get("order_id"), int):
+        if not isinstance(answer.get("order_id"), int):
             raise Unanswered("its answer to the order has no order number")
-        return int(made["order_id"])
+        return int(answer["order_id"])
 
     def orders(self) -> list[Order]:
         return [order_of(order) for order in self._read("my_orders", "orders") if _whole(order.get("id"))]
@@ -70,10 +77,10 @@ class Clore:
         return {str(wallet.get("name")): _number(wallet.get("balance")) for wallet in self._read("wallets", "wallets")}
 
     def _read(self, name: str, part: str) -> list[Facts]:
-        found = self._again(name, None).get(part)
-        if not isinstance(found, list):
+        entries = self._again(name, None).get(part)
+        if not isinstance(entries, list):
             raise Unanswered(f"its answer to {name} has no {part}")
-        return [facts for facts in found if isinstance(facts, dict)]
+        return [entry for entry in entries if isinstance(entry, dict)]
 
     def _again(self, name: str, body: Facts | None) -> Facts:
         """What may be asked twice: reading, and cancelling what is cancelled."""
@@ -101,7 +108,7 @@ class Clore:
         headers = {"auth": self.key, "Content-Type": "application/json"}
         request = HttpRequest(f"{self.url}/{name}", data, headers)  # noqa: S310
         try:
-            with urlopen(request, timeout=self.timeout_s) as answer:  # noqa: S310  its caller checks the scheme
+            with build_opener(NoRedirect).open(request, timeout=self.timeout_s) as answer:
                 return json.loads(answer.read())
         except HTTPError as error:
             raise Unanswered(f"it answers {name} with {error.code}") from None
@@ -109,13 +116,13 @@ class Clore:
             raise Unanswered(f"no answer to {name}: {type(error).__name__}") from None
 
 
-def judged(name: str, said: Any, *, ordering: bool) -> Facts:
-    code = said.get("code") if isinstance(said, dict) else None
+def judged(name: str, answer: Any, *, ordering: bool) -> Facts:
+    code = answer.get("code") if isinstance(answer, dict) else None
     if code == 0:
-        return dict(said)
+        return dict(answer)
     if not isinstance(code, int):
         raise Unanswered(f"its answer to {name} cannot be understood")
-    why = str(said.get("error") or REASONS.get(code) or f"code {code}")
+    why = str(answer.get("error") or REASONS.get(code) or f"code {code}")
     if code in (1, BUSY) and not (ordering and code == BUSY):
         raise Unanswered(why)
     raise Declined(why)
@@ -130,7 +137,7 @@ def offer_of(server: Mapping[str, Any]) -> Offer:
     return Offer(
         server=int(_number(server.get("id"))),
         gpu=str(specs.get("gpu") or ""),
-        gpus=len(cards) or int(_number(specs.get("gpu"))) or 1,
+        gpus=len(cards) or gpu_count(str(specs.get("gpu") or "")),
         gpu_gb=_number(specs.get("gpuram")),
         cuda=_number(server.get("cuda_version")),
         ram_gb=_number(specs.get("ram")),
@@ -156,15 +163,25 @@ def order_of(order: Mapping[str, Any]) -> Order:
     )
 
 
+def gpu_count(text: str) -> int:
+    """'2x NVIDIA GeForce RTX 4090' is two; what names no number is one."""
+    count = re.match(r"(\d{1,2})x\b", text)
+    return int(count[1]) or 1 if count else 1
+
+
 def disk_gb(text: str) -> float:
     """'NVMe 900GB', 'SSD 1.8TB': the last size of the text."""
-    found = re.findall(r"([\d.]+)\s*([GT])B", text)
-    return float(found[-1][0]) * (1000 if found[-1][1] == "T" else 1) if found else 0.0
+    sizes = re.findall(r"(\d+(?:\.\d+)?)\s*([GT])B", text)
+    if not sizes:
+        return 0.0
+    size, unit = sizes[-1]
+    return float(size) * (1000 if unit == "T" else 1)
 
 
 def _number(value: Any) -> float:
-    found = re.match(r"\s*(\d{1,12}(\.\d+)?)", str(value))
-    return float(found[1]) if found else 0.0
+    """0 where it does not begin with one. The rest of an account is often 8e-05."""
+    number = re.match(r"\s*\d{1,12}(\.\d+)?(e[+-]?\d{1,2})?", str(value))
+    return float(number[0]) if number else 0.0
 
 
 def _whole(value: Any) -> int:

@@ -71,9 +71,9 @@ def facts(market: Clore, lease: Lease | None, left_s: float) -> Keeping:
 
 def arm(command: list[str], market: Clore, lease: Lease | None, left_s: float = 0.0) -> Kept:
     """Without a lease it only tries the market. `command`: of `python3 -` there."""
-    told = program(facts(market, lease, left_s))
+    sent = program(facts(market, lease, left_s))
     try:
-        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        done = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
         return Kept(f"it gave no answer within {ANSWER_S:.0f} s")
     lines = done.stdout.strip().splitlines()

@@ -186,6 +186,6 @@ def ours(market: Clore, facts: Keeping) -> list[int] | None:
     """The numbers of this lease's orders; None where the market's list cannot be read."""
     try:
         orders = market.orders()
-        return [one.number for one in orders if one.mark == facts["mark"] or one.number == facts["order"]]
+        return [order.number for order in orders if facts["mark"] == order.mark or facts["order"] == order.number]
     except Exception:
         return None

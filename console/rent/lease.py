@@ -7,6 +7,7 @@ the process before each of them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -219,10 +220,14 @@ def _write(place: Path, name: str, facts: dict[str, object]) -> None:
     """Whole or not at all, and on the disk when it returns."""
     os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103
     draft = place / f".{name}.{os.getpid()}"
+    content = json.dumps(facts, indent=1).encode()
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.write(file, json.dumps(facts, indent=1).encode())
-    os.fsync(file)
-    os.close(file)
+    try:
+        if os.write(file, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file)
+    finally:
+        os.close(file)  # a watcher tries again on a full disk, thousands of times
     os.replace(draft, place / name)  # noqa: PTH105
     above = os.open(place, os.O_RDONLY)
     os.fsync(above)

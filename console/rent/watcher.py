@@ -122,8 +122,7 @@ def main(words: list[str]) -> int:
     with book.part(lease, "watched") as ours:
         if ours:
             watch(market(sys.stdin.read().strip()), book, lease, look, say=lambda line: print(line, flush=True))
-    with contextlib.suppress(FileNotFoundError):
-        (book.place / f"{lease.mark}.watched").unlink()
+            (book.place / f"{lease.mark}.watched").unlink(missing_ok=True)
     return 0
 
 

@@ -81,7 +81,7 @@ def judge(offers: Sequence[Offer], needs: Needs, fee: float) -> tuple[list[Good]
             else:
                 currency = min(offer.usd_h, key=lambda name: offer.usd_h[name])
                 good.append(Good(offer, currency, offer.usd_h[currency] * (1 + fee)))
-    return sorted(good, key=lambda one: (one.usd_h, -one.offer.reliability)), refused
+    return sorted(good, key=lambda choice: (choice.usd_h, -choice.offer.reliability)), refused
 
 
 def words(gpu: str) -> set[str]:
@@ -119,10 +119,10 @@ def too_small(offer: Offer, needs: Needs) -> str:
     held: dict[str, Any] = {"weights": "gpu"}  # whoever pays for a card wants one that holds it
     config = replace(needs.config, **held) if getattr(needs.config, "weights", "") == "auto" else needs.config
     try:
-        found = choose(config, devices, needs.facts, model=needs.model)
+        fit = choose(config, devices, needs.facts, model=needs.model)
     except BadInput as wrong:
         return str(wrong).splitlines()[0]
-    if found.ok:
+    if fit.ok:
         return ""
-    needed = f"{needs.model} needs {max(node.memory.total for node in found.nodes) / GIB:.1f} by the plan"
-    return f"{offer.gpu_gb:g} GB of its card are too few, {needed}; {found.nodes[0].fix_text}"
+    needed = f"{needs.model} needs {max(node.memory.total for node in fit.nodes) / GIB:.1f} by the plan"
+    return f"{offer.gpu_gb:g} GB of its card are too few, {needed}; {fit.nodes[0].fix_text}"

@@ -78,10 +78,11 @@ def lease_of(order: Order, leases: Sequence[Lease]) -> Lease | None:
 
 
 def of_billed(lease: Lease, order: Order, at: Moment) -> list[Action]:
-    why = "its time is over" if lease.left_s(at) <= 0 else lease.why if lease.state == RETURNING else ""
-    if why:
-        known: list[Action] = [Found(replace(lease, state=RETURNING, why=why), order)] if not lease.order else []
-        return [*known, GiveBack(order.number, why)]
+    over = lease.left_s(at) <= 0
+    if over or lease.state == RETURNING:
+        why = "its time is over" if over else lease.why
+        found: list[Action] = [] if lease.order else [Found(replace(lease, state=RETURNING, why=why), order)]
+        return [*found, GiveBack(order.number, why)]
     if not lease.order or (order.ready and not lease.host):
         return [Found(lease, order)]
     return []

@@ -101,8 +101,8 @@ def bill_lines(receipt: Mapping[str, Any]) -> list[str]:
     times = f"{clock(receipt['began'])} to {clock(receipt['ended'])} ({took})"
     cost = f"{receipt['usd_at_most']:.2f} $ at most, at {receipt['usd_h']:.2f} $/h"
     before, after = receipt["balance_before"], receipt["balance_after"]
-    told = [(coin, f"{had:.2f}", f"{after.get(coin, had):.2f}") for coin, had in before.items()]
-    spent = [f"{coin} {had} → {has}" for coin, had, has in told if had != has]
+    amounts = [(coin, f"{had:.2f}", f"{after.get(coin, had):.2f}") for coin, had in before.items()]
+    spent = [f"{coin} {had} → {has}" for coin, had, has in amounts if had != has]
     account = f" · the account: {', '.join(spent)}" if spent else ""
     return [f"  {name}  {receipt['gpu']} · {times} · {receipt['why']}", f"    {cost}{account}"]
 

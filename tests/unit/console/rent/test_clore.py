@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 
-from console.rent.clore import Clore, disk_gb, offer_of, order_of
+from console.rent.clore import Clore, disk_gb, gpu_count, offer_of, order_of
 from console.rent.market import Declined, Request, Unanswered
 from lab.market import KEY, Books, serve, server
 
@@ -67,6 +69,33 @@ def test_a_wrong_key_is_declined_and_is_in_no_message(market: Clore) -> None:
     assert "a-secret" not in str(why.value) + repr(market)
 
 
+def test_a_redirect_takes_the_key_nowhere(market: Clore, books: Books) -> None:
+    class Redirects(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{market.url}/my_orders")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Redirects) as served:
+        threading.Thread(target=served.handle_request, daemon=True).start()
+        with pytest.raises(Unanswered, match="302"):
+            Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1")._ask("my_orders", None)
+    assert books.asked == []
+
+
+def test_what_is_left_of_an_account_is_not_taken_for_dollars(market: Clore, monkeypatch: pytest.MonkeyPatch) -> None:
+    wallets = [{"name": "USD-Blockchain", "balance": 3.2e-06}, {"name": "CLORE-Blockchain", "balance": "12.5"}]
+    monkeypatch.setattr(Clore, "_read", lambda *_: wallets)
+    assert market.balance() == {"USD-Blockchain": 3.2e-06, "CLORE-Blockchain": 12.5}
+
+
+@pytest.mark.parametrize(("text", "count"), [("2x NVIDIA GeForce RTX 4090", 2), ("4090 RTX", 1), ("0x A", 1), ("", 1)])
+def test_only_a_number_of_cards_is_one(text: str, count: int) -> None:
+    assert gpu_count(text) == count
+
+
 def test_an_offer_without_anything_fits_nothing() -> None:
     empty = offer_of({"id": 5})
     assert (empty.gpu, empty.disk_gb, empty.usd_h, empty.cuda) == ("", 0.0, {}, 0.0)
@@ -78,7 +107,8 @@ def test_an_order_that_is_not_up_yet_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "gb"), [("NVMe 900GB", 900), ("SSD 1.8TB", 1800), ("WD 500 blue 2 TB", 2000), ("", 0)]
+    ("text", "gb"),
+    [("NVMe 900GB", 900), ("SSD 1.8TB", 1800), ("WD 500 blue 2 TB", 2000), ("", 0), ("v1.0.2 GB", 0.2), ("...GB", 0)],
 )
 def test_a_disk_is_read_from_its_text(text: str, gb: float) -> None:
     assert disk_gb(text) == gb

@@ -176,6 +176,33 @@ def test_what_is_wanted_back_on_a_full_disk_goes_back(tmp_path: Path, monkeypatc
     assert made["ended"] - made["born"] <= 5
 
 
+def test_a_write_that_fails_leaves_no_file_open_and_the_lease_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher tries every 20 s: without a free file number it could give nothing back."""
+    leases._write(tmp_path, "lease.json", {"order": 7})
+    write, open_files = os.write, len(list(Path("/proc/self/fd").iterdir()))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    for fails in (full, lambda file, content: write(file, content[:5])):
+        monkeypatch.setattr(os, "write", fails)
+        with pytest.raises(OSError, match="No space"):
+            leases._write(tmp_path, "lease.json", {"order": 8})
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+    assert json.loads((tmp_path / "lease.json").read_text()) == {"order": 7}
+
+
+def test_a_second_watcher_leaves_the_first_ones_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, lease = rented(tmp_path)
+    monkeypatch.setenv("MOTLEY_RENTED", str(world.place))
+    with world.book.part(lease, "watched") as first:
+        assert first and watcher.main([lease.mark]) == 0
+        with world.book.part(lease, "watched") as second:
+            assert not second
+
+
 class Disk:
     """Of the leases: full, and free again."""
 
