@@ -31,11 +31,13 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: dict[Any, int] = {}
     for key_node, _ in node.value:
         key, line = loader.construct_object(key_node, deep=True), key_node.start_mark.line + 1
-        if not isinstance(key, Hashable):  # {{ NAME }} without quotes is a mapping with a mapping as its key
-            raise YamlError("a key is a list or a mapping", f"{node.start_mark.name}:{line}", 'quote it: "{{ NAME }}"')
+        where = f"{node.start_mark.name}:{line}"
+        if not isinstance(key, Hashable):
+            what = "a mapping stands where a name belongs"
+            raise YamlError(what, where, 'put a value that begins with {{ into quotes: "{{ … }}"')
         if key in seen:
             what = f"'{key}' is written twice, in lines {seen[key]} and {line}"
-            raise YamlError(what, f"{node.start_mark.name}:{line}", "keep one, or give the other its own name")
+            raise YamlError(what, where, "keep one, or give the other its own name")
         seen[key] = line
     return dict(loader.construct_pairs(node, deep=True))
 

@@ -73,7 +73,10 @@ def _with(lines: list[str], name: str, keys: list[str]) -> list[str]:
 
 def _without(lines: list[str], name: str) -> list[str]:
     first, end, indent = _hosts(lines)
-    begin = next(i for i in range(first, end) if re.match(rf"{indent}(['\"]?){re.escape(name)}\1\s*:", lines[i]))
+    key = re.compile(rf"{indent}(['\"]?){re.escape(name)}\1\s*:")
+    begin = next((i for i in range(first, end) if key.match(lines[i])), None)
+    if begin is None:
+        raise LookupError
     deeper = re.compile(rf"{indent}\s+[^\s#]")
     stop = begin + 1
     for i in range(begin + 1, end):

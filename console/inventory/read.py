@@ -57,18 +57,29 @@ def _is_program(file: Path) -> bool:
 
 
 def _load(hosts_file: Path) -> Any:
-    """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
     if hosts_file.name == RENTED:
         return {GROUP: {"hosts": rented_now.hosts()}}
-    if not _is_program(hosts_file):
-        return load(hosts_file)
-    done = subprocess.run([hosts_file.resolve(), "--list"], capture_output=True, text=True, check=False)
+    return _printed_by(hosts_file) if _is_program(hosts_file) else load(hosts_file)
+
+
+def _printed_by(program: Path) -> Any:
+    """What a program (the lab's inventory) prints, in the shape of a file."""
+    by_hand = "run it by hand to see why"
+    try:
+        done = subprocess.run([program.resolve(), "--list"], capture_output=True, text=True, check=False)
+    except OSError as wrong:  # what stands behind its #! is not there
+        raise YamlError(f"it cannot be run: {wrong.strerror}", str(program), by_hand) from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"it ended with exit code {done.returncode} and printed nothing"]
-        raise YamlError(lines[0], str(hosts_file), " ".join(lines[1:]) or "run it by hand to see why")
-    printed = json.loads(done.stdout)
-    group, facts = printed.get(GROUP, {}), printed["_meta"]["hostvars"]
-    return {GROUP: {"vars": group.get("vars"), "hosts": {name: facts[name] for name in group.get("hosts", [])}}}
+        raise YamlError(lines[0], str(program), " ".join(lines[1:]) or by_hand)
+    try:
+        printed = json.loads(done.stdout)
+        group, hostvars = printed.get(GROUP, {}), printed["_meta"]["hostvars"]
+        hosts = {name: hostvars.get(name) for name in group.get("hosts", [])}
+        return {GROUP: {"vars": group.get("vars"), "hosts": hosts}}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        fix = f'it prints JSON: {{"{GROUP}": {{"hosts": […]}}, "_meta": {{"hostvars": {{…}}}}}}'
+        raise YamlError("what it prints is no inventory", str(program), fix) from None
 
 
 def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:

@@ -212,7 +212,7 @@ def _rollback(nodes: Nodes, where: str) -> Iterator[Finding]:
 
 
 def _sets(nodes: Nodes, where: str) -> Iterator[Finding]:
-    locked = {"node-cpu", "node-gpu", "node-gpu-r570", "unsloth"}
+    locked = ["node-cpu", "node-gpu", "node-gpu-r570", "unsloth"]
     written = {name: values.get("motley_python_env_sets") or [] for name, values in nodes.items()}
     if not all(isinstance(sets, list) for sets in written.values()):
         return
@@ -226,7 +226,7 @@ def _sets(nodes: Nodes, where: str) -> Iterator[Finding]:
     if "motley_python_env_requirements" in nodes[first]:  # locks of one's own
         return
     for unknown in [entry for entry in wanted[first] if entry not in locked]:
-        fix = nearest(str(unknown), sorted(locked), otherwise=f"there are: {', '.join(sorted(locked))}")
+        fix = nearest(str(unknown), locked, otherwise=f"there are: {', '.join(locked)}")
         yield Finding(what=f"there is no locked set '{unknown}'", where=f"{where}, vars", fix=fix)
         return
     if wanted[first] and sum(str(entry).startswith("node-") for entry in wanted[first]) != 1:

@@ -169,6 +169,14 @@ def test_a_file_of_another_form_is_left_alone(own: Path, text: str) -> None:
     assert (own / "hosts.yml").read_text() == text
 
 
+def test_a_machine_whose_line_is_not_found_is_left_to_its_owner(own: Path) -> None:
+    text = OWN.replace("    attic:", "    ? attic\n    :", 1)
+    (own / "hosts.yml").write_text(text)
+    with pytest.raises(BadInput, match="by hand"):
+        describe(str(own), "", remove="attic")
+    assert (own / "hosts.yml").read_text() == text
+
+
 def test_a_name_is_resolved_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"desktop.local": "192.168.1.23", "me": "127.0.1.1"}
 

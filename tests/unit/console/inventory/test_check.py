@@ -109,6 +109,34 @@ def test_a_name_written_twice_is_an_error_with_both_lines(tmp_path: Path) -> Non
     assert "'one' is written twice, in lines 3 and 4" in finding.what
 
 
+@pytest.mark.parametrize("file", ["hosts.yml", "group_vars/all.yml"])
+def test_a_template_without_quotes_is_named(tmp_path: Path, file: str) -> None:
+    written(tmp_path)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / file).write_text("cluster:\n  motley_home: {{ my_home }}\n")
+    (finding,) = check(tmp_path).findings
+    assert finding.where == f"{tmp_path / file}:2" and '"{{ … }}"' in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("#!/bin/sh\necho hello\n", "what it prints is no inventory"),
+        ('#!/bin/sh\necho \'{"cluster": ["one"]}\'\n', "what it prints is no inventory"),
+        ("#!/bin/sh\nexit 3\n", "it ended with exit code 3"),
+        ("#!/no/such/python\n", "it cannot be run"),
+        (
+            '#!/bin/sh\necho \'{"cluster": {"hosts": ["one"]}, "_meta": {"hostvars": {}}}\'\n',
+            "motley_address is missing",
+        ),
+    ],
+)
+def test_a_program_that_prints_no_inventory_is_a_finding(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "mine").write_text(text)
+    (tmp_path / "mine").chmod(0o755)
+    assert what in check(tmp_path).findings[0].what
+
+
 @pytest.mark.parametrize("text", ["cluster:\n\thosts: {}\n", "hosts:\n", "", "cluster:\n  hosts:\n", "- a\n"])
 def test_broken_files_are_findings_and_no_traceback(tmp_path: Path, text: str) -> None:
     (tmp_path / "hosts.yml").write_text(text)
@@ -220,6 +248,7 @@ def test_a_folder_in_the_place_of_the_file_is_a_finding(tmp_path: Path) -> None:
         ({"motley_static_ip_reconnect_s": 60}, "takes the change back after 60 s"),
         ({"motley_static_ip_rollback_s": 0}, "takes the change back after 0 s"),
         ({"motley_python_env_sets": ["node-gpu-r57"]}, "did you mean 'node-gpu-r570'?"),
+        ({"motley_python_env_sets": [{"node-gpu": None}]}, "there is no locked set '{'node-gpu': None}'"),
         ({"motley_python_env_sets": ["unsloth"]}, "one of them is node-cpu, node-gpu or node-gpu-r570"),
     ],
 )
