@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -
             typed="./motley check-versions --fix",
         )
         passwords = run_playbook.ask_passwords(inventory)
-        with interrupt.changing():
+        with interrupt.changing(), redirect_stdout(sys.stderr if as_json else sys.stdout):
             if code := run_playbook.run(request, passwords):
                 return code
             verdict = judge(*read(inventory, limit))

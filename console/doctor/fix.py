@@ -6,8 +6,6 @@ is running. All else is for a person: the command stands below the finding.
 
 from __future__ import annotations
 
-from typing import Any
-
 from console.doctor.probe_helpers import SAFE_PHASES
 from console.doctor.readings_and_findings import Finding
 from console.infra.choose import from_inventory
@@ -16,18 +14,17 @@ from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
 
 
-def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook.Passwords, *, quiet: bool) -> int:
-    """The safe ones; says of each finding whether it was done. 130 where somebody stopped it."""
-    say = (lambda _: None) if quiet else print
-    say("")
+def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook.Passwords) -> int:
+    """Fixes what is safe, and says of each finding whether that is done. 130 where somebody stopped it."""
+    print()
     for finding in wrong:
         word = "does now" if finding.safe else "leaves to you"
-        say(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
+        print(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
     stopped = [finding.node for finding in wrong if finding.safe and not finding.phase]
     for node in from_inventory(inventory):
         if node.name in stopped:
-            end_what_is_left(node, say)
-    for nodes, phases in by_nodes(wrong).items():
+            end_what_is_left(node)
+    for phases, nodes in nodes_by_phases(wrong).items():
         request = run_playbook.PlaybookRun(
             verb="doctor-fix",
             playbook="bootstrap",
@@ -42,23 +39,22 @@ def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook
     return 0
 
 
-def end_what_is_left(node: Node, say: Any) -> None:
+def end_what_is_left(node: Node) -> None:
     try:
         answer = node.stop(timeout_s=20)
     except Silent as why:
-        say(f"{node.name}  {why}")
+        print(f"{node.name}  {why}")
         return
-    say(f"{node.name}  ended processes of an older run" if not answer["left"] else f"{node.name}  it does not end")
+    print(f"{node.name}  {'it does not end' if answer['left'] else 'ended processes of an older run'}")
 
 
-def by_nodes(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:
+def nodes_by_phases(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:
     """Nodes that need the same phases are fixed together, phases in bootstrap's own order."""
     wanted: dict[str, set[str]] = {}
     for finding in wrong:
         if finding.safe and finding.phase:
             wanted.setdefault(finding.node, set()).add(finding.phase)
     groups: dict[tuple[str, ...], list[str]] = {}
-    for phases in {tuple(phase for phase in SAFE_PHASES if phase in chosen) for chosen in wanted.values()}:
-        nodes = tuple(node for node, chosen in wanted.items() if chosen == set(phases))
-        groups[nodes] = list(phases)
+    for node, phases in wanted.items():
+        groups.setdefault(tuple(phase for phase in SAFE_PHASES if phase in phases), []).append(node)
     return groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import redirect_stdout
 from typing import Any
 
 from console.doctor import show
@@ -24,8 +25,8 @@ def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, qui
     if fix and any(finding.safe for finding in verdict.wrong):
         if not as_json:
             show_verdict(verdict, seconds)
-        with interrupt.changing():
-            if fix_safe(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
+        with interrupt.changing(), redirect_stdout(sys.stderr if as_json else sys.stdout):
+            if fix_safe(inventory, verdict.wrong, passwords) == interrupt.CODE:
                 return interrupt.CODE
             verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
         if verdict is None:

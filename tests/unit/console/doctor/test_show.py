@@ -38,4 +38,4 @@ def test_fix_takes_the_safe_phases_in_their_order_and_nothing_else() -> None:
     spoiled = with_part(spoiled, "right", "firewall", on=False)
     spoiled = with_part(spoiled, "head", "network", nic="")
     assert ("network", "head") in wrong(spoiled)
-    assert fix.by_nodes(judge(spoiled).wrong) == {("left",): ["hostname", "firewall"], ("right",): ["firewall"]}
+    assert fix.nodes_by_phases(judge(spoiled).wrong) == {("hostname", "firewall"): ["left"], ("firewall",): ["right"]}
