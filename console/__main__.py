@@ -65,7 +65,7 @@ def run_verb(verb: str, words: list[str]) -> int:
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
         return 1 if isinstance(wrong, CheckFailed) else 2
-    except KeyboardInterrupt as stopped:
+    except (KeyboardInterrupt, EOFError) as stopped:  # Ctrl-D at a question is a Ctrl-C
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
         print(f"\nstopped; {left}", file=sys.stderr)
         return interrupt.CODE

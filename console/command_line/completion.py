@@ -173,7 +173,7 @@ SCRIPTS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
 def main(words: list[str]) -> int:
-    if words[:1] == ["values"]:
+    if words[:1] == ["values"] and words[1:]:
         if words[1:] != ["runs"] and Path(sys.executable) != PYTHON and PYTHON.exists():
             os.execv(PYTHON, [str(PYTHON), "-m", "console.command_line.completion", *words])
         print("\n".join(values(words[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from train.plan.model import data_sets
@@ -57,4 +58,6 @@ def moved(kind: str, value: str, folder: Path) -> str:
         return data_sets.moved(value, folder)
     names = catalogue().get("datasets" if kind == "prompts" else f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
-    return str(folder / value) if value and value not in known and (folder / value).exists() else value
+    if not value or value in known:
+        return value
+    return str(folder / value) if os.path.exists(folder / value) else value  # noqa: PTH110  it takes a text too long

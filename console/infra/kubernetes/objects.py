@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console import render
-from console.infra.kubernetes.settings import QUEUE, Settings
+from console.infra.kubernetes.settings import QUEUE, Settings, amount
 from train.errors import BadInput
 from train.plan.launch.launch_plan import LaunchPlan, smallest
 
@@ -303,7 +303,7 @@ def _secret(name: str, key: str, *, optional: bool = False) -> Object:
 
 
 def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
-    cores = max(1, int(float(_cores(settings.cpu))))
+    cores = max(1, int(amount(settings.cpu) or 1))
     offline = {"HF_HUB_OFFLINE": 1, "TRANSFORMERS_OFFLINE": 1, "OMP_NUM_THREADS": cores, "MOTLEY_LAST_WORDS": WORDS}
     environment = [
         *_environment({**offline, **more}),
@@ -315,10 +315,6 @@ def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
     cards = {settings.gpu_resource: settings.gpus} if settings.gpus else {}
     found["resources"]["limits"] = {**found["resources"]["limits"], **cards, **settings.limits}
     return found | {"terminationMessagePath": WORDS}
-
-
-def _cores(cpu: str) -> float:
-    return float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
 
 
 def without_devices(limits: Mapping[str, Any]) -> Object:

@@ -5,7 +5,7 @@ python -m console slurm-conf [--to FOLDER] [--inventory FOLDER]
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +66,8 @@ class Machine:
 
     @property
     def gres(self) -> str:
-        kinds = itertools.groupby(card.type for card in self.cards)
-        return ",".join(f"gpu:{kind}:{len(list(same))}" for kind, same in kinds)
+        counts = Counter(card.type for card in self.cards)
+        return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
 
 
 def rendered(cluster: str, nodes: Sequence[Machine], own: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -97,9 +97,10 @@ def slurm_conf(inventory: Inventory, *, to: str) -> int:
         say("the files name every machine, so all must answer\nfix: switch it on, or take it out of the inventory")
         return 1
     machines = [machine(name, str(inventory.nodes[name]["motley_address"]), facts) for name, facts in answers.items()]
+    if to:
+        Path(to).mkdir(parents=True, exist_ok=True)
     for name, text in rendered("home", machines).items():
         if to:
-            Path(to).mkdir(parents=True, exist_ok=True)
             (Path(to) / name).write_text(text)
             say(str(Path(to) / name))
         else:

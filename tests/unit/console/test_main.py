@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from console import __main__ as main
 from console.__main__ import ROOT, does, from_where_it_was_called, typed
 from console.command_line.verbs import VERBS, parser
 
@@ -63,6 +64,17 @@ def test_a_phase_that_is_none_is_refused_and_an_undo_wants_one(tmp_path: Path) -
     assert code == 0 and "motley_hostname : Give the machine its name" in said and "motley_clock" not in said, said
 
 
+def test_ctrl_d_at_a_question_is_a_stop(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def asks(*_: object) -> int:
+        raise EOFError
+
+    monkeypatch.setattr(main, "act", asks)
+    for signal in ("sigint", "sigterm"):
+        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
+    assert main.run_verb("rented", []) == main.interrupt.CODE
+    assert "stopped; nothing was changed" in capsys.readouterr().err
+
+
 def call(folder: Path, *words: str) -> Namespace:
     verb, *options = words
     args = parser(verb).parse_args(options)
@@ -72,6 +84,8 @@ def call(folder: Path, *words: str) -> Namespace:
 
 def test_what_was_typed_lies_where_one_stands(tmp_path: Path) -> None:
     """Also what is still to be written; an inventory of the checkout can be named from anywhere."""
+    long = "{% for message in messages %}" * 20
+    assert call(tmp_path, "plan", "--set", f"chat_template={long}").settings == [f"chat_template={long}"]
     for file in ("my.jsonl", "my.yml", "mine.py", "mylab"):
         (tmp_path / file).touch()
     assert call(tmp_path, "fetch", "--results", "out").results == tmp_path / "out"

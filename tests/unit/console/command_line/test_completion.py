@@ -66,6 +66,11 @@ def test_names_that_are_known_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "qwen2.5-0.5b" in completion.values("models")
 
 
+@pytest.mark.parametrize("words", [[], ["tcsh"], ["values"]])
+def test_what_is_no_shell_gets_the_shells_that_there_are(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert completion.main(words) == 2 and "~/.bashrc" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not here")
 @pytest.mark.parametrize(
     ("typed", "offered"),

@@ -1,5 +1,7 @@
 """slurm.conf of unequal machines; tests/lab/test_slurm.py gives the same files to a real Slurm."""
 
+from dataclasses import replace
+
 from console.infra.slurm.slurm_conf import Card, Machine, machine, rendered
 
 TOWER = Machine(
@@ -35,6 +37,11 @@ def test_every_machine_has_its_line_and_every_card_its_file() -> None:
         "NodeName=laptop Name=gpu Type=rtx4070maxq File=/dev/nvidia0",
         "NodeName=laptop Name=gpu Type=rtx4070maxq File=/dev/nvidia1",
     ]
+
+
+def test_cards_of_one_type_are_counted_together_wherever_they_are() -> None:
+    cards = tuple(Card(kind, f"/dev/nvidia{place}") for place, kind in enumerate(("rtx4090", "rtx3060", "rtx4090")))
+    assert replace(TOWER, cards=cards).gres == "gpu:rtx4090:2,gpu:rtx3060:1"
 
 
 def test_an_option_of_ones_own_replaces_ours() -> None:
