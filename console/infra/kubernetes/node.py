@@ -143,7 +143,7 @@ class KubernetesNode(Node):
 
     def newest(self, run: str = "") -> tuple[str, Object | None]:
         jobs = self.jobs()
-        chosen = run or max(jobs, key=lambda name: (rank(jobs[name]), list(jobs).index(name)), default="")
+        chosen = run or max(reversed(jobs), key=lambda name: rank(jobs[name]), default="")  # of equals the newest
         return chosen, jobs.get(chosen)
 
     def node_of(self, job: Object, pod: Object) -> PodNode:

@@ -29,9 +29,10 @@ def login(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """The ssh command to log in as Ansible does, by the person's keys and ~/.ssh/config: it is no machine of ours."""
     usual = ("BatchMode=yes", "ConnectTimeout=8", "LogLevel=ERROR", "ServerAliveInterval=5", "ServerAliveCountMax=3")
     options = [f"-o{option}" for option in usual]
-    options += shlex.split(str(values.get("ansible_ssh_common_args", "")))
-    if key := values.get("ansible_ssh_private_key_file"):
-        options += ["-i", str(key)]
+    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+        options += shlex.split(str(values.get(key, "")))
+    if identity := values.get("ansible_ssh_private_key_file"):
+        options += ["-i", str(identity)]
     if port := values.get("ansible_port"):
         options += ["-p", str(port)]
     who = f"{user}@" if (user := values.get("ansible_user")) else ""
