@@ -85,12 +85,9 @@ def lingers() -> bool:
 def as_unit(facts: Keeping, program: str) -> bool:
     FOLDER.mkdir(mode=0o700, exist_ok=True)
     UNITS.mkdir(parents=True, exist_ok=True)
-    for end, text in (("json", json.dumps(facts)), ("py", f"{program}\nfrom {__name__} import main\nmain()\n")):
-        file = FOLDER / f"{facts['mark']}.{end}"
-        file.unlink(missing_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-            opened.write(text)
     name = f"{facts['mark']}.py"
+    write_private(FOLDER / f"{facts['mark']}.json", json.dumps(facts))
+    write_private(FOLDER / name, f"{program}\nfrom {__name__} import main\nmain()\n")
     (UNITS / unit(facts["mark"])).write_text(
         f"[Unit]\nDescription=Motley: give the rented machine {facts['order']} back\n"
         f"[Service]\nExecStart={quoted(sys.executable)} -I {quoted(FOLDER / name)} {facts['mark']}\n"
@@ -123,13 +120,21 @@ def unit(mark: str) -> str:
     return f"motley-keeper-{mark.rpartition('-')[2]}.service"
 
 
+def write_private(file: Path, text: str) -> None:
+    """Writes a new file that only its owner reads, from its first byte on."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(text)
+
+
 def systemctl(*words: str) -> bool:
-    known = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+    """Whether the systemd of this user has done it."""
+    environment = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+    command = ["systemctl", "--user", *words]
     try:
         done = subprocess.run(
-            ["systemctl", "--user", *words], env=known, capture_output=True, stdin=subprocess.DEVNULL, timeout=20,
-            check=False,
-        )  # fmt: skip
+            command, env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0

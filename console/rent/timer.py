@@ -4,11 +4,11 @@ or as soon as the machine is awake again. It needs the key in a file (0600), whi
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from console.rent.give_back_while_asleep import systemctl, write_private
 from console.rent.known_key import FOR_TIMER
 from console.rent.lease import Book, Lease
 from console.rent.unit_words import plain, quoted
@@ -27,7 +27,7 @@ def name_of(mark: str) -> str:
 
 
 def possible() -> bool:
-    return _systemctl("show-environment") == 0
+    return systemctl("show-environment")
 
 
 def require() -> None:
@@ -41,12 +41,12 @@ def require() -> None:
 
 def prove(book: Book, key: str) -> None:
     """Before anything is ordered, too: what it would start is started once, and finds no lease of that name."""
-    _write_private(book.place / FOR_TIMER, key + "\n")
+    _keep_key(book, key)
     file = units() / "motley-give-back-try.service"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         file.write_text(_service(book, "none", "try whether a timer could give back", kind="oneshot"))
-        if _systemctl("daemon-reload") or _systemctl("start", file.name):
+        if not (systemctl("daemon-reload") and systemctl("start", file.name)):
             raise BadInput(
                 "a timer of this user's systemd could not start what gives the machine back: nothing was ordered",
                 fix=f"fix: journalctl --user -u {file.name} shows why; or without --timer, and keep this machine awake",
@@ -54,11 +54,11 @@ def prove(book: Book, key: str) -> None:
     finally:
         for left in (file, book.place / FOR_TIMER):
             left.unlink(missing_ok=True)
-        _systemctl("daemon-reload")
+        systemctl("daemon-reload")
 
 
 def arm(book: Book, lease: Lease, key: str) -> None:
-    _write_private(book.place / FOR_TIMER, key + "\n")
+    _keep_key(book, key)
     folder, name = units(), name_of(lease.mark)
     folder.mkdir(parents=True, exist_ok=True)
     service = _service(book, lease.mark, f"give {lease.name} back") + "Restart=on-failure\nRestartSec=20\n"
@@ -68,7 +68,7 @@ def arm(book: Book, lease: Lease, key: str) -> None:
         f"[Unit]\nDescription=Motley: when {lease.name} is to be back\n"
         f"[Timer]\nOnCalendar={at}\nPersistent=true\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"
     )
-    if _systemctl("daemon-reload") or _systemctl("enable", "--now", f"{name}.timer"):
+    if not (systemctl("daemon-reload") and systemctl("enable", "--now", f"{name}.timer")):
         forget(book, lease.mark)
         raise BadInput(f"the timer {name} could not be started", fix="fix: systemctl --user status, or without --timer")
 
@@ -89,24 +89,13 @@ def forget(book: Book, mark: str) -> None:
     folder, name = units(), name_of(mark)
     if not (folder / f"{name}.timer").exists():
         return
-    _systemctl("disable", "--now", f"{name}.timer")
+    systemctl("disable", "--now", f"{name}.timer")
     for end in ("timer", "service"):
         (folder / f"{name}.{end}").unlink(missing_ok=True)
-    _systemctl("daemon-reload")
+    systemctl("daemon-reload")
     (book.place / FOR_TIMER).unlink(missing_ok=True)
 
 
-def _write_private(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-    file.unlink(missing_ok=True)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as opened:
-        opened.write(text)
-
-
-def _systemctl(*words: str) -> int:
-    try:
-        command = ["systemctl", "--user", *words]
-        return subprocess.run(command, capture_output=True, check=False, timeout=20).returncode
-    except (OSError, subprocess.TimeoutExpired):
-        return 1
+def _keep_key(book: Book, key: str) -> None:
+    book.place.mkdir(parents=True, mode=0o700, exist_ok=True)
+    write_private(book.place / FOR_TIMER, key + "\n")

@@ -17,7 +17,7 @@ LIMIT_BYTES, LIMIT_FILES = 100_000_000, 5_000
 USAGE = "./motley torchrun train.py --lr 0.1"
 
 
-def read(words: list[str], *, module: str = "", run: str = "", called_in: Path = Path()) -> Script:
+def read(words: list[str], *, module: str = "", run: str = "") -> Script:
     """`words`: the script and its arguments as typed; of a module its arguments alone."""
     if run:
         check_name("run", run)
@@ -25,20 +25,18 @@ def read(words: list[str], *, module: str = "", run: str = "", called_in: Path =
         return Script(name=module, arguments=words, is_module=True, run=run)
     if not words:
         raise BadInput("torchrun wants a script", fix=f"for example: {USAGE}")
-    file = called_in / words[0]
+    file = Path(words[0])
     if not file.is_file():
-        raise BadInput(
-            f"there is no script {file.absolute()}{': that is a folder' if file.is_dir() else ''}",
-            fix=f"Motley's own options come before the script: {USAGE}",
-        )
+        folder_note = ": that is a folder" if file.is_dir() else ""
+        fix = f"Motley's own options come before the script: {USAGE}"
+        raise BadInput(f"there is no script {file.absolute()}{folder_note}", fix=fix)
     folder = file.absolute().parent
-    return Script(
-        name=file.name,
-        arguments=words[1:],
-        folder=str(folder),
-        files={str(path.relative_to(folder)): size_and_hash(path) for path in travelling(folder)},
-        run=run,
-    )
+    try:
+        files = {str(path.relative_to(folder)): size_and_hash(path) for path in travelling(folder)}
+    except OSError as wrong:
+        fix = "a script's folder is brought to every node: let yourself read it, or take it out of there"
+        raise BadInput(f"{wrong.filename} cannot be read: {wrong.strerror}", fix=fix) from None
+    return Script(name=file.name, arguments=words[1:], folder=str(folder), files=files, run=run)
 
 
 def split(typed: str) -> list[str]:
@@ -50,19 +48,19 @@ def split(typed: str) -> list[str]:
 
 def travelling(folder: Path) -> list[Path]:
     """The folder's files but hidden ones, caches and environments; BadInput where it is too much for every node."""
-    found, sizes = [], dict[str, int]()
+    files, sizes = [], dict[str, int]()
     for path in plain_files(folder):
-        found.append(path)
+        files.append(path)
         top = path.relative_to(folder).parts[0]
         sizes[top] = sizes.get(top, 0) + path.stat().st_size
-        if sum(sizes.values()) > LIMIT_BYTES or len(found) > LIMIT_FILES:
+        if sum(sizes.values()) > LIMIT_BYTES or len(files) > LIMIT_FILES:
             largest = max(sizes, key=lambda name: sizes[name])
             raise BadInput(
                 f"{folder} has more than {LIMIT_BYTES / 1e6:.0f} MB or {LIMIT_FILES} files, as {largest}: "
                 "a script's folder is brought to every node",
                 fix="put the script, and what it imports, in a folder of its own; its data is sent to the nodes",
             )
-    return found
+    return files
 
 
 def plain_files(folder: Path) -> Iterator[Path]:

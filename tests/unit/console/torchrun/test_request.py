@@ -29,7 +29,7 @@ def test_the_script_travels_with_its_folder_but_not_with_what_is_made_again(scri
 
 def test_what_is_wrong_is_said_before_anything_is_connected_to(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match=r"there is no script /.*/trian.py"):
-        read(["trian.py"], called_in=script.parent)
+        read([str(script.with_name("trian.py"))])
     with pytest.raises(BadInput, match="that is a folder"):
         read([str(script.parent)])
     with pytest.raises(BadInput, match=r"wants a script\n.*\./motley torchrun train.py"):
@@ -40,6 +40,15 @@ def test_what_is_wrong_is_said_before_anything_is_connected_to(script: Path, mon
         torchrun_request.split("train.py 'a")
     monkeypatch.setattr(torchrun_request, "LIMIT_BYTES", 10)
     with pytest.raises(BadInput, match=r"more than 0 MB or 5000 files, as \w+: a script's folder is brought"):
+        read([str(script)])
+
+
+def test_a_file_that_cannot_be_read_is_named(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(torchrun_request, "size_and_hash", locked)
+    with pytest.raises(BadInput, match=r"train\.py cannot be read: Permission denied|net\.py cannot be read"):
         read([str(script)])
 
 
