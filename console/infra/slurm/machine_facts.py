@@ -34,15 +34,17 @@ def facts() -> MachineFacts:
 
 def layout(cpuinfo: str) -> Cores:
     """Sockets, cores of a socket, threads of a core; where the kernel does not tell, each processor is a core."""
-    found: list[tuple[str, ...]] = []
+    processors: list[tuple[str, ...]] = []
     for block in cpuinfo.strip().split("\n\n"):
+        if not block.startswith("processor"):
+            continue  # the last one of a Raspberry Pi is about its board
         ids = [re.search(rf"{key}\s*: (\d+)", block) for key in ("physical id", "core id")]
-        found.append(tuple(each[1] if each else str(len(found)) for each in ids))
-    sockets = len({socket for socket, _ in found}) if "physical id" in cpuinfo else 1
-    cores = len(set(found))
-    if len(found) % cores or cores % sockets:
-        sockets, cores = 1, len(found)
-    return {"sockets": sockets, "cores": cores // sockets, "threads": len(found) // cores}
+        processors.append(tuple(number[1] if number else str(len(processors)) for number in ids))
+    sockets = len({socket for socket, _ in processors}) if "physical id" in cpuinfo else 1
+    cores = len(set(processors))
+    if len(processors) % cores or cores % sockets:
+        sockets, cores = 1, len(processors)
+    return {"sockets": sockets, "cores": cores // sockets, "threads": len(processors) // cores}
 
 
 def pci() -> str:

@@ -44,7 +44,8 @@ def test_sockets_cores_and_threads_are_the_kernels(ids: list[tuple[int, int]], e
 
 
 def test_where_the_kernel_does_not_tell_each_processor_is_a_core() -> None:
-    found = machine_facts.layout("processor\t: 0\nBogoMIPS\t: 50\n\nprocessor\t: 1\nBogoMIPS\t: 50\n")
+    board = "Hardware\t: BCM2835\nModel\t\t: Raspberry Pi 4 Model B\n"
+    found = machine_facts.layout(f"processor\t: 0\nBogoMIPS\t: 50\n\nprocessor\t: 1\nBogoMIPS\t: 50\n\n{board}")
     assert found == {"sockets": 1, "cores": 2, "threads": 1}
 
 
