@@ -363,6 +363,6 @@ def launch_variables() -> dict[str, str]:
     """Each with what it takes."""
     from train.plan.settings import config, request  # noqa: PLC0415  a fifth of a second, for plan and launch alone
 
-    found = {name: config.SETTINGS[name] for name in request.settings()}
-    takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in found.items()}
+    specs = {name: config.SETTINGS[name] for name in request.settings()}
+    takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in specs.items()}
     return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB", "report_to": "NAME"}

@@ -57,26 +57,26 @@ def _gpus_of(node: NodeReadings, facts: Gpus, *, running: bool) -> list[Finding]
             "switch the machine off, wait, switch it on",
         )
         return [Finding(node=node.name, what=what, fix=fix)]
-    found = []
+    findings = []
     game = facts.get("drawing", "")
     if game:
         what = f"in use by {game}, which draws on the card and holds much of its memory: a game, or the like"
         fix = "close it; or let the machine step aside automatically: motley_step_aside: auto"
-        found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix, note=running))
+        findings.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix, note=running))
     for card in facts["shown"]:
         slowed = _throttle(card["reasons"])
         if slowed:
             what = f"{card['name']} is throttled at {card['temperature.gpu']} °C: {slowed}"
             fix = "clean it, check its fan and air; or lower its limit: sudo nvidia-smi -pl WATTS"
-            found.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
+            findings.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
         if not running and not game and (what := _in_use(card, facts["programs"], throttled=bool(slowed))):
             fix = "close that program; on it: nvidia-smi shows which"
-            found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
+            findings.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
         limit, usual = number(card["power.limit"]), number(card["power.default_limit"])
         if limit and usual and limit < 0.9 * usual:
             what = f"{card['name']} is limited to {limit:.0f} of {usual:.0f} W"
-            found.append(Finding(node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True))
-    return found
+            findings.append(Finding(node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True))
+    return findings
 
 
 def _throttle(reasons: str) -> str:

@@ -21,12 +21,12 @@ Pair = tuple[str, str]
 def pairs(readings: Readings) -> dict[Pair, Facts]:
     """(one, other) in the nodes' order → what the one that began has measured, as far as it was."""
     order = [node.name for node in readings.nodes]
-    found: dict[Pair, Facts] = {}
+    measured: dict[Pair, Facts] = {}
     for node in readings.nodes:
         for peer, link in (node.links or {}).items():
             if peer in order and order.index(node.name) < order.index(peer):
-                found[node.name, peer] = link
-    return found
+                measured[node.name, peer] = link
+    return measured
 
 
 def blame(bad: Iterable[Pair], good: Iterable[Pair]) -> tuple[list[str], list[Pair]]:
@@ -100,23 +100,24 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
     """One finding for each machine whose rule it is: the called one's, or the caller's own where only that is known."""
     theirs: dict[tuple[str, bool], list[tuple[NodeReadings, list[Closed]]]] = {}
     for caller, called, closed in partly:
-        own = not _rule(called, closed, "input") and bool(_rule(caller, closed, "output"))
-        theirs.setdefault((caller.name if own else called.name, own), []).append((called if own else caller, closed))
-    found = []
+        outgoing = not _rule(called, closed, "input") and bool(_rule(caller, closed, "output"))
+        owner, other = (caller, called) if outgoing else (called, caller)
+        theirs.setdefault((owner.name, outgoing), []).append((other, closed))
+    findings = []
     for node in readings.nodes:
-        for own in (False, True):
-            if others := theirs.get((node.name, own)):
+        for outgoing in (False, True):
+            if others := theirs.get((node.name, outgoing)):
                 closed = [part for _, parts in others for part in parts]
                 ports = listed([f"{low}–{high}" if low < high else str(low) for low, high, _ in sorted(closed)])
                 who, how = listed([other.name for other, _ in others]), listed([str(why) for *_, why in closed])
-                what = f"it cannot call ports {ports} of {who}" if own else f"ports {ports} are closed there to {who}"
-                rule = _rule(node, closed, "output" if own else "input")
-                what += f" ({how}), which runs use{_named(rule)}"
+                what = f"it cannot call ports {ports} of" if outgoing else f"ports {ports} are closed there to"
+                rule = _rule(node, closed, "output" if outgoing else "input")
+                what += f" {who} ({how}), which runs use{_named(rule)}"
                 fixed: Facts = {"fix": "on it: admit the nodes before that rule, or remove it: sudo nft list ruleset"}
-                if _is_firewalld(rule) and not own:
+                if _is_firewalld(rule) and not outgoing:
                     fixed = _by_firewalld(node, [other.address for other, _ in others])
-                found.append(Finding(node=node.name, what=what, **fixed))
-    return found
+                findings.append(Finding(node=node.name, what=what, **fixed))
+    return findings
 
 
 def _rule(node: NodeReadings, closed: list[Closed], hook: str) -> Rule | None:
@@ -148,25 +149,25 @@ def _by_firewalld(node: NodeReadings, callers: list[str]) -> Facts:
 
 
 def _measured(readings: Readings, key: str) -> dict[Pair, float]:
-    found = {pair: facts[key] for pair, facts in pairs(readings).items() if facts.get(key) is not None}
-    if not found:
+    values = {pair: facts[key] for pair, facts in pairs(readings).items() if facts.get(key) is not None}
+    if not values:
         missing = any("rtt_ms" in facts for facts in pairs(readings).values())
         raise Skipped(WITHOUT_ROOT if missing and key != "mbit_to" else "no pair of nodes was measured")
-    return found
+    return values
 
 
 def _blamed(probe: str, bad: dict[Pair, str], good: list[Pair], words: str, fix: str) -> list[Finding]:
     guilty, left = blame(bad, good)
-    found = []
+    findings = []
     for name in guilty:
         values = listed(
             [f"{value} to {other}" for pair, value in bad.items() for other in pair if name in pair and other != name]
         )
-        found.append(Finding(probe=probe, node=name, what=f"{words}: {values}", fix=fix))
+        findings.append(Finding(probe=probe, node=name, what=f"{words}: {values}", fix=fix))
     for one, other in left:
         what = f"{words} between {one} and {other}: {bad[one, other]}"
-        found.append(Finding(probe=probe, node=one, what=what, fix=fix))
-    return found
+        findings.append(Finding(probe=probe, node=one, what=what, fix=fix))
+    return findings
 
 
 def trips(readings: Readings) -> Found:
@@ -187,8 +188,8 @@ def trips(readings: Readings) -> Found:
     wrong = _blamed("loss", lost, good, "packets are lost", fix)
     wrong += _blamed("round trip", late, good, "packets are late, there and back", fix)
     wrong += _blamed("round trip", uneven, good, "packets come unevenly", fix)
-    known = [facts["rtt_ms"] for facts in measured if facts.get("rtt_ms") is not None]
-    seen = f"{min(known):.1f}–{max(known):.1f} ms" if known else "no answer"
+    round_trips_ms = [facts["rtt_ms"] for facts in measured if facts.get("rtt_ms") is not None]
+    seen = f"{min(round_trips_ms):.1f}–{max(round_trips_ms):.1f} ms" if round_trips_ms else "no answer"
     jitters = [facts["jitter_ms"] for facts in measured if facts.get("jitter_ms") is not None]
     uneven_by = f", uneven by {max(jitters):.1f} ms" if jitters else ""
     return f"{seen}{uneven_by}, {max(times.values()):.0f} % lost", wrong
@@ -219,12 +220,12 @@ def throughput(readings: Readings) -> Found:
 
 
 def _claims(readings: Readings) -> dict[str, int]:
-    found = {}
+    claims = {}
     for node in readings.looked_at:
         facts = node.part("network") or {"nic": "", "links": []}
         nic = next((link for link in facts["links"] if link["name"] == facts["nic"]), {"mbit": 0, "wireless": False})
-        found[node.name] = 0 if nic["wireless"] else int(nic["mbit"])
-    return found
+        claims[node.name] = 0 if nic["wireless"] else int(nic["mbit"])
+    return claims
 
 
 def packets(readings: Readings) -> Found:

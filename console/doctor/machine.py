@@ -23,16 +23,16 @@ def clock(readings: Readings) -> Found:
 
 def power(readings: Readings) -> Found:
     wrong = []
-    found = need(readings, "power")
-    for node, facts in found:
+    sources = need(readings, "power")
+    for node, facts in sources:
         if facts["battery"] and not facts["on_mains"]:
             what = f"it runs on battery ({facts['percent'] or '?'} %): slower, and not for long"
             wrong.append(Finding(node=node.name, what=what, fix="plug it in"))
         if facts["lid"] == "closed":
             what = "its lid is closed: while a run is running it stays awake, but it cools worse"
             wrong.append(Finding(node=node.name, what=what, fix="open it", note=True))
-    laptops = sum(facts["battery"] for _, facts in found)
-    kinds = f"{laptops} of {len(found)} with a battery" if laptops else "all on mains"
+    laptops = sum(facts["battery"] for _, facts in sources)
+    kinds = f"{laptops} of {len(sources)} with a battery" if laptops else "all on mains"
     return f"{kinds}; a run keeps them awake", wrong
 
 
@@ -81,9 +81,9 @@ def processor(readings: Readings) -> Found:
 
 
 def apt(readings: Readings) -> Found:
-    known = [(node, facts["holder"]) for node, facts in need(readings, "apt") if facts["holder"] is not None]
-    if not known:
+    holders = [(node, facts["holder"]) for node, facts in need(readings, "apt") if facts["holder"] is not None]
+    if not holders:
         raise Skipped(WITHOUT_ROOT)
     fix = "let it finish; on it: systemctl status apt-daily-upgrade unattended-upgrades"
-    wrong = [Finding(node=node.name, what=f"apt is busy: {holder}", fix=fix) for node, holder in known if holder]
-    return f"free on {len(known) - len(wrong)} of {len(known)} nodes", wrong
+    wrong = [Finding(node=node.name, what=f"apt is busy: {holder}", fix=fix) for node, holder in holders if holder]
+    return f"free on {len(holders) - len(wrong)} of {len(holders)} nodes", wrong

@@ -28,16 +28,16 @@ def bootstrap(phase: str, node: str) -> str:
 
 def need(readings: Readings, part: str) -> list[tuple[NodeReadings, Any]]:
     """The nodes whose look has this part; where none has, the reason."""
-    known = [(node, node.part(part)) for node in readings.looked_at]
-    found = [(node, facts) for node, facts in known if facts is not None]
-    if found:
-        return found
-    if not known:
+    parts = [(node, node.part(part)) for node in readings.looked_at]
+    present = [(node, facts) for node, facts in parts if facts is not None]
+    if present:
+        return present
+    if not parts:
         raise Skipped("no node could be checked")
-    if not any(node.managed for node, _ in known):
+    if not any(node.managed for node, _ in parts):
         raise Skipped(FOLDERS)
-    troubles = [str((node.look or {}).get("troubles", {}).get(part, "")) for node, _ in known]
-    roots = any((node.look or {})["root"] for node, _ in known)
+    troubles = [str((node.look or {}).get("troubles", {}).get(part, "")) for node, _ in parts]
+    roots = any((node.look or {})["root"] for node, _ in parts)
     raise Skipped(next(filter(None, troubles), "not asked" if roots else WITHOUT_ROOT))
 
 

@@ -291,6 +291,6 @@ def ask_all(
     with in_place() if shown else nullcontext() as show, ThreadPoolExecutor(max(1, len(nodes))) as pool:
         if show:
             show(f"{doing} {', '.join(node.name for node in nodes)} …")
-        said = dict(zip([node.name for node in nodes], pool.map(ask, nodes), strict=True))
-    answers = {name: answer for name, answer in said.items() if not isinstance(answer, Silent)}
-    return answers, {name: str(answer) for name, answer in said.items() if isinstance(answer, Silent)}
+        results = dict(zip([node.name for node in nodes], pool.map(ask, nodes), strict=True))
+    answers = {name: answer for name, answer in results.items() if not isinstance(answer, Silent)}
+    return answers, {name: str(answer) for name, answer in results.items() if isinstance(answer, Silent)}

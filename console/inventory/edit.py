@@ -51,7 +51,7 @@ def remove(path: Path, name: str) -> Path:
 
 def _edit(path: Path, names: list[str], edit: Edit) -> Path:
     """What makes something else of the file than was meant, or something new to fix, is taken back."""
-    before, known = path.read_text(encoding="utf-8"), {str(finding) for finding in check(path.parent).findings}
+    before, earlier = path.read_text(encoding="utf-8"), {str(finding) for finding in check(path.parent).findings}
     try:
         lines = edit(before.splitlines())
     except LookupError:
@@ -59,7 +59,7 @@ def _edit(path: Path, names: list[str], edit: Edit) -> Path:
     copy = kept(path)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     after = check(path.parent)
-    new = [str(finding) for finding in after.findings if str(finding) not in known]
+    new = [str(finding) for finding in after.findings if str(finding) not in earlier]
     if new or [*after.nodes] != names:
         copy.replace(path)
         raise BadInput("\n".join(new or [f"{path} cannot be edited from here\n  fix: edit it by hand"]))

@@ -104,8 +104,8 @@ def _is_ports(value: Any) -> bool:
 
 
 def ports_of(value: Any) -> tuple[int, int] | None:
-    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value) if isinstance(value, str) else None
-    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value) if isinstance(value, str) else None
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     return (first, last) if 1024 <= first < last < 65536 else None
 
 

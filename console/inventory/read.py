@@ -131,10 +131,10 @@ def _group(data: object) -> Variables | None:
 
 def _groups(data: object) -> list[str]:
     """All of the file, at whatever depth."""
-    found = ["all", "ungrouped"]
+    groups = ["all", "ungrouped"]
     for name, value in _mapping(data).items():
-        found += [str(name), *_groups(_mapping(value).get("children"))]
-    return found
+        groups += [str(name), *_groups(_mapping(value).get("children"))]
+    return groups
 
 
 def _strangers(folder: Path, known: list[Any], kind: str) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _variables_beside(
     folder: Path, name: str, keys: dict[str, Key], inventory: Inventory, *, on_node: bool = False
 ) -> Variables:
     """The variables of group_vars/NAME.yml (or of the files in group_vars/NAME/)."""
-    found: Variables = {}
+    variables: Variables = {}
     files = [folder / f"{name}{end}" for end in ("", ".yml", ".yaml", ".json")]
     files += sorted(path for path in (folder / name).glob("*") if path.suffix in ("", ".yml", ".yaml", ".json"))
     for file in files:
@@ -162,5 +162,5 @@ def _variables_beside(
                 inventory.findings.append(Finding(what="it is no mapping", where=str(file), fix=fix))
                 continue
             inventory.findings += judge_keys(values, str(file), keys, on_node=on_node)
-            found |= values
-    return found
+            variables |= values
+    return variables

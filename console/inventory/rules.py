@@ -163,12 +163,12 @@ def _cards(nodes: Nodes, where: str) -> Iterator[Finding]:
 def guarded_ssh(nodes: Nodes, where: str) -> Iterator[Finding]:
     defaults = load(Path(__file__).parents[2] / "roles/motley_firewall/defaults/main.yml")
     for name, values in nodes.items():
-        known = {**defaults, **values}
-        ranges = [known["motley_firewall_ports"]]
-        ranges += [known["motley_firewall_high_ports"]] if known["motley_firewall_guard_high_ports"] else []
+        settings = {**defaults, **values}
+        ranges = [settings["motley_firewall_ports"]]
+        ranges += [settings["motley_firewall_high_ports"]] if settings["motley_firewall_guard_high_ports"] else []
         port = values.get("ansible_port", 22)
         spans = [span for span in map(ports_of, ranges) if span and is_port(port) and span[0] <= port <= span[1]]
-        if spans and known["motley_firewall_manage"] and values.get("motley_manage_host") is not False:
+        if spans and settings["motley_firewall_manage"] and values.get("motley_manage_host") is not False:
             what = "SSH's port {} lies in {}-{}, which the firewall guards".format(port, *spans[0])
             fix = "it stays open to all, as every port where sshd listens; what else listens there does not"
             yield Finding(what=what, where=f"{where}, {name}", fix=fix)
@@ -235,8 +235,8 @@ def _sets(nodes: Nodes, where: str) -> Iterator[Finding]:
 
 
 def _logins(nodes: Nodes, where: str) -> Iterator[Finding]:
-    known = [name for name, values in nodes.items() if is_local(values) or not _ours(values)]
-    missing = [name for name, values in nodes.items() if "ansible_user" not in values and name not in known]
+    without_login = [name for name, values in nodes.items() if is_local(values) or not _ours(values)]
+    missing = [name for name, values in nodes.items() if "ansible_user" not in values and name not in without_login]
     if missing:
         fix = "add below vars: 'ansible_user: NAME', the name with which you log in on the machines"
         yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, fix=fix)

@@ -99,11 +99,11 @@ class ScriptView:
 
     def warnings(self, nodes: list[str], at: float) -> list[str]:
         """Each once: who does not answer, and that the others wait for one that has failed."""
-        found = []
+        lines = []
         for node in nodes:
             if at - self.heard_at.setdefault(node, at) > SILENT_S and node not in self.warned:
                 self.warned.add(node)
-                found.append(
+                lines.append(
                     f"! {node} does not answer; a script that waits for it does so until its own time-out "
                     "(gloo's is 30 minutes)   end it: ./motley stop"
                 )
@@ -112,10 +112,10 @@ class ScriptView:
         late = any(at - self.ended_at.get(node, at) > APART_S for node in failed)
         if late and running and "apart" not in self.warned:
             self.warned.add("apart")
-            found.append(
+            lines.append(
                 f"! failed on {', '.join(failed)}, still there on {', '.join(running)}   end it: ./motley stop"
             )
-        return found
+        return lines
 
     def verdict(self, nodes: list[str]) -> Ended:
         states = {node: self.states.get(node, "") for node in nodes}

@@ -37,8 +37,8 @@ def wrong(entry: Object) -> list[str]:
 
 def pod_of(entry: Object) -> Object | None:
     spec = entry.get("spec", {})
-    found: Object | None = spec if entry["kind"] == "Pod" else spec.get("template", {}).get("spec")
-    return found
+    pod: Object | None = spec if entry["kind"] == "Pod" else spec.get("template", {}).get("spec")
+    return pod
 
 
 def containers(entry: Object) -> list[Object]:
@@ -48,10 +48,10 @@ def containers(entry: Object) -> list[Object]:
 
 def tolerations(entry: Object) -> Iterator[str]:
     """Words of which there are a few."""
-    for one in (pod_of(entry) or {}).get("tolerations", []):
+    for toleration in (pod_of(entry) or {}).get("tolerations", []):
         for name, known in TOLERATIONS.items():
-            if name in one and one[name] not in known:
-                yield f"{name} is {one[name]!r}, none of {', '.join(known)}"
+            if name in toleration and toleration[name] not in known:
+                yield f"{name} is {toleration[name]!r}, none of {', '.join(known)}"
 
 
 def names(entry: Object) -> Iterator[str]:

@@ -49,11 +49,10 @@ def rendered(
     plan: LaunchPlan, settings: Settings, ports: Mapping[str, Any], *, time: str = "", **secret: str
 ) -> list[Object]:
     """`secret`: the run's token, the hub's and the address of messages, where there are such."""
-    one = {**secret, "launch": secrets.token_hex(4), "time": time}
-    made = objects(plan, settings, ports=ports, **one)
-    check.refuse(made)
-    plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
-    return plain
+    entries = objects(plan, settings, ports=ports, launch=secrets.token_hex(4), time=time, **secret)
+    check.refuse(entries)
+    untagged: list[Object] = json.loads(json.dumps(entries))  # what Ansible gives is tagged, and safe_dump takes none
+    return untagged
 
 
 def write(plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, Any], **secret: str) -> None:
@@ -63,19 +62,19 @@ def write(plan: LaunchPlan, settings: Settings, file: Path, ports: Mapping[str, 
     keep(file, plan.run, rendered(plan, settings, ports, time=now, **secret))
 
 
-def keep(file: Path, run: str, made: list[Object]) -> None:
+def keep(file: Path, run: str, entries: list[Object]) -> None:
     head = f"# Run {run} on Kubernetes, written by Motley. It holds the run's secret.\n"
-    text = head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True)
+    text = head + yaml.safe_dump_all(entries, sort_keys=False, allow_unicode=True)
     write_atomic(file, text.encode(), mode=0o600)
 
 
 def forget_secrets(file: Path, run: str) -> None:
     """All but the run's token: the cluster has them now."""
-    made = list(yaml.safe_load_all(file.read_text()))
-    for one in made:
+    entries = list(yaml.safe_load_all(file.read_text()))
+    for entry in entries:
         for name in ("hub-token", "messages"):
-            one.get("stringData", {}).pop(name, "")
-    keep(file, run, made)
+            entry.get("stringData", {}).pop(name, "")
+    keep(file, run, entries)
 
 
 def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:

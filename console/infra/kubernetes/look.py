@@ -43,6 +43,6 @@ def facts_of(settings: Settings, run: str, hub_asked: hub.Asked, known: dict[str
 
 def node_facts(settings: Settings, known: dict[str, Any]) -> NodeFacts:
     """The facts of a pod, as a machine at home says them of itself."""
-    found: Facts = {"cores": max(1, int(amount(settings.cpu) or 1)), "memory_bytes": int(amount(settings.memory) or 0)}
-    found |= {"home": HOME, "free_bytes": UNKNOWN, "runs": known, "route": {"nic": "pod"}}
-    return replace(NodeFacts.from_json(found), cards=[settings.card()] if settings.gpus else [])
+    facts: Facts = {"cores": max(1, int(amount(settings.cpu) or 1)), "memory_bytes": int(amount(settings.memory) or 0)}
+    facts |= {"home": HOME, "free_bytes": UNKNOWN, "runs": known, "route": {"nic": "pod"}}
+    return replace(NodeFacts.from_json(facts), cards=[settings.card()] if settings.gpus else [])

@@ -132,14 +132,14 @@ class KubernetesNode(Node):
 
     def jobs(self) -> dict[str, Object]:
         """Run → its Job, the newest last."""
-        found = sorted(self.listed("jobs", OURS), key=lambda job: str(job["metadata"]["creationTimestamp"]))
-        return {run_of(job): job for job in found}
+        oldest_first = sorted(self.listed("jobs", OURS), key=lambda job: str(job["metadata"]["creationTimestamp"]))
+        return {run_of(job): job for job in oldest_first}
 
     def pods(self, job: Object) -> list[Object]:
         """The newest pod of each place of a Job, in the order of the places."""
-        found = self.listed("pods", f"{RUN}={job['metadata']['name']},{PART}=agent")
-        found.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
-        return [pod for _, pod in sorted({index_of(pod): pod for pod in found}.items())]
+        pods = self.listed("pods", f"{RUN}={job['metadata']['name']},{PART}=agent")
+        pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        return [pod for _, pod in sorted({index_of(pod): pod for pod in pods}.items())]
 
     def newest(self, run: str = "") -> tuple[str, Object | None]:
         jobs = self.jobs()
@@ -159,8 +159,8 @@ class KubernetesNode(Node):
 
     def others(self, run: str) -> str:
         """The runs that go on or wait beside this one."""
-        found = {name: job for name, job in self.jobs().items() if name != run and is_active(job)}
-        return ", ".join(f"{name} (suspended)" if job["spec"].get("suspend") else name for name, job in found.items())
+        active = {name: job for name, job in self.jobs().items() if name != run and is_active(job)}
+        return ", ".join(f"{name} (suspended)" if job["spec"].get("suspend") else name for name, job in active.items())
 
     def waits_for(self, job: Object, pods: list[Object]) -> str:
         """Why it has not all its agents; who may see no events is told so."""
@@ -360,9 +360,9 @@ class Saved:
 
 def readers(node: KubernetesNode, job: Object, pods: Sequence[Object]) -> list[PodNode]:
     """The homes of a run that is over, by a pod on the volume, or by one on each machine where they lie."""
-    volumes = [one for one in job["spec"]["template"]["spec"]["volumes"] if one["name"] == "home"]
+    volumes = [volume for volume in job["spec"]["template"]["spec"]["volumes"] if volume["name"] == "home"]
     on_machines = "hostPath" in volumes[0]
-    found = []
+    nodes = []
     for number, pod in enumerate(pods):
         name = f"{job['metadata']['name']}-files" + (f"-{index_of(pod)}" if on_machines else "")
         if number == 0 or on_machines:
@@ -373,8 +373,8 @@ def readers(node: KubernetesNode, job: Object, pods: Sequence[Object]) -> list[P
             node.kube("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s", timeout_s=70)
         place = f"{job['metadata']['name']}-{index_of(pod)}"
         home = home_of(run_of(job), index_of(pod))
-        found.append(PodNode(name=place, pod=name, container="files", kubectl=node.kubectl, home=home))
-    return found
+        nodes.append(PodNode(name=place, pod=name, container="files", kubectl=node.kubectl, home=home))
+    return nodes
 
 
 def gone(node: KubernetesNode, name: str) -> None:

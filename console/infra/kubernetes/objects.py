@@ -110,8 +110,8 @@ def _service(name: str, run: str, settings: Settings, ports: Mapping[str, Any]) 
 
 def _policy(name: str, run: str, settings: Settings) -> Object:
     """The run's NetworkPolicy: only its own pods reach its pods, as torch's own exchange asks nobody who he is."""
-    own = {"podSelector": {"matchLabels": {RUN: name}}}
-    spec = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    own_pods = {"podSelector": {"matchLabels": {RUN: name}}}
+    spec = {**own_pods, "policyTypes": ["Ingress"], "ingress": [{"from": [own_pods]}]}
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, run, settings) | {"spec": spec}
 
 
@@ -141,14 +141,14 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
     if len(plan.raw_parts) > 1 or "," in str(plan.settings["dataset"]):
         fix = "fix: put them into one file, or train at home or on Slurm"
         raise BadInput("dataset: a pod takes one data set, these are several", fix=fix)
-    found = []
+    fetches = []
     if model.folder_name:
         words = ["fetch", "--json", "--model", model.fetched_as]
-        found.append([*words, *(["--in-4bit"] if model.in_4bit else [])])
+        fetches.append([*words, *(["--in-4bit"] if model.in_4bit else [])])
     if tokenizer:
-        found.append(["fetch", "--json", "--tokenizer", "--model", tokenizer.repo])
+        fetches.append(["fetch", "--json", "--tokenizer", "--model", tokenizer.repo])
     if plan.raw and not data.file:
-        found.append(["fetch", "--json", "--dataset", data.fetched_as])
+        fetches.append(["fetch", "--json", "--dataset", data.fetched_as])
     words = list(plan.prepare)
     if data.file:
         name = Path(data.file).name
@@ -156,7 +156,7 @@ def steps(plan: LaunchPlan) -> list[list[str]]:
         words = [f"--dataset={CONFIG}/{name}{own}" if _is(word, "dataset") else word for word in words]
     for brought in filter(None, (plan.recipe, plan.template)):
         words = [word.replace(f"{brought.place}/", f"{CONFIG}/") for word in words]
-    return [*found, words]
+    return [*fetches, words]
 
 
 def _is(word: str, option: str) -> bool:
@@ -166,14 +166,14 @@ def _is(word: str, option: str) -> bool:
 def _carried(plan: LaunchPlan) -> dict[str, str]:
     """Files of the controller that the rows are made of."""
     files = [Path(plan.dataset.file)] if plan.dataset.file else []
-    files += [Path(own.folder, own.name) for own in (plan.recipe, plan.template) if own]
+    files += [Path(extra.folder, extra.name) for extra in (plan.recipe, plan.template) if extra]
     for folder, what in ((plan.model.folder, "model"), (plan.dataset.folder, "dataset")):
         if folder:
             raise BadInput(
                 f"{what}: {folder} is a folder of this machine, and a pod cannot see it",
                 fix="fix: a name of the hub or the catalogue",
             )
-    found = {}
+    contents = {}
     for file in files:
         if file.stat().st_size > MOST_BYTES:
             size = f"{file.stat().st_size / 1e6:.1f} MB"
@@ -182,12 +182,12 @@ def _carried(plan: LaunchPlan) -> dict[str, str]:
                 fix="fix: bring it to the hub, and name it there: --dataset YOU/NAME",
             )
         try:
-            found[file.name] = file.read_text(encoding="utf-8")
+            contents[file.name] = file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise BadInput(
                 f"{file} is no text: a ConfigMap cannot carry it", fix="fix: .jsonl, .json, .csv or .txt"
             ) from None
-    return found
+    return contents
 
 
 # -- the jobs --------------------------------------------------------------------------------------------------------

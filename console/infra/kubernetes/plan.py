@@ -35,19 +35,22 @@ def plan(known: Facts, args: Facts) -> Facts:
     wanted = request.read(asked["values"], hub.FETCHED)
     refuse_elsewhere(wanted.config, "pods")
     name = wanted.config.run if wanted.given.get("run") else ""
-    found = decide(wanted, look.facts_of(settings, name, hub_asked, before))
+    decision = decide(wanted, look.facts_of(settings, name, hub_asked, before))
     if not name:  # the pods' names are made of the run's
-        found = decide(wanted, look.facts_of(settings, found.run, hub_asked, before))
-    found = replace(found, lacking=[], old_code=[])
-    made = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
+        decision = decide(wanted, look.facts_of(settings, decision.run, hub_asked, before))
+    decision = replace(decision, lacking=[], old_code=[])
+    launch = replace(launch_plan(decision, electricity.of_plan(decision, {})), calibrate=[])
     messages = notice_address.plan_lines("in the run's Secret" if notice_address.unlocked(values) else "")
-    said = try_out(made, settings, Cluster(kubectl_of(values)), ports(values))
-    return {"plan": made.to_json(), "motley_lines": [*plan_view.lines(found, data=asked["data"]), *said, *messages]}
+    cluster_lines = try_out(launch, settings, Cluster(kubectl_of(values)), ports(values))
+    return {
+        "plan": launch.to_json(),
+        "motley_lines": [*plan_view.lines(decision, data=asked["data"]), *cluster_lines, *messages],
+    }
 
 
 def try_out(plan: LaunchPlan, settings: Settings, cluster: Cluster, ports: Mapping[str, Any]) -> list[str]:
     """What the plan says of the cluster; BadInput where it would refuse something."""
-    made = rendered(plan, settings, ports, token="tried-out")  # noqa: S106  it is applied to nothing
+    entries = rendered(plan, settings, ports, token="tried-out")  # noqa: S106  it is applied to nothing
     where = f"{settings.pods} pods, {settings.gpus or 'no'} card each; {home_words(settings)}"
     if not cluster.is_there:
         return [
@@ -59,12 +62,12 @@ def try_out(plan: LaunchPlan, settings: Settings, cluster: Cluster, ports: Mappi
         raise BadInput(f"run '{plan.run}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
     cluster.refuse_lost(plan.run)
     if job:  # an ended one is replaced, so the new one is tried under another name
-        made = copy.deepcopy(made)
-        for one in made:
-            if one["kind"] == "Job":
-                one["metadata"]["name"] = f"{one['metadata']['name'][:50]}-again"
-    made += [pod_of(one) for one in made if one["kind"] == "Job"]
-    cluster.kube("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(made, sort_keys=False))
+        entries = copy.deepcopy(entries)
+        for entry in entries:
+            if entry["kind"] == "Job":
+                entry["metadata"]["name"] = f"{entry['metadata']['name'][:50]}-again"
+    entries += [pod_of(entry) for entry in entries if entry["kind"] == "Job"]
+    cluster.kube("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(entries, sort_keys=False))
     return [f"  pods      {where}", "            the API server would take them (kubectl apply --dry-run=server)"]
 
 

@@ -27,8 +27,8 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 
 def amount(quantity: Any) -> Decimal | None:
     """A quantity of Kubernetes as a number, such as 500m or 16Gi; None where it is none."""
-    found = QUANTITY.fullmatch(str(quantity))
-    return Decimal(found[1]) * SCALE[found[2] or ""] if found else None
+    match = QUANTITY.fullmatch(str(quantity))
+    return Decimal(match[1]) * SCALE[match[2] or ""] if match else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,16 +84,16 @@ KEYS = {PREFIX + spec.name: _type(spec.name).__name__.replace("tuple", "list") f
 def read(variables: Mapping[str, Any]) -> Settings:
     """Reads the settings out of all variables of a host; reports every finding at once."""
     given = {spec.name: variables[PREFIX + spec.name] for spec in fields(Settings) if PREFIX + spec.name in variables}
-    found, findings = {}, []
+    settings, findings = {}, []
     for name, value in given.items():
         try:
-            found[name] = _as(name, value)
+            settings[name] = _as(name, value)
         except (TypeError, ValueError):
             findings.append(f"{PREFIX}{name}: {value!r} is not {_kind(name)}")
-    findings += _wrong(Settings(**found)) if not findings else []
+    findings += _wrong(Settings(**settings)) if not findings else []
     if findings:
         raise BadInput("\n".join(findings), fix=WHERE.format(findings[0].partition(":")[0]))
-    return Settings(**found)
+    return Settings(**settings)
 
 
 def _kind(name: str) -> str:
@@ -114,34 +114,42 @@ def _as(name: str, value: Any) -> Any:
     return kind(value)
 
 
-def _wrong(found: Settings) -> list[str]:
-    homes = [name for name in ("host_path", "claim", "storage") if getattr(found, name)]
+def _wrong(settings: Settings) -> list[str]:
+    homes = [name for name in ("host_path", "claim", "storage") if getattr(settings, name)]
     tests = [
         (
-            DIGEST.fullmatch(found.image),
+            DIGEST.fullmatch(settings.image),
             "image",
             "an image by its digest is needed, NAME@sha256:…: all pods run the same",
         ),
-        (1 <= found.pods <= 1000, "pods", "from 1 to 1000"),
-        (found.gpus in (0, 1), "gpus", "0 or 1: a pod is one process, a machine with two cards takes two pods"),
-        (found.gpus == 0 or found.gpu_gb or _known(found), "gpu_gb", "how many GB the smallest card has, such as 24"),
-        (amount(found.cpu), "cpu", f"{found.cpu!r} is no quantity such as 4 or 500m"),
-        (amount(found.memory), "memory", f"{found.memory!r} is no quantity such as 16Gi"),
+        (1 <= settings.pods <= 1000, "pods", "from 1 to 1000"),
+        (settings.gpus in (0, 1), "gpus", "0 or 1: a pod is one process, a machine with two cards takes two pods"),
+        (
+            settings.gpus == 0 or settings.gpu_gb or _known(settings),
+            "gpu_gb",
+            "how many GB the smallest card has, such as 24",
+        ),
+        (amount(settings.cpu), "cpu", f"{settings.cpu!r} is no quantity such as 4 or 500m"),
+        (amount(settings.memory), "memory", f"{settings.memory!r} is no quantity such as 16Gi"),
         (
             len(homes) == 1,
             homes[1] if homes[1:] else "storage",
             "one of host_path (machines that bootstrap prepared), claim (a volume that all pods write) or storage"
             " (a new one, such as 100Gi) is needed",
         ),
-        (not found.host_path or found.host_path.startswith("/"), "host_path", "a path from the root is needed"),
-        (not found.storage or amount(found.storage), "storage", f"{found.storage!r} is no quantity such as 100Gi"),
+        (not settings.host_path or settings.host_path.startswith("/"), "host_path", "a path from the root is needed"),
+        (
+            not settings.storage or amount(settings.storage),
+            "storage",
+            f"{settings.storage!r} is no quantity such as 100Gi",
+        ),
     ]
     return [f"{PREFIX}{name}: {what}" for right, name, what in tests if not right]
 
 
-def _known(found: Settings) -> bool:
+def _known(settings: Settings) -> bool:
     try:
-        return bool(found.gpu_type) and bool(found.card())
+        return bool(settings.gpu_type) and bool(settings.card())
     except BadInput:
         return False
 

@@ -47,7 +47,7 @@ def index_of(pod: Object) -> int:
 
 def has(job: Object, kind: str) -> bool:
     conditions = job.get("status", {}).get("conditions", [])
-    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
 
 
 def is_over(job: Object, pods: Sequence[Object] = ()) -> bool:
@@ -70,15 +70,15 @@ def rank(job: Object) -> int:
 
 def is_running(pod: Object) -> bool:
     """Whether the pod's agent runs, not what runs before it."""
-    states = pod.get("status", {}).get("containerStatuses", [])
-    running = pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
-    return running and not is_lost(pod)
+    status = pod.get("status", {})
+    runs = any("running" in container["state"] for container in status.get("containerStatuses", []))
+    return status.get("phase") == "Running" and runs and not is_lost(pod)
 
 
 def is_lost(pod: Object) -> bool:
     """Past its grace, and no kubelet says that it has ended: its machine is gone."""
-    told = str(pod["metadata"].get("deletionTimestamp", ""))  # the end of its grace, not its begin
-    return bool(told) and time.time() > datetime.fromisoformat(told).timestamp() + LATE_S
+    grace_ends = str(pod["metadata"].get("deletionTimestamp", ""))  # the end of its grace, not its begin
+    return bool(grace_ends) and time.time() > datetime.fromisoformat(grace_ends).timestamp() + LATE_S
 
 
 def lost_words(pods: Sequence[Object], program: str) -> str:
@@ -109,13 +109,13 @@ def last_words(pods: Sequence[Object]) -> list[tuple[str, Event]]:
 
 def ended_words(pod: Object) -> Iterator[str]:
     """Each step of it that failed, and the last line that it left."""
-    for one in containers(pod):
-        ended = one["state"].get("terminated", {})
+    for container in containers(pod):
+        ended = container["state"].get("terminated", {})
         if ended.get("exitCode", 0):
             why = f" ({ended['reason']})" if ended.get("reason", "Error") != "Error" else ""
-            said = ended.get("message", "").strip().rpartition("\n")[2]
-            said = f": {said}" if said and not said.startswith(("event ", "member ")) else ""
-            yield f"{pod['metadata']['name']}: {one['name']} ended with {ended['exitCode']}{why}{said}"
+            last_line = ended.get("message", "").strip().rpartition("\n")[2]
+            last_line = f": {last_line}" if last_line and not last_line.startswith(("event ", "member ")) else ""
+            yield f"{pod['metadata']['name']}: {container['name']} ended with {ended['exitCode']}{why}{last_line}"
 
 
 def ended_facts(job: Object, pods: Sequence[Object]) -> Ended:
@@ -130,16 +130,21 @@ def ended_facts(job: Object, pods: Sequence[Object]) -> Ended:
     return {"step": last, "events": ends[-1:], "members": members}
 
 
+def verdict_of(job: Object) -> str:
+    """What a Job says of its failure."""
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((str(condition.get("message", "")) for condition in conditions if condition["type"] == "Failed"), "")
+
+
 def why_ended(job: Object, pods: Sequence[Object]) -> str:
     """In one line: what failed in its pods, and what the Job says of that."""
-    conditions = job.get("status", {}).get("conditions", [])
-    said = next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
-    found = [words for pod in pods for words in ended_words(pod)]
-    found = [words for words in found if words.partition(":")[0] in said] or found
-    return f"{found[0]} ({said})" if found and said else said
+    verdict = verdict_of(job)
+    failures = [words for pod in pods for words in ended_words(pod)]
+    failures = [words for words in failures if words.partition(":")[0] in verdict] or failures
+    return f"{failures[0]} ({verdict})" if failures and verdict else verdict
 
 
 def begun_step(pods: Sequence[Object]) -> str:
     """The last step of a pod that has lines to show: its agent, or what runs before it."""
-    found = [one["name"] for pod in pods for one in containers(pod) if "waiting" not in one["state"]]
-    return "agent" if "agent" in found else next(iter(found), "")
+    begun = [container["name"] for pod in pods for container in containers(pod) if "waiting" not in container["state"]]
+    return "agent" if "agent" in begun else next(iter(begun), "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from console.infra.kubernetes.shown import Object, ended_words, has
+from console.infra.kubernetes.shown import Object, ended_words, has, verdict_of
 from plugins.module_utils.motley.node_replies import AgentView
 
 NOT_YET = "its pods are not there yet"
@@ -48,8 +48,7 @@ def reason(
 
 def _why_failed(maker: Object, pods: Sequence[Object], program: str) -> str:
     ended = [words for pod in pods for words in ended_words(pod)]
-    said = next((one["message"] for one in maker["status"]["conditions"] if one["type"] == "Failed"), "")
-    return f"{'; '.join(ended) or said}  see: {program} logs job/{maker['metadata']['name']}"
+    return f"{'; '.join(ended) or verdict_of(maker)}  see: {program} logs job/{maker['metadata']['name']}"
 
 
 def _refused(job: Object, events: Sequence[Object]) -> Iterator[tuple[bool, str]]:
@@ -88,10 +87,11 @@ def _is_done(container: Object) -> bool:
 
 def _last(about: Object, events: Sequence[Object], also: Sequence[str] = ()) -> Object | None:
     """The newest warning about it; FailedScheduling is left out once it has a machine."""
-    told = [one for one in events if one.get("involvedObject", {}).get("name") == about["metadata"]["name"]]
-    told = [one for one in told if not also or one["reason"] in also]
-    told = [one for one in told if one["reason"] != "FailedScheduling" or not about["spec"].get("nodeName")]
-    return max(told, key=_when, default=None)
+    name, has_machine = about["metadata"]["name"], bool(about["spec"].get("nodeName"))
+    warnings = [event for event in events if event.get("involvedObject", {}).get("name") == name]
+    warnings = [event for event in warnings if not also or event["reason"] in also]
+    warnings = [event for event in warnings if not (has_machine and event["reason"] == "FailedScheduling")]
+    return max(warnings, key=_when, default=None)
 
 
 def _when(event: Object) -> str:

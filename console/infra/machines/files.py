@@ -21,14 +21,14 @@ def files(known: Facts, args: Facts) -> OnNode:
     aside = render.aside_of(values, float(args.get("not_before") or 0), args.get("then") or "")
     more, limits = dict(args.get("environment") or {}), render.card_limits(values)
     secret = Secret(token=args["token"], messages=notice_address.unlocked(values))
-    made = render.files(plan, node, secret, dict(args["ports"]), more, time=now, aside=aside, limits=limits)
-    launch_records.keep(made, Path(args["state_folder"]))
+    rendered = render.files(plan, node, secret, dict(args["ports"]), more, time=now, aside=aside, limits=limits)
+    launch_records.keep(rendered, Path(args["state_folder"]))
     waits = bool(args.get("queue")) and bool(args.get("start", True))
-    made = [in_queue(file, plan.run) for file in made] if waits else made
+    rendered = [in_queue(file, plan.run) for file in rendered] if waits else rendered
     folders = [f"{place}/{plan.run}" for place in ("models/checkpoints", "logs/runs", "results")]
     params = {
         "home": own(plan.nodes, node).home,
-        "files": render.as_json(made),
+        "files": render.as_json(rendered),
         "aside": folders if plan.from_start else [],
     }
     return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})

@@ -46,16 +46,16 @@ def plan(known: Facts, args: Facts) -> Facts:
 def decided(known: Facts, args: Facts) -> Facts:
     hub_asked = of_the_hub(known)
     facts = facts_of(known, args["asked"], Path(args["state_folder"]), hub_asked)
-    told = ", ".join(name for name in known["ansible_play_hosts"] if notice_address.unlocked(known["hostvars"][name]))
-    messages = notice_address.plan_lines(f"on {told} ({paths.SECRET}, 0600)" if told else "")
+    notified = [name for name in known["ansible_play_hosts"] if notice_address.unlocked(known["hostvars"][name])]
+    messages = notice_address.plan_lines(f"on {', '.join(notified)} ({paths.SECRET}, 0600)" if notified else "")
     refuse_deaf(known, args["asked"])
     queue = bool(args["asked"].get("queue"))
-    found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts, queue=queue)
-    adapter_of_run.require_base(found)
-    hub.require_data(found.request.dataset, hub.token(known["hostvars"][known["inventory_hostname"]]))
-    cost = electricity.of_plan(found, known["hostvars"])
-    lines = plan_view.lines(found, electricity.plan_words(cost), args["asked"]["data"])
-    plan = launch_plan(found, cost).to_json()
+    decision = decide(request.read(args["asked"]["values"], hub.FETCHED), facts, queue=queue)
+    adapter_of_run.require_base(decision)
+    hub.require_data(decision.request.dataset, hub.token(known["hostvars"][known["inventory_hostname"]]))
+    cost = electricity.of_plan(decision, known["hostvars"])
+    lines = plan_view.lines(decision, electricity.plan_words(cost), args["asked"]["data"])
+    plan = launch_plan(decision, cost).to_json()
     return {"plan": plan, "motley_lines": [*lines, *messages], "hub": hub_asked.answers}
 
 
@@ -133,19 +133,19 @@ def weights_of(name: str, value: Any) -> str:
 
 def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
     """The speeds of the nodes that were asked how fast they compute, and know it."""
-    return {name: dict(said["speed"]) for name, said in measurements(hosts).items() if said.get("speed")}
+    return {name: dict(answer["speed"]) for name, answer in measurements(hosts).items() if answer.get("speed")}
 
 
 def unmeasured(hosts: dict[str, Any]) -> dict[str, str]:
     """What a node said that could not measure it, with what to do."""
-    said = {name: said.get("failures") for name, said in measurements(hosts).items()}
-    return {name: " · ".join(str(why[0]).splitlines()) for name, why in said.items() if why}
+    failures = {name: answer.get("failures") for name, answer in measurements(hosts).items()}
+    return {name: " · ".join(str(reasons[0]).splitlines()) for name, reasons in failures.items() if reasons}
 
 
 def measurements(hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    found = {}
+    by_node = {}
     for name, host in hosts.items():
         printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
         with contextlib.suppress(IndexError, ValueError, TypeError):
-            found[name] = dict(json.loads(printed.strip().splitlines()[-1]))
-    return found
+            by_node[name] = dict(json.loads(printed.strip().splitlines()[-1]))
+    return by_node

@@ -34,17 +34,17 @@ def plan(known: Facts, args: Facts) -> Facts:
     versions = with_brought(versions, sets) if brings else versions
     facts = facts_of(look, versions, asked, hub.token(values))
     facts = replace(facts, launched=launch_records.known(Path(args["state_folder"])))
-    found, sweep = plan_all(asked, facts)
-    refuse_elsewhere(found.request.config, "Slurm's nodes")
-    adapter_of_run.require_base(found)
-    hub.require_data(found.request.dataset, hub.token(values))
-    runs = [one.run for one in sweep] or [found.run]
+    decision, sweep = plan_all(asked, facts)
+    refuse_elsewhere(decision.request.config, "Slurm's nodes")
+    adapter_of_run.require_base(decision)
+    hub.require_data(decision.request.dataset, hub.token(values))
+    runs = [one.run for one in sweep] or [decision.run]
     for run in runs:
         refuse_running(run, look, new=bool(sweep))
-    lacking, old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
-    found = replace(found, lacking=lacking, old_code=old_code)
-    common = replace(launch_plan(found, electricity.of_plan(found, {})), calibrate=[])
-    made = SlurmPlan.of(
+    lacking, old_code = ([me] if some else [] for some in (decision.lacking, decision.old_code))
+    decision = replace(decision, lacking=lacking, old_code=old_code)
+    common = replace(launch_plan(decision, electricity.of_plan(decision, {})), calibrate=[])
+    slurm_plan = SlurmPlan.of(
         common,
         head=me,
         home=look["home"],
@@ -53,10 +53,10 @@ def plan(known: Facts, args: Facts) -> Facts:
         lack_environment=brings,
         environment_sets=sets,
     )
-    lines = plan_view.lines(found, data=asked["data"])
+    lines = plan_view.lines(decision, data=asked["data"])
     messages = notice_address.plan_lines("in the job's folder (0600)" if notice_address.unlocked(values) else "")
     lines = [*lines, *slurm_lines(look, sets if brings else []), *sweep_lines(sweep), *messages]
-    return {"plan": made.to_json(), "motley_lines": lines}
+    return {"plan": slurm_plan.to_json(), "motley_lines": lines}
 
 
 def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Decided, list[SweptRun]]:
@@ -99,9 +99,9 @@ def facts_of(
 def node_facts(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bool) -> NodeFacts:
     """The facts of a node, as a machine at home says them of itself; what only the node itself knows stays open."""
     cards = [gpu_types.card(kind, gpu_gb) for kind in node["cards"]] if cuda else []
-    own = {name: node[name] for name in ("cores", "memory_bytes")}
-    shared = {name: look[name] for name in ("home", "free_bytes", "runs")}
-    return replace(NodeFacts.from_json({**own, **shared, "route": {"nic": "–"}}), cards=cards)
+    of_node = {name: node[name] for name in ("cores", "memory_bytes")}
+    of_cluster = {name: look[name] for name in ("home", "free_bytes", "runs")}
+    return replace(NodeFacts.from_json({**of_node, **of_cluster, "route": {"nic": "–"}}), cards=cards)
 
 
 def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None:
@@ -113,8 +113,8 @@ def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None
 
 def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:
     """A login node has no driver to go by: the nodes that Slurm would give decide."""
-    cards = any(node["cards"] for node in look["nodes"])
-    return list(insisted or with_unsloth("node-gpu" if cards else CPU))
+    has_cards = any(node["cards"] for node in look["nodes"])
+    return list(insisted or with_unsloth("node-gpu" if has_cards else CPU))
 
 
 def with_brought(versions: dict[str, Any], sets: list[str]) -> dict[str, Any]:

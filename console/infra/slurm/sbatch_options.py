@@ -76,13 +76,13 @@ def minutes_of(text: str) -> int | None:
 
 def refuse_short(options: Sequence[str]) -> None:
     """`options`: of sbatch, one each; of two that say the same the later one counts."""
-    said = {"time" if name == "t" else name: value for name, value in map(named, map(shlex.split, options))}
-    notice_s = int((re.findall(r"@(\d+)$", said.get("signal", "")) or [LEAVE_S])[0])
+    values = {"time" if name == "t" else name: value for name, value in map(named, map(shlex.split, options))}
+    notice_s = int((re.findall(r"@(\d+)$", values.get("signal", "")) or [LEAVE_S])[0])
     least = (notice_s + START_S) // 60 + 1
     for name in ("time", "time-min"):
-        if (minutes_of(said.get(name, "")) or least) < least:
+        if (minutes_of(values.get(name, "")) or least) < least:
             raise BadInput(
                 f"the job's time leaves none to train: it saves {notice_s} s before, and a start takes {START_S} s",
-                where=f"where: --{name}={said[name]}, of slurm_options or motley_slurm_options",
+                where=f"where: --{name}={values[name]}, of slurm_options or motley_slurm_options",
                 fix=f"fix: --{name}={least} or more; a job of hours loses little to its starts",
             )
