@@ -60,8 +60,9 @@ class Passwords:
 
 def ask_passwords(inventory: Inventory) -> Passwords:
     """Asked once and kept in memory. MOTLEY_PASSWORD answers where nobody can; it is taken out of the environment."""
-    users = dict.fromkeys(str(node["ansible_user"]) for node in inventory.nodes.values() if not is_local(node))
-    if not users:
+    far = [node for node in inventory.nodes.values() if not is_local(node)]
+    users = dict.fromkeys(str(node["ansible_user"]) for node in far if "ansible_user" in node)
+    if not users:  # a login node without one is reached by its owner's keys
         return Passwords("", "")
     user = "/".join(users)
     given = os.environ.pop("MOTLEY_PASSWORD", None)

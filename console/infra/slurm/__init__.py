@@ -2,6 +2,7 @@
 
 from console.infra import Infra
 
+MACHINES = "the machines of a Slurm are its administrators'"
 INFRA = Infra(
     one_host="one host, the login node: which nodes a job gets, Slurm decides (slurm_options)",
     keys={"motley_slurm_options": "str"},
@@ -13,6 +14,8 @@ INFRA = Infra(
         "then": "the machines of a Slurm are not ours to switch off\nfix: leave it out",
     },
     lacks={
+        "doctor": f"{MACHINES}; sinfo -R shows what is wrong with them",
+        **dict.fromkeys(("pause", "unpause"), f"{MACHINES}; ./motley stop --infra slurm saves the run and ends it"),
         "queue": "Slurm has a queue of its own: squeue shows it",
         "torchrun": "a script of your own is a job of your own there: sbatch submits it",
     },

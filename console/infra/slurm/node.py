@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from console.infra import is_local
 from console.infra.node import MOTLEY, SENT_ALONG, Node, Silent, home_of
-from plugins.module_utils.motley.node_replies import Places, Stopped
+from plugins.module_utils.motley.node_replies import Hashes, Places, Stopped
 
 STOP_S = 90.0
 ASK_S = 20.0
@@ -56,6 +56,9 @@ class LoginNode(Node):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlurmNode(LoginNode):
+    mute: str = ""
+    """Why it does not say where a run's files lie."""
+
     brings: ClassVar[tuple[str, ...]] = (*SENT_ALONG, f"{MOTLEY}.start_stop_status")
     answers_by: ClassVar[str] = f"{MOTLEY}.slurm_login_node"
 
@@ -65,18 +68,17 @@ class SlurmNode(LoginNode):
     def parts(self, run: str) -> list[Node]:
         """The places of this run, or of the newest; itself where there is none, to say what there is."""
         try:
-            found = self._ask(Places, "parts", run=run)
-        except Silent:
-            return [self]
+            answer = self._ask(Places, "parts", run=run)
+        except Silent as why:
+            return [replace(self, mute=str(why))]
+        one_node = tuple(answer["one_node"])
         return [
-            PlaceNode(
-                name=place.rpartition("/")[2],
-                home=place,
-                ssh=self.ssh,
-                one_node=tuple(found["one_node"]),
-            )
-            for place in found["places"]
+            PlaceNode(name=place.rpartition("/")[2], home=place, ssh=self.ssh, one_node=one_node)
+            for place in answer["places"]
         ] or [self]
+
+    def files(self, run: str) -> Hashes:
+        raise Silent(self.mute or "no run has left files there")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

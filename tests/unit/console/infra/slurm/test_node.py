@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from console.infra.choose import from_inventory
+from console.infra.node import Silent
+from console.infra.slurm import INFRA
 from console.infra.slurm.node import PlaceNode, SlurmNode, login
 from console.inventory.check import check
+from console.playbook import run_playbook
+from plugins.module_utils.motley import slurm_login_node
 
 REPOSITORY = Path(__file__).parents[5]
 PLACE = "/shared/me/jobs/qa/place-0"
@@ -58,6 +62,32 @@ def test_what_ansible_is_told_of_the_way_holds_here_too() -> None:
     words = login("login", values)
     assert words[-1] == "anna@l.org"
     assert " ".join(words[-8:-1]) == "-o ProxyJump=gate -4 -i /k -p 2222"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [({"places": [], "one_node": []}, "no run has left"), (Silent("no squeue"), "no squeue")]
+)
+def test_where_no_run_is_there_to_fetch_it_says_why(
+    answer: dict[str, object] | Silent, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: object, **__: object) -> object:
+        if isinstance(answer, Silent):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(SlurmNode, "_ask", ask)
+    [node] = SlurmNode(name="login", home="~/ai-cluster", ssh=()).parts("")
+    with pytest.raises(Silent, match=why):
+        node.files("")
+
+
+def test_a_verb_that_a_login_node_does_not_answer_is_refused_before() -> None:
+    assert {"pause", "unpause", "queue"} - slurm_login_node.VERBS.keys() <= INFRA.lacks.keys()
+
+
+def test_nobody_is_asked_for_a_password_where_nobody_is_named_to_log_in(tmp_path: Path) -> None:
+    inventory = check(written(tmp_path, {"login": {"ansible_host": "l.org"}}))
+    assert run_playbook.ask_passwords(inventory) == run_playbook.Passwords("", "")
 
 
 @pytest.mark.parametrize("ssh", [(), ("ssh", "l.org")])
