@@ -36,7 +36,7 @@ def refuse_elsewhere(config: RunConfig, where: str) -> None:
     answer_server.refuse_elsewhere(config, where)
     if name := config.PACKAGES:
         what = f"recipe: {config.recipe} needs {IMPORTS[name]}, which comes to machines of your own, not to {where}"
-        raise BadInput(what, fix="launch it at home: infra=home")
+        raise BadInput(what, fix="fix: --infra machines, at home")
 
 
 def use(config: RunConfig) -> None:
