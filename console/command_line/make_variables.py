@@ -50,7 +50,8 @@ def options(verb: str, environment: Mapping[str, str]) -> list[str]:
     words = []
     for option in VERBS[verb].options:
         for name in option.variables:
-            if value := environment.get(name, "") if name in given or name not in OF_THE_TERMINAL else "":
+            counts = name in given or name not in OF_THE_TERMINAL
+            if counts and (value := environment.get(name, "")):
                 words += _words(option, value)
                 break
     return words

@@ -26,10 +26,9 @@ def driver(readings: Readings) -> Found:
         what, _, fix = node.driver_fault.partition("\nfix: ")
         elsewhere = "No space left on device" in what or any(card["lost"] for card in facts["cards"])
         if what and not elsewhere:  # the disk's finding, or the card's
-            fix = (fix or bootstrap("gpu_driver", node.name)).replace(
-                "--phase gpu_driver", f"--phase gpu_driver --nodes {node.name}", 1
-            )
-            fix = fix.replace(f"--nodes {node.name} --nodes {node.name}", f"--nodes {node.name}")
+            fix = fix or bootstrap("gpu_driver", node.name)
+            if "--nodes" not in fix:  # the node itself does not know by which name it is called here
+                fix = fix.replace("--phase gpu_driver", f"--phase gpu_driver --nodes {node.name}", 1)
             wrong.append(Finding(node=node.name, what=what, fix=fix))
     nodes = len(found) + len(off)
     return f"driver and compiler work on {nodes - len(wrong)} of {nodes} nodes with cards", wrong

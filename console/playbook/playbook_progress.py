@@ -78,12 +78,12 @@ class Progress:
         """Marks who has failed by Ansible's count at the end: what came after it only tidied up (always)."""
         for name in failed & self.nodes.keys():
             node = self.nodes[name]
-            phases = [phase for phase in node.phases.values() if phase.dealt_with]
-            if not node.failed:
-                phase = (
-                    phases[-1] if phases else node.phases.setdefault(node.phase, Phase(failed_task=node.task, ran=True))
-                )
-                phase.failure = phase.dealt_with or explain({})
+            if node.failed:
+                continue
+            rescued = [phase for phase in node.phases.values() if phase.dealt_with]
+            last = Phase(failed_task=node.task, ran=True)
+            phase = rescued[-1] if rescued else node.phases.setdefault(node.phase, last)
+            phase.failure = phase.dealt_with or explain({})
 
     def _enter(self, role: str) -> None:
         """All nodes walk through the phases together: a new one means that the last is over everywhere."""

@@ -38,8 +38,9 @@ def reconcile(
 def _newest(book: Book, known: Sequence[Lease]) -> list[Lease]:
     here = {lease.mark: lease for lease in [*known, *book.leases()]}
     for lease in known:
-        if lease.state == RETURNING != here[lease.mark].state:
-            here[lease.mark] = replace(here[lease.mark], state=RETURNING, why=lease.why)
+        written = here[lease.mark]
+        if lease.state == RETURNING and written.state != RETURNING:
+            here[lease.mark] = replace(written, state=RETURNING, why=lease.why)
     return list(here.values())
 
 

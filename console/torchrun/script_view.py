@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -48,8 +49,9 @@ def show(nodes: list[Node], view: ScriptView) -> int:
     except KeyboardInterrupt:
         say(detached("script"))
         return 0
-    for place, line in enumerate(ended.lines):
-        say(line if ended.ok else f"  {line}" if place else f"✗ {line}")
+    headline, *details = ended.lines
+    for line in ended.lines if ended.ok else [f"✗ {headline}", *(f"  {detail}" for detail in details)]:
+        say(line)
     return 0 if ended.ok else 1
 
 
@@ -175,20 +177,21 @@ class Stream:
 
     def __init__(self, node: Node, run: str, lines: queue.Queue[tuple[str, bytes]]) -> None:
         self.node, self.run, self.lines, self.over = node, run, lines, threading.Event()
+        self.process: subprocess.Popen[bytes] | None = None
         self.thread = threading.Thread(target=self._pump, daemon=True)
         self.thread.start()
 
     def _pump(self) -> None:
         while not self.over.wait(0.5):
             try:
-                self.process = self.node.events(self.run)
+                self.process = process = self.node.events(self.run)
             except Silent:
                 continue
-            assert self.process.stdout
-            for line in self.process.stdout:
+            assert process.stdout
+            for line in process.stdout:
                 self.lines.put((self.node.name, line.rstrip(b"\n")))
 
     def end(self) -> None:
         self.over.set()
-        if process := getattr(self, "process", None):
-            end_group(process)
+        if self.process:
+            end_group(self.process)
