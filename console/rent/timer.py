@@ -3,6 +3,7 @@ or as soon as the machine is awake again. It needs the key in a file (0600), whi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -41,19 +42,23 @@ def require() -> None:
 
 def prove(book: Book, key: str) -> None:
     """Before anything is ordered, too: what it would start is started once, and finds no lease of that name."""
-    _keep_key(book, key)
     file = units() / "motley-give-back-try.service"
-    file.parent.mkdir(parents=True, exist_ok=True)
     try:
+        _keep_key(book, key)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_service(book, "none", "try whether a timer could give back", kind="oneshot"))
         if not (systemctl("daemon-reload") and systemctl("start", file.name)):
             raise BadInput(
                 "a timer of this user's systemd could not start what gives the machine back: nothing was ordered",
                 fix=f"fix: journalctl --user -u {file.name} shows why; or without --timer, and keep this machine awake",
             )
+    except OSError as wrong:
+        what = f"{wrong.filename}: {wrong.strerror}: nothing was ordered"
+        raise BadInput(what, fix="fix: let yourself write there; or without --timer") from None
     finally:
-        for left in (file, book.place / FOR_TIMER):
-            left.unlink(missing_ok=True)
+        for left in (book.place / FOR_TIMER, file):
+            with contextlib.suppress(OSError):
+                left.unlink()
         systemctl("daemon-reload")
 
 

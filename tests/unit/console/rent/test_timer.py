@@ -131,6 +131,14 @@ def test_what_the_timer_would_start_is_tried_before_anything_is_ordered(
     assert list(timer.units().glob("motley-*")) == [] and not (book.place / "key").exists()
 
 
+def test_where_no_unit_can_be_written_nothing_is_ordered_and_no_key_stays(asked: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").touch()
+    book = Book(tmp_path / "rented")
+    with pytest.raises(BadInput, match=r"config/systemd/user: .*: nothing was ordered"):
+        timer.prove(book, KEY)
+    assert not (book.place / "key").exists()
+
+
 def test_without_a_systemd_of_the_user_nothing_is_ordered(
     asked: Path, market: tuple[Books, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
