@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+MERGE = "tag:yaml.org,2002:merge"
+"""What `<<: *shared` is."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -30,6 +32,8 @@ class _Strict(_Loader):  # type: ignore[misc]
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: dict[Any, int] = {}
     for key_node, _ in node.value:
+        if key_node.tag == MERGE:
+            continue
         key, line = loader.construct_object(key_node, deep=True), key_node.start_mark.line + 1
         where = f"{node.start_mark.name}:{line}"
         if not isinstance(key, Hashable):
@@ -39,6 +43,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
             what = f"'{key}' is written twice, in lines {seen[key]} and {line}"
             raise YamlError(what, where, "keep one, or give the other its own name")
         seen[key] = line
+    loader.flatten_mapping(node)  # what is merged in comes before, so that a name of its own wins
     return dict(loader.construct_pairs(node, deep=True))
 
 

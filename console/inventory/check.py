@@ -16,10 +16,10 @@ from console.strict_yaml import YamlError
 
 def check(path: Path, roles: Path | None = None) -> Inventory:
     """Read and judge an inventory folder (or its hosts.yml)."""
-    file = hosts_file(path)
-    inventory = Inventory(path=path)
+    inventory, file = Inventory(path=path), path
     keys = {**role_keys(roles or Path(__file__).parents[2] / "roles"), **KEYS}
     try:
+        file = hosts_file(path)
         read(file, inventory, keys)
     except FileNotFoundError:
         if not path.exists() and path.name != "homelab":

@@ -19,6 +19,8 @@ STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/t
 def run(request: run_playbook.PlaybookRun, passwords: run_playbook.Passwords) -> int:
     progress = Progress()
     code = run_playbook.run(request, passwords, progress)
+    if code == interrupt.CODE:
+        return code
     try:
         willing = ask(waiting(progress))
     except KeyboardInterrupt:

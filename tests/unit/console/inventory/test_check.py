@@ -109,6 +109,22 @@ def test_a_name_written_twice_is_an_error_with_both_lines(tmp_path: Path) -> Non
     assert "'one' is written twice, in lines 3 and 4" in finding.what
 
 
+def test_what_is_shared_by_an_anchor_is_merged_in(tmp_path: Path) -> None:
+    hosts = "one: &shared {motley_gpu: none, motley_idle_watts: 5}\n    two: {<<: *shared, motley_gpu: RTX 3090}"
+    (tmp_path / "hosts.yml").write_text(f"cluster:\n  hosts:\n    {hosts}\n")
+    nodes = check(tmp_path).nodes
+    assert nodes["two"] == {"motley_gpu": "RTX 3090", "motley_idle_watts": 5}
+
+
+def test_a_folder_that_may_not_be_looked_into_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(path: Path) -> Path:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("console.inventory.check.hosts_file", locked)
+    (finding,) = check(tmp_path).findings
+    assert finding.what == "it cannot be read: Permission denied"
+
+
 @pytest.mark.parametrize("file", ["hosts.yml", "group_vars/all.yml"])
 def test_a_template_without_quotes_is_named(tmp_path: Path, file: str) -> None:
     written(tmp_path)

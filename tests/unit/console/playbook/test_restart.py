@@ -1,8 +1,11 @@
 """The question before a node restarts for its driver."""
 
+from pathlib import Path
+
 import pytest
 
-from console.playbook import restart
+from console.inventory.read import Inventory
+from console.playbook import interrupt, restart, run_playbook
 from console.playbook.playbook_progress import Progress
 
 STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": restart.STOPPED}}
@@ -28,3 +31,15 @@ def test_an_encrypted_disk_is_named_in_the_question(monkeypatch: pytest.MonkeyPa
         "restart plain now? [y/N] ",
         "restart locked now? its disk is encrypted: the start waits at its passphrase, at the machine [y/N] ",
     ]
+
+
+def test_who_has_stopped_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(request: object, passwords: object, progress: Progress) -> int:
+        progress.take(stopped("plain", "it must restart before its driver works\nfix: say yes"))
+        return interrupt.CODE
+
+    monkeypatch.setattr(run_playbook, "run", run)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asks"))
+    request = run_playbook.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=tmp_path))
+    assert restart.run(request, run_playbook.Passwords("", "")) == interrupt.CODE
