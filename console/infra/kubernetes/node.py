@@ -74,6 +74,11 @@ def node(name: str, values: Mapping[str, Any], state: str) -> Node:
     return KubernetesNode(name=name, home="", kubectl=kubectl_of(values))
 
 
+def selector_of(job: Object) -> str:
+    """What all objects of a Job's run have in common, for kubectl."""
+    return f"{RUN}={job['metadata']['name']}"
+
+
 def kubectl_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     context, namespace = (str(values.get(f"motley_kubernetes_{name}") or "") for name in ("context", "namespace"))
     more = [f"--context={context}"] if context else []
@@ -137,7 +142,7 @@ class KubernetesNode(Node):
 
     def pods(self, job: Object) -> list[Object]:
         """The newest pod of each place of a Job, in the order of the places."""
-        pods = self.listed("pods", f"{RUN}={job['metadata']['name']},{PART}=agent")
+        pods = self.listed("pods", f"{selector_of(job)},{PART}=agent")
         pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         return [pod for _, pod in sorted({index_of(pod): pod for pod in pods}.items())]
 
@@ -166,13 +171,13 @@ class KubernetesNode(Node):
         """Why it has not all its agents; who may see no events is told so."""
         if lost := self.lost(pods):
             return lost
-        beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
-        found = partial(waiting.reason, job, pods, beside, program=self.program)
+        beside = self.listed("jobs,pods", f"{selector_of(job)},{PART}!=agent")
+        reason = partial(waiting.reason, job, pods, beside, program=self.program)
         try:
-            told = json.loads(self.kube("get", "events", "--field-selector", "type=Warning", "-o", "json"))["items"]
+            warnings = json.loads(self.kube("get", "events", "--field-selector", "type=Warning", "-o", "json"))
         except Silent as why:
-            return found() or f"{waiting.NOT_YET}; why is not to be seen: {why}"
-        return found(told)
+            return reason() or f"{waiting.NOT_YET}; why is not to be seen: {why}"
+        return reason(warnings["items"])
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -221,10 +226,10 @@ class KubernetesNode(Node):
             answer |= {"was_on": True, "checkpoint": self.end(run, job, began + timeout_s)}
         elif job is not None:
             answer["kept"] = f"job {job['metadata']['name']}"
-        chosen = [RUN + "=" + one["metadata"]["name"] for one in self.jobs().values() if is_over(one)]
-        for selector in dict.fromkeys([*chosen, *([f"{RUN}={job['metadata']['name']}"] if job else [])]):
+        over = [other for other in self.jobs().values() if is_over(other)]
+        for selector in dict.fromkeys(map(selector_of, [*over, *([job] if job else [])])):
             self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found", "--wait=false")
-        selector = f"{RUN}={job['metadata']['name']}" if job else ALL
+        selector = selector_of(job) if job else ALL
         kinds = f"job,{ASIDE}" if answer["kept"] else f"job,pod,{ASIDE}"
         more = f",{PART}!=agent" if answer["kept"] else ""
         left = self.kube("get", kinds, "-l", selector + more, "-o", "name").split()
@@ -234,11 +239,11 @@ class KubernetesNode(Node):
 
     def end(self, run: str, job: Object, until: float) -> int:
         """Deletes the Job, whose agents save within their grace period; returns the step that they then tell."""
-        selector, saved = f"{RUN}={job['metadata']['name']}", Saved()
+        selector, saved = selector_of(job), Saved()
         with saved.heard([node.events(run) for node in self.living(job)[:3]]):
             self.kube("delete", "job", "-l", selector, "--cascade=foreground", "--wait=false")
             while (left := self.listed("jobs,pods", selector)) and time.time() < until:
-                pods = [one for one in left if one["kind"] == "Pod"]
+                pods = [entry for entry in left if entry["kind"] == "Pod"]
                 if pods and all(map(is_lost, pods)):
                     break
                 time.sleep(0.5)
@@ -282,14 +287,14 @@ class KubernetesNode(Node):
         _, job = self.newest()
         if job is None:
             raise Silent("there is no run")
-        run, pods = f"{RUN}={job['metadata']['name']}", self.pods(job)
+        selector, pods = selector_of(job), self.pods(job)
         part, step = "agent", begun_step(pods)
-        makers = self.listed("pods", f"{run},{PART}=prepare") if step != "agent" else []
+        makers = self.listed("pods", f"{selector},{PART}=prepare") if step != "agent" else []
         if begun_step(makers):  # they wait for it, and its lines say more than theirs
             part, step = "prepare", begun_step(makers)
         if not step:
             raise Silent(self.waits_for(job, pods) or waiting.NOT_YET)
-        chosen = ["-l", f"{run},{PART}={part}", "-c", step, *(["-f"] if follow else [])]
+        chosen = ["-l", f"{selector},{PART}={part}", "-c", step, *(["-f"] if follow else [])]
         more = ["--max-log-requests=1000", "--ignore-errors"]  # a pod that waits ends nobody's lines
         words = ["logs", *chosen, "--prefix", f"--tail={lines}", *more]
         return subprocess.Popen(
