@@ -71,7 +71,7 @@ def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.Captu
         ("nodes: [[a]]\n", "nodes: it is neither"),
         ("model:\n", "model: it has no value"),
         ("model: a\nmodel: b\n", r"'model' is written twice, in lines 1 and 2"),
-        ("model: {{ base }}\n", r"a key is a list or a mapping\nfile: .*:1\nfix: quote it"),
+        ("model: {{ base }}\n", r"a mapping stands where a name belongs\nfile: .*:1\nfix: put"),
         ("- model\n", "the run's file holds no variables"),
         ("model: 'a\n", r"(?s)this is not YAML.*file: .*run.yml:\d"),
         ("motley_hub_token: hf_x\n", "motley_hub_token: a run's file is no place for it"),
