@@ -8,9 +8,11 @@ motley-env.json, which is removed by the next one. Covered by tests/roles/test_p
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -69,17 +71,15 @@ why: {type: str, returned: with O(step=look), description: Why it must be built;
 """
 DAMAGED = "run again: damaged wheels are sent again"
 UNFIT = "run again; if it stays so, the locked set does not fit this machine"
-UV_INSTALL = (
-    *("pip", "install", "--quiet", "--color=never", "--no-config", "--offline", "--no-index", "--no-build"),
-    *("--no-deps", "--require-hashes", "--link-mode=hardlink", "--requirement=-"),
+UV = (
+    *("pip", "install", "--quiet", "--color=never", "--no-config", "--no-build", "--no-deps"),
+    *("--link-mode=hardlink", "--requirement=-"),
 )
-UV_FETCH = (
-    *("pip", "install", "--quiet", "--color=never", "--no-config", "--no-build"),
-    *("--no-deps", "--link-mode=hardlink", "--requirement=-"),
-)
+OFFLINE = ("--offline", "--no-index", "--require-hashes")
 NO_INDEX = (
     "can that machine reach the package index? see motley_python_env_index; or motley_python_env_fetch: controller"
 )
+DISK_ERRORS = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 RUN_IS_ON = ("systemctl", "is-active", "--quiet", "motley-awake.service")
 
 
@@ -268,19 +268,19 @@ def bring(home: Path, env: Path, params: Build, only: list[str] | None = None) -
     shutil.rmtree(cache, ignore_errors=True)  # a power cut may have left files in it that are not whole
     cache.mkdir(parents=True)
     uv = unpack_uv(wheels, files, cache)
-    places = [f"--cache-dir={cache}", f"--python={env}/bin/python"]
+    command = [str(uv), *UV, f"--cache-dir={cache}", f"--python={env}/bin/python"]
     for part in params.get("itself", []):
         text = "\n".join(line for line in part["text"].splitlines() if only is None or env_files.of_lock(line) in only)
         checked = ["--require-hashes"] if part["hashed"] else []
-        words = [str(uv), *UV_FETCH, *checked, *params["index"], *places]
-        run(words, "its packages could not be fetched by the machine itself", NO_INDEX, text)
+        what = "its packages could not be fetched by the machine itself"
+        run([*command, *checked, *params["index"]], what, NO_INDEX, text)
     lines = [
         "{}=={} --hash=sha256:{}".format(*name.split("-")[:2], facts["sha256"])
         for name, facts in files.items()
         if not name.startswith("uv-") and (only is None or env_files.of_wheel(name) in only)
     ]
     if not params.get("itself"):
-        run([str(uv), *UV_INSTALL, f"--find-links={wheels}", *places], "a wheel was refused", DAMAGED, "\n".join(lines))
+        run([*command, *OFFLINE, f"--find-links={wheels}"], "a wheel was refused", DAMAGED, "\n".join(lines))
     shutil.rmtree(cache)  # its files are hard links of the installed ones, whose times change with it
     env_files.write_down(env)
 
@@ -303,7 +303,7 @@ def run(command: list[str], what: str, fix: str = UNFIT, words: str = "", **more
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         why = f"{what}: {' '.join(lines[-6:])[:600]}"
-        if "(os error " in why:  # a full disk, rights
+        if DISK_ERRORS & {*map(int, re.findall(r"\(os error (\d+)\)", why))}:  # others are of the network
             raise OSError(why)
         raise ModuleError(why, fix)
 

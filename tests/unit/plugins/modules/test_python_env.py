@@ -183,6 +183,12 @@ def test_a_full_disk_is_called_so() -> None:
         python_env.run(say, "a wheel was refused")
 
 
+def test_an_index_that_is_out_of_reach_is_no_full_disk() -> None:
+    say = ["sh", "-c", "echo 'cause: tcp connect error cause: Connection refused (os error 111)' >&2; exit 2"]
+    with pytest.raises(python_env.ModuleError, match=r"refused \(os error 111\)\nfix: can that machine reach"):
+        python_env.run(say, "its packages could not be fetched", python_env.NO_INDEX)
+
+
 VERSION = "import importlib.metadata as m; print(m.version('shown'))"
 
 
