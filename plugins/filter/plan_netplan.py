@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -344,8 +345,19 @@ def _is_default(route: Data) -> bool:
     return str(route.get("to")) in ("default", "0.0.0.0/0", "0/0") and ":" not in str(route.get("via", ""))
 
 
+class _AsNetplan(yaml.SafeLoader):
+    """Takes words for what netplan takes them for. In YAML 1.1 a password 01234567 would be the number 342391, a Wi-Fi
+    network called on would be true, and a MAC 52:54:00:12:34:56 a number to the base of 60."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as its base declares it
+
+
+for _tag, _words in {"null": "~|null|", "bool": "true|false", "int": "0|[1-9][0-9]*"}.items():
+    _AsNetplan.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_words})$"), None)
+
+
 def _load(text: str) -> Any:
-    return yaml.safe_load(text) or {}
+    return yaml.load(text, Loader=_AsNetplan) or {}  # noqa: S506  a SafeLoader
 
 
 def _dump(document: Data) -> str:

@@ -146,6 +146,24 @@ def test_wifi_keeps_its_password() -> None:
     assert own["addresses"] == ["192.168.1.100/24"] and "match" not in own
 
 
+def test_words_are_what_netplan_takes_them_for_and_no_numbers_of_yaml() -> None:
+    text = (
+        "network: {wifis: {wlp2s0: {dhcp4: yes, access-points: {on: {password: 01234567}}, routes: [{to: 1:2::/64}]}}}"
+    )
+    plan = planned({"/etc/netplan/01.yaml": text}, {"reached_at": "192.168.1.24"})
+    own = plan["read"]["/etc/netplan/01.yaml"]["network"]["wifis"]["wlp2s0"]
+    assert own["access-points"] == {"on": {"password": "01234567"}}
+    assert own["routes"][1] == {"to": "1:2::/64"}
+
+
+def test_a_mac_without_quotes_is_one() -> None:
+    card = {**NIC, "mac": "52:54:00:12:34:56"}
+    text = "network: {ethernets: {lan: {match: {macaddress: 52:54:00:12:34:56}, set-name: enp5s0, mtu: 9000}}}"
+    plan = planned({"/etc/netplan/01.yaml": text}, nics=[card])
+    assert stanza(plan, "ethernets", "lan")["mtu"] == 9000
+    assert not plan["read"]["/etc/netplan/01.yaml"]["network"]
+
+
 def test_wifi_outside_netplan_is_left_alone_with_a_way_out() -> None:
     plan = planned({}, {"reached_at": "192.168.1.24"})
     assert "Wi-Fi outside netplan" in plan["error"] and "in your router" in plan["fix"]
