@@ -194,8 +194,8 @@ def write_and_generate(wanted: Texts) -> str:
 
 
 def shown(text: str | None) -> str:
-    """The text for a diff that may end in a log: without the Wi-Fi's password."""
-    return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
+    """The text for a diff that may end in a log: without passwords of Wi-Fi, in netplan's files or ifupdown's."""
+    return re.sub(r"(password|passphrase|psk)(['\"]?[ \t]*[: \t][ \t]*)\S.*", r"\1\2********", printable(text))
 
 
 def stands(nic: str, params: lan.WantedAddress) -> bool:

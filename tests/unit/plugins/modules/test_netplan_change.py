@@ -78,3 +78,19 @@ def test_a_way_back_that_has_begun_is_not_stopped(
         change.confirm(asked(back_to=""))
     assert (tmp_path / NETPLAN).read_text() == "old"
     assert "ExecStart=/bin/sh /var" in change.AT_BOOT_TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (
+            'auth: {key-management: psk, password: "hush, hush"}\nmtu: 9\n',
+            "auth: {key-management: psk, password: ***\nmtu: 9\n",
+        ),
+        ("auth:\n  key-management: psk\n  password: hush, hush\n", "auth:\n  key-management: psk\n  password: ***\n"),
+        ("'802-11-wireless-security.psk': 'hush'\n", "'802-11-wireless-security.psk': ***\n"),
+        ("iface wlan0 inet dhcp\n  wpa-psk hush hush\n", "iface wlan0 inet dhcp\n  wpa-psk ***\n"),
+    ],
+)
+def test_no_part_of_a_password_stands_in_a_diff(text: str, hidden: str) -> None:
+    assert change.shown(text) == hidden.replace("***", "********")
