@@ -57,7 +57,7 @@ def main() -> None:
     diff = [
         difference(path, printable(read_text(Path(path))), printable(was))
         for path, was in before.contents().items()
-        if not path.startswith("/etc/netplan/")  # may hold a Wi-Fi's password
+        if not path.startswith(("/etc/netplan/", "/etc/network/"))  # may hold a Wi-Fi's password
     ]
     remarks: list[str] = []
     if not module.check_mode:
@@ -94,10 +94,13 @@ def leave_to_others(module: AnsibleModule, before: Before) -> None:
 def switch_off(module: AnsibleModule, before: Before) -> None:
     try:
         before.run_undo()
-    except subprocess.CalledProcessError as error:
-        why = (error.stderr or error.stdout).strip() or f"exit code {error.returncode}"
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        command = before.data["undo"][-1]
+        why = f"there is no {command[0]}"
+        if isinstance(error, subprocess.CalledProcessError):
+            why = (error.stderr or error.stdout).strip() or f"exit code {error.returncode}"
         fix = f"make that command work on the node, then again: ./motley undo --phase {module.params['phase']}"
-        module.fail_json(msg=f"'{' '.join(error.cmd)}' failed: {why}\nfix: {fix}")
+        module.fail_json(msg=f"'{' '.join(command)}' failed: {why}\nfix: {fix}")
 
 
 if __name__ == "__main__":
