@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.who_reaches_whom import meet
 
@@ -36,10 +38,22 @@ missed: {type: list, elements: str, returned: always, description: Nodes that di
 def main() -> None:
     module = module_of(DOCUMENTATION)
     params = module.params
-    missed, silent = meet(params["name"], params["port"], params["peers"], params["timeout_s"])
+    try:
+        missed, silent = meet(params["name"], params["port"], params["peers"], params["timeout_s"])
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        module.fail_json(msg=taken(params["port"]))
     if missed or silent:
         module.fail_json(msg=sentence(missed, silent, params["port"]), missed=missed)
     module.exit_json(changed=False, missed=[])
+
+
+def taken(port: int) -> str:
+    return (
+        f"port {port} is taken there, so the other nodes cannot call it\n"
+        f"fix: end the program that has it (sudo ss -ltnp 'sport = :{port}' shows which), then again"
+    )
 
 
 def sentence(missed: list[str], silent: list[str], port: int) -> str:

@@ -35,7 +35,7 @@ def listen(door: socket.socket, callers: set[str]) -> None:
         with caller:
             caller.settimeout(PATIENCE_S)
             try:
-                name = caller.recv(255).decode()
+                name = caller.recv(255).decode(errors="replace")  # whoever else calls here is none of the peers
                 caller.sendall(HERE)
                 if caller.recv(16) == HEARD:
                     callers.add(name)

@@ -53,3 +53,11 @@ def test_who_answers_and_never_calls_is_told_of(peer: int) -> None:
     found: list[tuple[list[str], list[str]]] = []
     meets(peer, found, 0.5).join(10)
     assert found == [([], ["they"])]
+
+
+def test_a_caller_that_is_no_node_keeps_nobody_from_an_answer(peer: int) -> None:
+    """As a scanner of the LAN, or a browser that tries TLS."""
+    with socket.create_connection((THEIRS, peer), timeout=5) as line:
+        line.sendall(b"\x16\x03\x01\xff")
+        line.recv(16)
+    assert who_reaches_whom.call("we", THEIRS, peer)
