@@ -361,7 +361,8 @@ def _load(text: str) -> Any:
 
 
 def _dump(document: Data) -> str:
-    return HEADER + str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
+    # No line is folded: what a diff hides of a password ends with its line.
+    return HEADER + str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=1000))
 
 
 def motley_leaving(names: list[str], hostvars: Any) -> list[str]:

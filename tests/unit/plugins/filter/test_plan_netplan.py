@@ -146,6 +146,15 @@ def test_wifi_keeps_its_password() -> None:
     assert own["addresses"] == ["192.168.1.100/24"] and "match" not in own
 
 
+def test_a_long_password_stays_on_its_line() -> None:
+    """By which the diff of the change knows how much of it to hide."""
+    password = "correct horse battery staple: correct horse battery staple xyz"
+    point = f"home: {{auth: {{key-management: psk, password: '{password}'}}}}"
+    text = f"network: {{wifis: {{wlp2s0: {{dhcp4: true, access-points: {{{point}}}}}}}}}"
+    plan = planned({"/etc/netplan/01.yaml": text}, {"reached_at": "192.168.1.24"})
+    assert f"password: '{password}'\n" in plan["files"]["/etc/netplan/01.yaml"]
+
+
 def test_words_are_what_netplan_takes_them_for_and_no_numbers_of_yaml() -> None:
     text = (
         "network: {wifis: {wlp2s0: {dhcp4: yes, access-points: {on: {password: 01234567}}, routes: [{to: 1:2::/64}]}}}"
