@@ -40,6 +40,7 @@ RETURN = r"""
 look: {type: dict, returned: success, description: Where and when it would run; its nodes; the runs}
 versions: {type: dict, returned: success, description: Key to version or hash; null where there is none}
 """
+SBATCH_S = 60.0
 WOULD = re.compile(r"to start at (\S+) using \d+ processors on nodes? (\S+) in partition (\S+)")
 
 
@@ -68,7 +69,11 @@ def asked(options: list[str]) -> re.Match[str]:
         raise OSError("there is no sbatch here\nfix: name the login node in inventory/slurm/hosts.yml")
     words = shlex.split(" ".join(options))
     command = ["sbatch", "--test-only", "--ntasks-per-node=1", *words, "--wrap=true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SBATCH_S)
+    except subprocess.TimeoutExpired:
+        fix = "see whether Slurm answers there (scontrol ping), then again"
+        raise OSError(f"sbatch gave no answer within {SBATCH_S:g} s\nfix: {fix}") from None
     found = WOULD.search(done.stderr)
     if done.returncode or not found:
         words = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in done.stderr.strip().splitlines()]

@@ -39,7 +39,10 @@ STOP_S = 55.0
 
 
 def slurm(*words: str, timeout_s: float = 20) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout_s)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{words[0]} gave no answer within {timeout_s:g} s") from None
     if done.returncode:
         raise OSError(f"{words[0]}: {(done.stderr or done.stdout).strip()}")
     return done.stdout

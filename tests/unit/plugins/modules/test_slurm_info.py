@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils.motley import slurm_login_node
 from plugins.modules import slurm_info
 
 SBATCH = """#!/usr/bin/env python3
@@ -31,6 +32,15 @@ def test_options_reach_it_as_they_are_quoted(sbatch: Path) -> None:
     assert (found[1], found[2], found[3]) == ("2026-11-27T09:00:00", "n[1-2]", "gpu")
     words = json.loads((sbatch / "asked").read_text())
     assert words[2:-1] == ["--nodelist=n[1-2]", "--constraint=a|b", "--comment=a b", "-N", "2"]
+
+
+def test_a_slurm_that_does_not_answer_says_so(sbatch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sbatch / "sbatch").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(slurm_info, "SBATCH_S", 0.2)
+    with pytest.raises(OSError, match=r"sbatch gave no answer within 0\.2 s\nfix: "):
+        slurm_info.asked([])
+    with pytest.raises(OSError, match=r"sbatch gave no answer within 0\.2 s"):
+        slurm_login_node.slurm("sbatch", timeout_s=0.2)
 
 
 def test_a_card_of_a_node_that_is_not_asked_for_is_not_counted() -> None:
