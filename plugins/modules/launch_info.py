@@ -95,7 +95,7 @@ def look_at(home: Path, params: dict[str, Any]) -> dict[str, Any]:
     return {
         "home": str(home),
         "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
         "cards": cards(),
         "free_bytes": free_bytes(home),
         "route": route(params["address"], params["peers"]),
@@ -146,13 +146,24 @@ def cards() -> list[dict[str, Any]]:
     return [
         {
             "name": row["name"],
-            "bytes": int(float(row["memory.total"])) << 20,
-            "used": int(float(row["memory.used"])) << 20,
+            **card_memory(row["memory.total"], row["memory.used"]),
             "capability": row["compute_cap"],
             "power_limit": row["power.limit"],
         }
         for row in rows
     ]
+
+
+def card_memory(total_mb: str, used_mb: str) -> dict[str, int]:
+    """The machine's own where the card has none and nvidia-smi writes [N/A], as on a GB10."""
+    try:
+        return {"bytes": int(float(total_mb)) << 20, "used": int(float(used_mb)) << 20}
+    except ValueError:
+        return {"bytes": memory_bytes(), "used": memory_bytes() - preloading.available_bytes()}
+
+
+def memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def unit_is_active(unit: str) -> bool:

@@ -19,14 +19,28 @@ SHOWN = {
 }
 
 
-def test_the_plan_learns_the_power_limit_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def shown(monkeypatch: pytest.MonkeyPatch, **changes: str) -> dict[str, Any]:
+    """The one card of a machine, of which nvidia-smi shows this."""
+
     def table(_: str, fields: list[str], **__: Any) -> list[dict[str, str]]:
-        return [{field: SHOWN[field] for field in fields}]
+        return [{field: (SHOWN | changes)[field] for field in fields}]
 
     monkeypatch.setattr(launch_info.nvidia_smi, "table", table)
     [card] = launch_info.cards()
+    return card
+
+
+def test_the_plan_learns_the_power_limit_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = shown(monkeypatch)
     assert (card["bytes"] >> 20, card["used"] >> 20, card["capability"]) == (12282, 300, "8.9")
     assert limit_of([Card(**card)]) == 200
+
+
+def test_a_card_without_memory_of_its_own_has_that_of_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_info, "memory_bytes", lambda: 128 << 30)
+    monkeypatch.setattr(launch_info.preloading, "available_bytes", lambda: 120 << 30)
+    card = shown(monkeypatch, name="NVIDIA GB10", **{"memory.total": "[N/A]", "memory.used": "[N/A]"})
+    assert (card["bytes"], card["used"]) == (128 << 30, 8 << 30)
 
 
 def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:
