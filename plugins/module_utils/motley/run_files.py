@@ -21,12 +21,13 @@ TAIL_BYTES = 1 << 18
 
 def launched_start(folder: Path) -> Event:
     """The newest start of a run so long that it is no longer in the end of its event log."""
-    found: Event = {}
+    newest: Event = {}
     with contextlib.suppress(OSError), (folder / EVENTS).open("rb") as file:
         for line in file:
             if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
-                found = json.loads(line)
-    return found
+                with contextlib.suppress(ValueError):  # one that a power cut left in pieces
+                    newest = json.loads(line)
+    return newest
 
 
 def named_run(home: Path) -> str:

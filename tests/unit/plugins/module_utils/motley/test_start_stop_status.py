@@ -231,7 +231,7 @@ def test_a_run_whose_start_is_far_back_in_its_log_still_has_its_number_of_steps(
     start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 4000}
     steps = [{"event": "step", "time": 5.0 + n, "step": n, "loss": 3.0, "pad": "x" * 200} for n in range(1, 3001)]
     log = "".join(json.dumps(event) + "\n" for event in (start, *steps))
-    (home / "logs/runs/r/events.jsonl").write_text(log)
+    (home / "logs/runs/r/events.jsonl").write_text('{"event": "start", "ti\0\0\n' + log)
     known = here.runs(home)["runs"]["r"]
     assert (known["step"], known["steps"]) == (3000, 4000)
 
