@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from console import hub
@@ -62,13 +63,19 @@ class ActionModule(OnController):
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
         env = hub.environment() | token
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-        ) as process:
-            assert process.stderr and process.stdout
+        # Its answer goes to a file: that of many files is longer than a pipe holds, which nobody reads meanwhile.
+        with (
+            tempfile.TemporaryFile("w+") as printed,
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.PIPE, text=True, env=env
+            ) as process,
+        ):
+            assert process.stderr
             messages = []
             for line in process.stderr:
                 messages.append(line)
                 if " · " in line or "fetched again" in line:
                     self._display.display(plain(f"  {line.rstrip()}"))
-            return hub.answer(process.stdout.read(), "".join(messages), repo, token)
+            process.wait()
+            printed.seek(0)
+            return hub.answer(printed.read(), "".join(messages), repo, token)
