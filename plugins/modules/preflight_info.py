@@ -221,7 +221,10 @@ def wake_on(name: str) -> str:
 
 def unit_active(*units: str) -> bool:
     """One of them."""
-    return subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0
+    try:
+        return subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def ufw_active() -> bool:
@@ -243,7 +246,11 @@ def time_daemons() -> list[str]:
 
 
 def output(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """Nothing where the system has no such program; whether Motley serves that system is judged later."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def wait_for_way_back(limit_s: float = 60) -> float:

@@ -40,6 +40,15 @@ def test_whatever_keeps_the_time_is_known(
     assert preflight_info.time_service() == service
 
 
+def test_a_system_without_dpkg_and_systemd_is_looked_at_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As Fedora, or a container: that it is none that Motley serves is said by the verdict."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert preflight_info.time_service() == preflight_info.output("systemd-detect-virt", "--container") == ""
+    assert not preflight_info.unit_active("NetworkManager.service") and preflight_info.wait_for_way_back() == 0.0
+
+
 def test_the_room_is_measured_on_the_disk_where_the_folder_will_lie(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
