@@ -80,6 +80,7 @@ NO_INDEX = (
     "can that machine reach the package index? see motley_python_env_index; or motley_python_env_fetch: controller"
 )
 DISK_ERRORS = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
+BUILT = re.compile(r"env\.[0-9a-f]+(-again)?")
 RUN_IS_ON = ("systemctl", "is-active", "--quiet", "motley-awake.service")
 
 
@@ -187,8 +188,8 @@ def build(home: Path, params: Build, *, pretend: bool) -> Done:
             write_record(env, lock)
         difference_made = lead_to(home, env.name)
         switch(home, env.name)
-        for old in home.glob("env.*"):
-            if not old.is_symlink() and old.name not in (env.name, target(home / "env.previous"), BEFORE):
+        for old in environments(home):
+            if old.name not in (env.name, target(home / "env.previous")):
                 shutil.rmtree(old)
         if not params["keep_wheels"]:
             shutil.rmtree(home / ".wheels", ignore_errors=True)
@@ -208,9 +209,8 @@ def alone(home: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise ModuleError(
-                        "another build is under way there for ten minutes", "wait for it, then run again"
-                    ) from None
+                    what = "another build is under way there for ten minutes"
+                    raise ModuleError(what, "wait for it, then run again") from None
                 time.sleep(1)
         yield
 
@@ -218,10 +218,8 @@ def alone(home: Path) -> Iterator[None]:
 def refuse_while_a_run_is_on() -> None:
     with suppress(FileNotFoundError):
         if subprocess.run(RUN_IS_ON, check=False).returncode == 0:
-            raise ModuleError(
-                "a run is running, and would load half of it from the other environment",
-                "./motley stop, then run again",
-            )
+            what = "a run is running, and would load half of it from the other environment"
+            raise ModuleError(what, "./motley stop, then run again")
 
 
 def install_again(home: Path, params: Build, packages: list[str], *, pretend: bool) -> Done:
@@ -339,9 +337,8 @@ def lead(home: Path, to: str, *, pretend: bool) -> Done:
     difference_made = lead_to(home, to)
     if not pretend:
         if not Path(to).exists():
-            raise ModuleError(
-                f"there is no environment at {to}", "the messages above show what keeps another node from building it"
-            )
+            fix = "the messages above show what keeps another node from building it"
+            raise ModuleError(f"there is no environment at {to}", fix)
         home.mkdir(parents=True, exist_ok=True)
         switch(home, to)
     return {"changed": True, "diff": difference_made}
@@ -351,10 +348,8 @@ def rollback(home: Path, *, pretend: bool) -> Done:
     link, previous = home / "env", target(home / "env.previous")
     now = target(link)
     if not previous or not (home / previous).exists():
-        raise ModuleError(
-            "there is no previous environment to go back to",
-            "./motley bootstrap --phase python_env builds the locked one",
-        )
+        fix = "./motley bootstrap --phase python_env builds the locked one"
+        raise ModuleError("there is no previous environment to go back to", fix)
     if not pretend:
         refuse_while_a_run_is_on()
         with alone(home):
@@ -385,9 +380,14 @@ def remove(home: Path, *, pretend: bool) -> Done:
 
 
 def made_here(home: Path) -> list[Path]:
-    found = [*home.glob("env.*"), home / "env", home / ".env.lock", home / ".wheels"]
-    ours = [path for path in found if path.name != BEFORE and (path.name != "env" or path.is_symlink())]
-    return [path for path in ours if os.path.lexists(path)]
+    links = [link for link in (home / "env.previous", home / "env") if link.is_symlink()]
+    rest = [path for path in (home / ".env.lock", home / ".wheels") if path.exists()]
+    return [*environments(home), *links, *rest]
+
+
+def environments(home: Path) -> list[Path]:
+    """What was built here, whole or not; another env.sh or env.mine is its owner's."""
+    return [path for path in home.glob("env.*") if BUILT.fullmatch(path.name) and not path.is_symlink()]
 
 
 def lead_to(home: Path, name: str) -> dict[str, str]:

@@ -96,6 +96,18 @@ def test_nodes_that_share_an_environment_take_it_away_at_once(tmp_path: Path, mo
     assert not home.exists() and {*said} == {"env.aa, env removed"}
 
 
+def test_what_its_owner_calls_alike_stays(harmed: tuple[Path, dict[str, Any]]) -> None:
+    home, params = harmed
+    (home / "env.mine").mkdir()
+    (home / "env.sh").write_text("export HF_HOME=/srv/hub\n")
+    (home / "env.0123").mkdir()  # of a build that was killed
+    assert python_env.build(home, params | {"lock": "def"}, pretend=False)["changed"]
+    left = ["env.abc", "env.def", "env.mine", "env.previous", "env.sh"]
+    assert sorted(path.name for path in home.glob("env.*")) == left
+    assert python_env.remove(home, pretend=False)["motley_say"] == "env.abc, env.def, env.previous, env removed"
+    assert sorted(path.name for path in home.iterdir()) == ["env.mine", "env.sh"]
+
+
 def test_pip_can_remove_it(tmp_path: Path) -> None:
     files, env = wheel(tmp_path), environment(tmp_path / "a")
     before = tree(env).keys()
