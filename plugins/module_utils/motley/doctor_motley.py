@@ -111,7 +111,9 @@ def firewall() -> Firewall | None:
         added = says("ufw", "show", "added").splitlines()
         gone = [" ".join(rule) for rule in ufw if f"ufw {' '.join(rule)}" not in added]
         active = "Status: active" in says("ufw", "status")
-        friends = re.findall(r"(?m)^ufw allow from (\S+) to any port 29", "\n".join(added))
+        ports = {rule[6] for rule in ufw if rule[0] == "allow"}
+        allowed = re.findall(r"(?m)^ufw allow from (\S+) to any port (\S+)", "\n".join(added))
+        friends = [friend for friend, port in allowed if port in ports]
         return {"kind": "ufw", "on": active, "friends": friends, "gone": gone}
     nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
     rules = says(nft, "list", "table", "inet", "motley") if nft else ""
