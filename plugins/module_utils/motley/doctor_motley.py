@@ -15,7 +15,7 @@ from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import UNIT, WANTED
 from . import blocking_rules, run_files, run_processes
 from .node_replies import AsideView
-from .undo_record import ROOT, Before, KeptFile, read_text, undone
+from .undo_record import ROOT, Before, undone
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
 
@@ -24,30 +24,21 @@ def phases() -> list[Any] | None:
     """Files that a phase wrote and that are no longer as it left them; None where only root may look."""
     if not may_look():
         return None
-    found = []
+    undone_files = []
     for manifest in sorted(ROOT.glob("*/manifest.json")):
-        phase = manifest.parent.name
-        for name, entry in Before(phase).data["files"].items():
-            trouble = undone(Path(name), entry.get("after", ""), original(manifest.parent, entry))
-            if trouble:
-                found.append({"phase": phase, "path": name, "trouble": trouble})
-    return found
+        before = Before(phase := manifest.parent.name)
+        for name, was in before.contents().items():
+            if trouble := undone(Path(name), before.data["files"][name].get("after", ""), was):
+                undone_files.append({"phase": phase, "path": name, "trouble": trouble})
+    return undone_files
 
 
 def may_look() -> bool:
     try:
-        list(ROOT.iterdir())
-        next(ROOT.glob("*/manifest.json"), None)
+        for folder in ROOT.iterdir():
+            list(folder.iterdir())
     except FileNotFoundError:
         return True
-    except PermissionError:
-        return False
-    return all(_readable(folder) for folder in ROOT.iterdir())
-
-
-def _readable(folder: Path) -> bool:
-    try:
-        list(folder.iterdir())
     except PermissionError:
         return False
     return True
@@ -80,10 +71,6 @@ class FilesHere(TypedDict):
     adapter_bytes: int
 
 
-def original(folder: Path, entry: KeptFile) -> str | None:
-    return read_text(folder / entry["copy"]) if entry["existed"] else None
-
-
 def units() -> dict[str, dict[str, str]] | None:
     """Every unit that a phase switched on, and how it is now: unit → {phase, enabled, active}."""
     if not may_look():
@@ -103,7 +90,7 @@ def units() -> dict[str, dict[str, str]] | None:
 
 def firewall() -> Firewall | None:
     """Whose firewall keeps strangers out, who is let in, and which of our rules are gone; None without root."""
-    if not may_look() or says("id", "-u") != "0":
+    if not may_look() or os.geteuid() != 0:
         return None
     before = Before("firewall")
     ufw = [command[2:] for command in before.data["undo"] if command[:2] == ["ufw", "delete"]]
@@ -115,8 +102,7 @@ def firewall() -> Firewall | None:
         allowed = re.findall(r"(?m)^ufw allow from (\S+) to any port (\S+)", "\n".join(added))
         friends = [friend for friend, port in allowed if port in ports]
         return {"kind": "ufw", "on": active, "friends": friends, "gone": gone}
-    nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
-    rules = says(nft, "list", "table", "inet", "motley") if nft else ""
+    rules = nft("list", "table", "inet", "motley")
     elements = re.search(r"elements = \{([^}]*)\}", rules)
     return {
         "kind": "nft" if before.recorded else "none",
@@ -128,10 +114,12 @@ def firewall() -> Firewall | None:
 
 def rules() -> list[blocking_rules.Rule] | None:
     """Others' rules that close ports; None without root."""
-    if says("id", "-u") != "0":
-        return None
-    nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
-    return blocking_rules.denying(says(nft, "list", "ruleset")) if nft else []
+    return blocking_rules.denying(nft("list", "ruleset")) if os.geteuid() == 0 else None
+
+
+def nft(*words: str) -> str:
+    program = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
+    return says(program, *words) if program else ""
 
 
 # -- runs ------------------------------------------------------------------------------------------------------

@@ -211,7 +211,6 @@ class KeptFile(TypedDict, total=False):
     """A file as it was before Motley changed it; `after`: the hash of what Motley wrote."""
 
     existed: bool
-    whole_in_file: bool
     mode: int
     owner: list[int]
     copy: str
@@ -256,8 +255,7 @@ class Before:
             status = file.stat() if file.is_file() else None
             content = file.read_bytes() if status else b""
             self.data["folders"] += [str(p) for p in missing_parents(file) if str(p) not in self.data["folders"]]
-        # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
-        entry: KeptFile = {"existed": bool(status), "whole_in_file": True}
+        entry: KeptFile = {"existed": bool(status)}
         if status:
             entry |= mode_and_owner(status)
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
@@ -298,8 +296,8 @@ class Before:
     def restore(self) -> list[str]:
         """Put every file back. Returns sentences about files that somebody edited since, where only our part went."""
         remarks = []
-        for name, entry in self.data["files"].items():
-            path, was = Path(name), self.contents()[name]
+        for name, was in self.contents().items():
+            path, entry = Path(name), self.data["files"][name]
             remark, now = self._back(path, entry, was)
             remarks += [remark] if remark else []
             if now is None:
@@ -319,19 +317,15 @@ class Before:
     def _back(self, path: Path, entry: KeptFile, was: str | None) -> tuple[str, str | None]:
         """What to say about a file, and what it is to be; None: gone."""
         now = read_text(path)
-        ours = now is not None and BEGIN in now
-        untouched = digest(path) in (entry.get("after", digest(path)), self._digest_before(entry))
-        if ours and (entry.get("whole_in_file") or not untouched):
-            rest = without_block(now or "")
+        if now is not None and BEGIN in now:
+            rest = without_block(now)
             if rest == (was or ""):
                 return "", was
             return f"{path} was edited since: only Motley's block is taken out", rest
-        if untouched:
+        before = digest(self.folder / entry["copy"]) if entry["existed"] else ""
+        if digest(path) in (entry.get("after", digest(path)), before):
             return "", was
         return f"{path} was edited since: left as it is", now
-
-    def _digest_before(self, entry: KeptFile) -> str:
-        return digest(self.folder / entry["copy"]) if entry["existed"] else ""
 
     def run_undo(self) -> None:
         """Each command is forgotten once it is done: it needs files that restore() takes away."""

@@ -21,7 +21,8 @@ def test_whom_ufw_lets_in_is_known_whichever_the_ports(
         before.keep_undo(rule["undo"])
     added = [" ".join(["ufw", *rule["undo"][2:]]) for rule in (rules[0], rules[2])]
     answers = {"show": "\n".join([*added, "ufw allow from 10.0.0.7 to any port 22 proto tcp"])}
-    answers |= {"status": "Status: active", "-u": "0"}
+    answers["status"] = "Status: active"
+    monkeypatch.setattr(doctor_motley.os, "geteuid", lambda: 0)
     monkeypatch.setattr(doctor_motley, "says", lambda *command: answers[command[1]])
     monkeypatch.setattr(doctor_motley, "may_look", lambda: True)
     monkeypatch.setattr(doctor_motley, "Before", lambda _: before)
