@@ -18,7 +18,7 @@ from typing import Any
 from ansible.module_utils.motley import preloading, run_files
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.files import read, read_json
+from ansible.module_utils.motley.files import existing, read, read_json
 from ansible.module_utils.motley.queueing import waiting
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint
 from ansible.module_utils.motley.run_processes import run_on
@@ -97,7 +97,7 @@ def look_at(home: Path, params: dict[str, Any]) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": memory_bytes(),
         "cards": cards(),
-        "free_bytes": free_bytes(home),
+        "free_bytes": shutil.disk_usage(existing(home)).free,
         "route": route(params["address"], params["peers"]),
         "obeys": unit_is_active("motley-asked.path"),
         "port_taken": params["port"] if taken(params["port"]) else 0,
@@ -171,10 +171,6 @@ def unit_is_active(unit: str) -> bool:
         return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False, timeout=10).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
-
-
-def free_bytes(home: Path) -> int:
-    return shutil.disk_usage(next(path for path in [home, *home.parents] if path.exists())).free
 
 
 # -- the network -----------------------------------------------------------------------------------------------

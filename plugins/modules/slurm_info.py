@@ -14,6 +14,7 @@ from typing import TypedDict
 
 from ansible.module_utils.motley import slurm_login_node
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.files import existing
 from ansible.module_utils.motley.versions import collect
 
 DOCUMENTATION = r"""
@@ -51,7 +52,7 @@ def main() -> None:
         would = asked(options)
         found = {
             "home": os.path.realpath(home),
-            "free_bytes": shutil.disk_usage(next(path for path in [home, *home.parents] if path.exists())).free,
+            "free_bytes": shutil.disk_usage(existing(home)).free,
             "start": would[1],
             "partition": would[3],
             "nodes": [{**node, **processes(node, options)} for node in nodes(would[2])],

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from ansible.module_utils.motley.documented import Done, module_of
-from ansible.module_utils.motley.files import difference, read_json
+from ansible.module_utils.motley.env_link import point, target
+from ansible.module_utils.motley.files import difference, existing, read_json
 from ansible.module_utils.train.runlog.paths import SECRET
 
 DOCUMENTATION = r"""
@@ -92,8 +93,7 @@ def obstacles(home: Path, params: Make) -> list[str]:
             f"{', '.join(map(str, foreign))} cannot be written by the login user\n"
             f"fix: sudo chown -R $(id -un): {home}   (on that machine, as the login user)"
         )
-    where = next(path for path in [home, *home.parents] if path.exists())
-    free_gb = shutil.disk_usage(where).free / 1e9
+    free_gb = shutil.disk_usage(existing(home)).free / 1e9
     if free_gb < params["disk_gb"]:
         findings.append(
             f"{free_gb:.1f} GB are free below {home}, a model and its checkpoints want {params['disk_gb']:g}\n"
@@ -110,7 +110,7 @@ def make(home: Path, params: Make, *, pretend: bool) -> Done:
     missing = [path for name in params["folders"] for path in missing_folders(home / name)]
     missing = list(dict.fromkeys(missing))
     package = params["package"]
-    was, now = link_target(home / "code"), f"code.{package['hash']}" if package else ""
+    was, now = target(home / "code"), f"code.{package['hash']}" if package else ""
     renew = bool(package) and not in_place(home, now)
     if not pretend and (missing or renew):
         for path in missing:
@@ -135,12 +135,8 @@ def missing_folders(path: Path) -> list[Path]:
     return [folder for folder in [*reversed(path.parents), path] if not folder.exists()]
 
 
-def link_target(link: Path) -> str:
-    return os.readlink(link) if link.is_symlink() else ""  # noqa: PTH115  the name as written
-
-
 def in_place(home: Path, code: str) -> bool:
-    return link_target(home / "code") == code and intact(home / code)
+    return target(home / "code") == code and intact(home / code)
 
 
 @contextmanager
@@ -178,10 +174,7 @@ def unpack(home: Path, name: str, package: Package) -> None:
     (new / ".motley-files.json").write_text(json.dumps(sizes(new)))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
-    link = home / ".code.new"
-    link.unlink(missing_ok=True)
-    link.symlink_to(name)
-    link.replace(home / "code")
+    point(home / "code", name)
     versions = sorted(home.glob("code.*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in [path for path in versions if path != folder][KEEP - 1 :]:
         shutil.rmtree(old)

@@ -13,7 +13,7 @@ from ..train.game_on_card import running_game
 from ..train.power_supply import supplies
 from .apt_lock import holder
 from .driver_packages import xids
-from .files import read
+from .files import existing, read
 from .graphics import Card, nvidia_cards, output, switched_off
 
 ASKED = (
@@ -71,10 +71,6 @@ def disk(home: Path) -> dict[str, Disk]:
             "read_only": bool(now.f_flag & os.ST_RDONLY),
         }
     return found
-
-
-def existing(path: Path) -> Path:
-    return next(folder for folder in [path, *path.parents] if folder.exists())
 
 
 def disk_speed(home: Path) -> dict[str, float]:

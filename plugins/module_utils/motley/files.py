@@ -24,6 +24,11 @@ def read_json(path: Path) -> Any:
     return found if isinstance(found, dict) else {}
 
 
+def existing(path: Path) -> Path:
+    """Itself, or the nearest folder above it that is there."""
+    return next(place for place in [path, *path.parents] if place.exists())
+
+
 def difference(what: Path | str, before: str, after: str) -> dict[str, str]:
     """The difference that Ansible shows with --diff."""
     return {"before_header": str(what), "after_header": str(what), "before": before, "after": after}
