@@ -31,8 +31,7 @@ EXAMPLES = r"""
 - name: Write the run's settings
   node_files:
     home: ~/ai-cluster
-    files:
-      - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
+    files: "{{ [{'path': 'config/training_config.yaml', 'content': 'steps: 40\n', 'mode': 420}] | to_json }}"  # 0644
 """
 RETURN = """
 changed: {type: bool, returned: always, description: "Whether something was written or moved aside"}
