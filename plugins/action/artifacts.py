@@ -72,11 +72,11 @@ class ActionModule(ActionBase):
         ]
         more = [name for name in there if name not in wanted] if params.get("prune") else []
         parents = sorted({str(Path(folder, name).parent) for name in lacking})
-        commands = [["mkdir", "-p", *parents]] * bool(parents) + [
-            ["rm", "-f", *(f"{folder}/{n}" for n in more)]
-        ] * bool(more)
-        for command in commands:
-            self._low_level_execute_command(shlex.join(command), sudoable=False)
+        if parents:
+            self._low_level_execute_command(shlex.join(["mkdir", "-p", *parents]), sudoable=False)
+        if more:
+            surplus = [f"{folder}/{name}" for name in more]
+            self._low_level_execute_command(shlex.join(["rm", "-f", *surplus]), sudoable=False)
         if (whole := sum(wanted[name].size for name in lacking)) > TOLD_BYTES:
             files = f"{len(lacking)} of {len(wanted)} files"
             self._display.display(f"  bringing {pass_files_on.megabytes(whole)} over ssh ({files})")

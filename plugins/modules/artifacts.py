@@ -69,7 +69,7 @@ def main() -> None:
     files = listed(params["files"])
     store = Store(folder, files)
     if module.check_mode:
-        absent = [f.name for f in files if not store.path(files.index(f)).is_file()]
+        absent = [file.name for file in files if not (folder / file.name).is_file()]
         module.exit_json(changed=bool(absent), missing=absent)
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -87,7 +87,7 @@ class Store:
         self.to_give = self.given = 0  # bytes that the next one lacks, and that it got
         self.began = 0.0  # when the first sender had proven itself
         self.restarts = 0  # how often a file had to be begun again
-        self.strikes = dict.fromkeys(range(len(files)), 0)
+        self.strikes = [0] * len(files)
 
     @classmethod
     def whole(cls, folder: Path, files: Sequence[File]) -> Store:
@@ -323,25 +323,25 @@ def hand_on(store: Store, targets: Sequence[Target], port: int, token: str, wait
     for target in targets:
         end = time.monotonic() + wait_s
         while time.monotonic() < end and not store.over:
-            sent = {"bytes": 0}
+            store.given = 0
             try:
                 with socket.create_connection((target.address, port), timeout=3) as line:
                     line.settimeout(STALL_S)
-                    give(line, store, token, sent)
+                    give(line, store, token)
                     return target.name
             except OSError:
-                if sent["bytes"]:
+                if store.given:
                     end = time.monotonic() + wait_s
                 time.sleep(0.1)
     if store.over:
         for target in targets:
             with suppress(OSError), socket.create_connection((target.address, port), timeout=2) as line:
                 line.settimeout(STALL_S)
-                give(line, store, token, {"bytes": 0})
+                give(line, store, token)
     return ""
 
 
-def give(line: socket.socket, store: Store, token: str, sent: dict[str, int]) -> None:
+def give(line: socket.socket, store: Store, token: str) -> None:
     greet_as_sender(line, token)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     restarts = store.restarts
@@ -359,7 +359,6 @@ def give(line: socket.socket, store: Store, token: str, sent: dict[str, int]) ->
                 raise Broken("what was sent has to be sent again")
             piece = give_piece(line, store, index, offset, have)
             offset += piece
-            sent["bytes"] += piece
             store.given += piece
     if exactly(line, 4) != b"done":
         raise Broken("an answer that means nothing")
