@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 from console.controller_action import Facts, OnController
@@ -35,7 +36,7 @@ class ActionModule(OnController):
         pins = {name: key for name, (key, _) in hostkeys.read_pins(known_hosts).items()}
         return {
             "waited_s": round(time.monotonic() - start, 1),
-            "contacts": {contact.name: contact.as_dict() for contact in contacts},
+            "contacts": {contact.name: asdict(contact) for contact in contacts},
             "strangers": [] if wants["accept"] else [contact.name for contact in new],
             "controller_key": hostkeys.own_key(folder / "controller_ed25519"),
             "host_keys": pins | {contact.name: contact.key for contact in new},

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import files
 from .driver_facts import Catalogue, GpuLook, Smi
-from .files import difference as shown
 
 Data = dict[str, Any]
 
@@ -53,10 +53,10 @@ def difference(was: dict[str, Package], now: dict[str, Package]) -> dict[str, st
     names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
 
     def lines(packages: dict[str, Package]) -> str:
-        shown = [(name, packages[name]) for name in names if name in packages]
-        return "".join(f"{name} {one.version}{' (held)' if one.held else ''}\n" for name, one in shown)
+        there = [(name, packages[name]) for name in names if name in packages]
+        return "".join(f"{name} {package.version}{' (held)' if package.held else ''}\n" for name, package in there)
 
-    return shown("packages", lines(was), lines(now))
+    return files.difference("packages", lines(was), lines(now))
 
 
 def kernel_metapackages(packages: dict[str, Package], catalogue: Catalogue) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..train.files import write_atomic
@@ -33,7 +33,6 @@ class NodeAddresses:
     name: str
     addresses: tuple[str, ...]  # the wanted one first
     port: int = 22
-    user: str = ""
 
 
 @dataclass
@@ -51,9 +50,6 @@ class Contact:
     twin_at: str = ""  # where the twin's key was seen
     tried: list[str] = field(default_factory=list)
     knock: str = ""  # of one that is off: nobody, refused, silent, closed, greets
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def fingerprint(key: str) -> str:

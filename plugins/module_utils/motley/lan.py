@@ -38,7 +38,7 @@ def lower(nic: str, net: Path = NET) -> list[str]:
 def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except OSError:  # it was pulled out meanwhile
+    except OSError:  # it was pulled out meanwhile, or is down and has no carrier to report
         return ""
 
 
@@ -92,7 +92,7 @@ def gateway_of(nic: str) -> str:
 
 def arp(nic: str, sender: str, target: str) -> bytes:
     """The frame that asks everybody who has `target`."""
-    own = bytes.fromhex(Path(f"/sys/class/net/{nic}/address").read_text().strip().replace(":", ""))
+    own = bytes.fromhex((NET / nic / "address").read_text().strip().replace(":", ""))
     head = BROADCAST + own + struct.pack("!H", ETH_P_ARP) + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
     return head + own + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(target)
 
@@ -145,10 +145,7 @@ def settle(mac: str, name: str = "", patience_s: float = 5) -> None:
 
 
 def plugged_in(nic: str) -> bool:
-    try:
-        return Path(f"/sys/class/net/{nic}/carrier").read_text().strip() == "1"
-    except OSError:  # a NIC that is down has no carrier to report
-        return False
+    return _read(NET / nic / "carrier") == "1"
 
 
 def nmcli(*words: str) -> str:

@@ -46,10 +46,9 @@ def judge(report: Judged, disk_gb: float) -> list[dict[str, str]]:
 def _system(report: Judged, _: float) -> list[dict[str, str]]:
     system = report["os"]
     least = SYSTEMS.get(system.get("ID", ""))
+    if least is None and "ubuntu" in system.get("ID_LIKE", "").split():
+        return []  # a flavour such as Mint counts its versions differently
     if least is None:
-        least = SYSTEMS["ubuntu"] if "ubuntu" in system.get("ID_LIKE", "").split() else None
-        if least is not None:
-            return []  # a flavour such as Mint counts its versions differently
         what = f"runs {system.get('PRETTY_NAME', 'an unknown system')}"
         return [{"what": what, "fix": "install Ubuntu 24.04 or newer, or Debian 12 or newer"}]
     version = system.get("VERSION_ID", "")

@@ -311,8 +311,7 @@ def forget(home: Path) -> dict[str, bool]:
 
 
 VERBS: dict[str, Callable[..., Any]] = {
-    **{"look": look, "start": start, "stop": stop, "report": report, "logs": logs},
-    **{"runs": runs, "parts": parts, "clean": clean, "forget": forget},
+    verb.__name__: verb for verb in (look, start, stop, report, logs, runs, parts, clean, forget)
 }
 
 

@@ -256,17 +256,14 @@ def report(home: Path, run: str) -> None:
             next_view = time.monotonic() + 1
             on = bool(processes(home))
             off = 0 if on else off + 1
-            view: NowLine = {"time": time.time(), "on": on, "now": agent_view(home, run), "wanted": wanted(home)}
+            wanted = (home / WANTED).exists()
+            view: NowLine = {"time": time.time(), "on": on, "now": agent_view(home, run), "wanted": wanted}
             if off == 3:
                 words = last_words(home)
             if off >= 3:  # until whoever follows takes it for ended
                 view["words"] = words
             say("now", json.dumps(view).encode())
         time.sleep(0.2)
-
-
-def wanted(home: Path) -> bool:
-    return (home / WANTED).exists()
 
 
 def say(kind: str, line: bytes) -> None:
