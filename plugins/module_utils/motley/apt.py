@@ -40,7 +40,7 @@ class Apt:
         end = time.monotonic() + self.wait_s
         while True:  # the lists have a lock of their own, for which apt itself does not wait
             done = self._run("apt-get", *self.wait, *self.aside, "-qq", "update")
-            if done.returncode == 0 or "lock" not in done.stderr or time.monotonic() > end:
+            if done.returncode == 0 or not re.search(r"\block\b", done.stderr) or time.monotonic() > end:
                 break
             time.sleep(2)
         if done.returncode:

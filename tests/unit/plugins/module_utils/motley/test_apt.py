@@ -1,0 +1,31 @@
+"""What of apt's refusals is waited for."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils.motley import apt
+
+LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)"
+DIRECTORY = "E: Unable to lock directory /var/lib/apt/lists/"
+BLOCKED = "E: Failed to fetch http://deb.example/dists/stable/InRelease  403  Blocked by the proxy"
+
+
+@pytest.mark.parametrize(("refusal", "waits"), [(LOCKED, True), (DIRECTORY, True), (BLOCKED, False)])
+def test_the_lists_are_asked_for_again_only_while_another_program_has_them(
+    refusal: str, waits: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def runs(*command: str) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 100 if len(asked) < 3 else 0, "", refusal)
+
+    monkeypatch.setattr(apt, "RUN", tmp_path)
+    monkeypatch.setattr(apt.Apt, "_run", staticmethod(runs))
+    monkeypatch.setattr(apt.time, "sleep", lambda _: None)
+    assert apt.Apt().refresh() == ("" if waits else BLOCKED.removeprefix("E: "))
+    assert len(asked) == (3 if waits else 1)
