@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ansible.module_utils.motley.documented import module_of
@@ -47,7 +48,8 @@ def facts(folder: Path) -> dict[str, dict[str, str | int]]:
         if not path.is_file() or path.name.startswith(".motley-"):
             continue
         found[name] = {"size": path.stat().st_size, "sha256": known_hash(name, path, memo)}
-    write_memo(folder, {name: memo[name] for name in found})
+    with suppress(OSError):  # a folder of somebody else, or one that is read alone: it is hashed again the next time
+        write_memo(folder, {name: memo[name] for name in found})
     return found
 
 

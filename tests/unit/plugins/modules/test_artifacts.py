@@ -7,7 +7,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from plugins.modules import artifacts
+from plugins.module_utils.motley import pass_files_on
+from plugins.modules import artifacts, artifacts_info
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_handed_on_all_the_same(tmp_path: Path) -> None:
+    """A model in somebody else's folder, or on a disk that is read alone."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / f"{pass_files_on.MEMO}.new").mkdir()
+    assert artifacts_info.facts(tmp_path)["config.json"]["size"] == 2
 
 
 def test_a_second_launch_at_the_same_moment_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
