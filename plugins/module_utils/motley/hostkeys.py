@@ -79,7 +79,7 @@ def write_pins(known_hosts: Path, pins: dict[str, tuple[str, str]]) -> None:
 def ask(address: str, port: int, timeout_s: int, kinds: str = EVERY_KIND) -> subprocess.Popen[str]:
     """It prints keys and, as a comment, the greeting of whoever answers."""
     command = ["ssh-keyscan", "-T", str(timeout_s), "-p", str(port), "-t", kinds, address]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
 def kinds_to_ask(places: list[NodeAddresses], pins: dict[str, tuple[str, str]]) -> str:

@@ -198,17 +198,18 @@ def test_a_machine_without_a_key_of_the_pinned_kind_is_another_and_one_that_is_o
     assert hostkeys.look([place], known)[0].state == "off" and machine.asked == ["ed25519"]
 
 
-def test_ssh_keyscan_is_given_the_kinds_and_tells_the_greeting() -> None:
+@pytest.mark.parametrize("name", ["of-this-test", "of-a-caf\xe9"])
+def test_ssh_keyscan_is_given_the_kinds_and_tells_the_greeting(name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
 
         def greet() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.sendall(b"SSH-2.0-of-this-test\r\n")
+                connection.sendall(f"SSH-2.0-{name}\r\n".encode("latin-1"))
 
         greeted = pool.submit(greet)
         with hostkeys.ask("127.0.0.1", server.getsockname()[1], 2, "ed25519") as asked:
-            assert hostkeys.GREETING + "of-this-test" in asked.communicate()[0]
+            assert hostkeys.GREETING + name.rstrip("\xe9") in asked.communicate()[0]
         greeted.result()
         server.settimeout(0.3)
         with pytest.raises(TimeoutError):
