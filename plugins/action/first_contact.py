@@ -15,6 +15,7 @@ OPTIONS = {
     "nodes": {"type": "list", "elements": "dict", "required": True},
     "state_folder": {"type": "path", "required": True},
     "accept": {"type": "bool", "default": False},
+    "agreed": {"type": "dict", "default": {}},
     "forget": {"type": "list", "elements": "str", "default": []},
     "prefer_s": {"type": "float", "default": 0.0},
     "wait_s": {"type": "float", "default": 0.0},
@@ -28,6 +29,10 @@ class ActionModule(OnController):
         known_hosts = folder / "known_hosts"
         if wants["forget"]:
             hostkeys.forget(wants["forget"], known_hosts)
+        # Keys that a person has seen. Whatever another look would find, they have not agreed to that.
+        shown = [Contact(name=name, state="new", key=key) for name, key in wants["agreed"].items()]
+        if shown:
+            hostkeys.pin(shown, known_hosts)
         start = time.monotonic()
         contacts = found(places_of(wants["nodes"]), known_hosts, wants["prefer_s"], wants["wait_s"])
         if wants["accept"]:
