@@ -22,6 +22,7 @@ from typing import TypedDict
 from ansible.module_utils.motley.documented import Done, module_of
 from ansible.module_utils.motley.env_link import point, target
 from ansible.module_utils.motley.files import difference, existing, read_json
+from ansible.module_utils.train.files import write_atomic
 from ansible.module_utils.train.runlog.paths import SECRET
 
 DOCUMENTATION = r"""
@@ -183,7 +184,8 @@ def unpack(home: Path, name: str, package: Package) -> None:
 def remember(home: Path, made: list[Path]) -> None:
     record = home / RECORD
     before = json.loads(record.read_text()) if record.exists() else []
-    record.write_text(json.dumps([*before, *(str(path) for path in made if str(path) not in before)]))
+    paths = [*before, *(str(path) for path in made if str(path) not in before)]
+    write_atomic(record, json.dumps(paths).encode())
 
 
 def remove(home: Path, *, pretend: bool) -> Done:

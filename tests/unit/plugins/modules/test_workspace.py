@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,20 @@ def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:
     (tmp_path / "code/train/__init__.py").write_text("edited")
     assert workspace.make(tmp_path, params(package=package()), pretend=False)["changed"]
     assert (tmp_path / "code/train/__init__.py").read_text() == "a"
+
+
+def test_a_full_disk_does_not_cost_the_list_of_what_was_made(tmp_path: Path) -> None:
+    workspace.make(tmp_path, params(), pretend=False)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            workspace.make(tmp_path, params(folders=["results"]), pretend=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert workspace.make(tmp_path, params(folders=["config"]), pretend=False)["changed"]
+    workspace.remove(tmp_path, pretend=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"], "which nobody could write down"
 
 
 def test_undo_names_what_it_keeps_once(tmp_path: Path) -> None:
