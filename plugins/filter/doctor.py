@@ -67,7 +67,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> Col
     files = {name: files for name, look in looks.items() if (files := look.get("files"))}
     floats = max((facts["adapter_bytes"] for facts in files.values()), default=0) // 4 or FLOATS
     bare = [name for name in looks if name not in files or not files[name]["torch"]]
-    slow, apart = _ways(looks, hostvars)
+    slow, apart = _slowest_link_and_gap(looks, hostvars)
     link_s = 2 * floats * 4 * 8 / (slow * 1e6) if slow else 0.0
     if on or not load:
         why = "skipped"
@@ -84,7 +84,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> Col
     return {"why": why, "floats": floats, "run_on": on}
 
 
-def _ways(looks: dict[str, Look], hostvars: Any) -> tuple[float, list[str]]:
+def _slowest_link_and_gap(looks: dict[str, Look], hostvars: Any) -> tuple[float, list[str]]:
     """The slowest measured link (0: none was), and two nodes of which one does not reach the other."""
     slow, apart = 0.0, list[str]()
     for name in looks:

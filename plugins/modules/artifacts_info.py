@@ -42,15 +42,15 @@ def main() -> None:
 
 def facts(folder: Path) -> dict[str, dict[str, str | int]]:
     memo = read_memo(folder)
-    found: dict[str, dict[str, str | int]] = {}
+    files: dict[str, dict[str, str | int]] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if not path.is_file() or path.name.startswith(".motley-"):
             continue
-        found[name] = {"size": path.stat().st_size, "sha256": known_hash(name, path, memo)}
+        files[name] = {"size": path.stat().st_size, "sha256": known_hash(name, path, memo)}
     with suppress(OSError):  # a folder of somebody else, or one that is read alone: it is hashed again the next time
-        write_memo(folder, {name: memo[name] for name in found})
-    return found
+        write_memo(folder, {name: memo[name] for name in files})
+    return files
 
 
 if __name__ == "__main__":

@@ -115,15 +115,15 @@ def prove(home: Path, config: dict[str, Any]) -> dict[str, Any]:
     paths = {"PYTHONPATH": str(home / "code")}
     env = os.environ | paths | {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     command = [str(python), "-m", "train", "check-model", "--json", "--model", "-"]
-    given = json.dumps(config).encode()
+    model_config = json.dumps(config).encode()
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, check=False, cwd=home, env=env, timeout=PROOF_S
+            command, input=model_config, capture_output=True, check=False, cwd=home, env=env, timeout=PROOF_S
         )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["verdict"]
+        verdict: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["verdict"]
     except (OSError, subprocess.TimeoutExpired, IndexError, KeyError, ValueError):
         return {}
-    return found
+    return verdict
 
 
 def knock(params: dict[str, Any]) -> list[str]:
@@ -221,7 +221,7 @@ def known_runs(home: Path) -> dict[str, dict[str, Any]]:
 
 def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows per second of every node of the newest runs, as the runs themselves measured them while computing."""
-    found = []
+    measured_runs = []
     newest = sorted(runs, key=lambda name: runs[name]["changed"], reverse=True)[:MEASURED_RUNS]
     for name in newest:
         rates: dict[str, list[float]] = {}
@@ -233,8 +233,10 @@ def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]
         speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}
         layers = layer_speeds(checkpoints(home, name) / DECIDED)
         if speeds or layers:
-            found.append({"run": name, "launched": runs[name]["launched"], "speeds": speeds, "layer_speeds": layers})
-    return found
+            measured_runs.append(
+                {"run": name, "launched": runs[name]["launched"], "speeds": speeds, "layer_speeds": layers}
+            )
+    return measured_runs
 
 
 def layer_speeds(file: Path) -> dict[str, float]:

@@ -136,14 +136,14 @@ class Here:
 
     def call_all(self, end: float) -> dict[str, str]:
         """Peer → empty when it answered, else why not. Goes on until they have called as well: they may start later."""
-        found = dict.fromkeys(self.peers, "not tried")
+        answers = dict.fromkeys(self.peers, "not tried")
         while time.monotonic() < end:
-            for peer in [name for name, trouble in found.items() if trouble]:
-                found[peer] = self.call(peer)
-            if not any(found.values()) and self.called_by == set(self.peers):
+            for peer in [name for name, trouble in answers.items() if trouble]:
+                answers[peer] = self.call(peer)
+            if not any(answers.values()) and self.called_by == set(self.peers):
                 break
             time.sleep(0.1)
-        return found
+        return answers
 
     def call(self, peer: str) -> str:
         try:
@@ -164,11 +164,11 @@ class Here:
 
     def try_doors(self, reached: dict[str, str]) -> dict[str, list[Closed] | None]:
         """Peer → [first, last, why] of each range that is closed; None where it could not be tried."""
-        found: dict[str, list[Closed] | None] = {}
+        closed: dict[str, list[Closed] | None] = {}
 
         def ask(peer: str) -> None:
             with contextlib.suppress(OSError, ValueError):
-                found[peer] = self.closed_at(peer)
+                closed[peer] = self.closed_at(peer)
 
         end = time.monotonic() + DOORS_S
         askers = [threading.Thread(target=ask, args=(peer,), daemon=True) for peer in self.peers if not reached[peer]]
@@ -179,7 +179,7 @@ class Here:
         while not self.called_by <= self.tried and time.monotonic() < end:  # somebody still calls
             time.sleep(0.05)
         self.doors.close()
-        return dict(found)
+        return dict(closed)
 
     def show_doors(self, line: socket.socket, caller: str) -> None:
         """Each line asks for ports, and is answered with those that are open for it; until the caller hangs up."""
@@ -223,31 +223,31 @@ class Here:
             line.settimeout(TURN_S)
             if read_line(line) != "ready":
                 raise OSError("it is not ready")
-            found: Link = {
+            link: Link = {
                 **pings(self.peers[peer]),
                 "full_packets": full_packets(self.peers[peer], self.params["mtu"]),
             }
             if self.params["load"]:
                 line.sendall(b"flood\n")
                 flood(line)
-                found["mbit_to"] = float(read_line(line))
-                found["mbit_from"] = drain(line)
-                line.sendall(f"{found['mbit_from']}\n".encode())
+                link["mbit_to"] = float(read_line(line))
+                link["mbit_from"] = drain(line)
+                line.sendall(f"{link['mbit_from']}\n".encode())
             line.sendall(b"over\n")
-            return found
+            return link
 
     def follow(self, peer: str) -> Link:
         with self.calls[peer].get(timeout=TURN_S) as line:
             line.settimeout(TURN_S)
             line.sendall(b"ready\n")
             # The route back has its own limit on the size of packets; the rest is the same link.
-            found: Link = {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
+            link: Link = {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
             if read_line(line) == "flood":
                 line.sendall(f"{drain(line)}\n".encode())
                 flood(line)
                 read_line(line)
                 read_line(line)
-            return found
+            return link
 
 
 # -- throughput ------------------------------------------------------------------------------------------------

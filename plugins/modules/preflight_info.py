@@ -172,7 +172,7 @@ def os_release() -> dict[str, str]:
 
 def nics() -> list[Nic]:
     """Network cards, and what else the kernel has of their kind, with what they carry now."""
-    found: list[Nic] = []
+    cards: list[Nic] = []
     routes = ip("-4", "route", "show", "default")
     for link in ip("address", "show"):
         name = link["ifname"]
@@ -180,7 +180,7 @@ def nics() -> list[Nic]:
             continue  # not Ethernet
         addresses = [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if a["family"] == "inet"]
         wireless = Path(f"/sys/class/net/{name}/wireless").exists()
-        found.append(
+        cards.append(
             {
                 "name": name,
                 "mac": read(Path(f"/sys/class/net/{name}/address")) or link.get("address", ""),
@@ -193,7 +193,7 @@ def nics() -> list[Nic]:
                 "gateway": next((r.get("gateway", "") for r in routes if r.get("dev") == name), ""),
             }
         )
-    return found
+    return cards
 
 
 def permanent_mac(name: str) -> str:

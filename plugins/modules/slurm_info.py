@@ -50,7 +50,7 @@ def main() -> None:
     home, options = Path(module.params["home"]), module.params["options"]
     try:
         would = asked(options)
-        found = {
+        seen = {
             "home": os.path.realpath(home),
             "free_bytes": shutil.disk_usage(existing(home)).free,
             "start": would[1],
@@ -61,7 +61,7 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"{error}")
     versions = collect(home, module.params["packages"], write=not module.check_mode)
-    module.exit_json(changed=False, look=found, versions=versions)
+    module.exit_json(changed=False, look=seen, versions=versions)
 
 
 def asked(options: list[str]) -> re.Match[str]:
@@ -75,13 +75,13 @@ def asked(options: list[str]) -> re.Match[str]:
     except subprocess.TimeoutExpired:
         fix = "see whether Slurm answers there (scontrol ping), then again"
         raise OSError(f"sbatch gave no answer within {SBATCH_S:g} s\nfix: {fix}") from None
-    found = WOULD.search(done.stderr)
-    if done.returncode or not found:
+    answer = WOULD.search(done.stderr)
+    if done.returncode or not answer:
         words = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in done.stderr.strip().splitlines()]
         said = "; ".join(dict.fromkeys(words)) or f"it ended with {done.returncode}"
         where = f"slurm_options: {' '.join(options) or '(none)'}"
         raise OSError(f"Slurm takes no such job: {said}\nwhere: {where}\nfix: sinfo shows what there is")
-    return found
+    return answer
 
 
 class SlurmNode(TypedDict):
@@ -100,14 +100,14 @@ class Processes(TypedDict):
 def nodes(names: str) -> list[SlurmNode]:
     listed = slurm_login_node.slurm("scontrol", "show", "hostnames", names).split()
     described = slurm_login_node.slurm("scontrol", "show", "node", "-o", names).splitlines()
-    found = {facts["NodeName"]: facts for line in described if (facts := dict(re.findall(r"(\w+)=(\S*)", line)))}
+    facts_of = {facts["NodeName"]: facts for line in described if (facts := dict(re.findall(r"(\w+)=(\S*)", line)))}
     return [
         {
             "name": name,
-            "address": found[name]["NodeAddr"],
-            "cores": int(found[name]["CPUTot"]),
-            "memory_bytes": int(found[name]["RealMemory"]) << 20,
-            "cards": cards(found[name].get("Gres", "")),
+            "address": facts_of[name]["NodeAddr"],
+            "cores": int(facts_of[name]["CPUTot"]),
+            "memory_bytes": int(facts_of[name]["RealMemory"]) << 20,
+            "cards": cards(facts_of[name].get("Gres", "")),
         }
         for name in listed
     ]
@@ -115,8 +115,8 @@ def nodes(names: str) -> list[SlurmNode]:
 
 def cards(gres: str) -> list[str]:
     """A card's type, as often as the node has it."""
-    found = re.findall(r"gpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
-    return [kind or "gpu" for kind, count in found for _ in range(int(count))]
+    kinds = re.findall(r"gpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
+    return [kind or "gpu" for kind, count in kinds for _ in range(int(count))]
 
 
 def processes(node: SlurmNode, options: list[str]) -> Processes:

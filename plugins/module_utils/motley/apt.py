@@ -55,23 +55,23 @@ class Apt:
     def packages(self) -> dict[str, Package]:
         """Everything installed, by name (with its architecture where that is not the machine's own)."""
         fields = "${db:Status-Abbrev}\t${binary:Package}\t${Version}\t${Pre-Depends}, ${Depends}\n"
-        own = self._must("dpkg", "--print-architecture").strip()
+        architecture = self._must("dpkg", "--print-architecture").strip()
         auto = set(self._must("apt-mark", "showauto").split())
-        found = {}
+        installed = {}
         for line in self._must("dpkg-query", "-W", "-f", fields).splitlines():
             state, name, version, depends = line.split("\t")
             if state[1] not in "nc":
-                name = name.removesuffix(f":{own}")
-                found[name] = Package(version, depends, auto=name in auto, held=state[0] == "h")
-        return found
+                name = name.removesuffix(f":{architecture}")
+                installed[name] = Package(version, depends, auto=name in auto, held=state[0] == "h")
+        return installed
 
     def candidates(self, names: list[str]) -> dict[str, str]:
         """The version that would be installed now; names that nobody offers are missing."""
         if not names:
             return {}
         output = self._must("apt-cache", *self.aside, "policy", *names)
-        found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", output, re.MULTILINE)
-        return {name: version for name, version in found if version != "(none)"}
+        offers = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", output, re.MULTILINE)
+        return {name: version for name, version in offers if version != "(none)"}
 
     def versions(self, name: str) -> list[str]:
         """All versions of a package that are offered."""
@@ -133,9 +133,9 @@ def fresh(stamp: Path) -> bool:
     file = RUN / stamp
     if not file.exists():
         return False
-    places = [Path(place) for place in SOURCES]
-    files = [file for place in places if place.is_dir() for file in place.iterdir()]
-    newest = max((path.stat().st_mtime for path in [*places, *files] if path.exists()), default=0)
+    sources = [Path(source) for source in SOURCES]
+    files = [file for source in sources if source.is_dir() for file in source.iterdir()]
+    newest = max((path.stat().st_mtime for path in [*sources, *files] if path.exists()), default=0)
     return file.stat().st_mtime > max(newest, time.time() - FRESH_S)
 
 

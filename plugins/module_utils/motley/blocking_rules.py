@@ -22,7 +22,7 @@ class Rule(TypedDict):
 def denying(listing: str) -> list[Rule]:
     """`nft list ruleset` → {chain, hook, rule, ports}; ports are [first, last] pairs, and none where all are meant: a
     chain that drops whatever no rule lets in, by its policy or, as firewalld's, by a rule for all that gets there."""
-    found: list[Rule] = []
+    rules: list[Rule] = []
     table, chain, hook = "", "", ""
     for line in map(str.strip, listing.splitlines()):
         if line.startswith("table "):
@@ -32,8 +32,8 @@ def denying(listing: str) -> list[Rule]:
         elif table != OWN:
             hook = hooked[1] if (hooked := HOOK.match(line)) else hook
             if VERDICT.search(line):
-                found += rule_of(chain, hook, COUNTER.sub("", line))
-    return found
+                rules += rule_of(chain, hook, COUNTER.sub("", line))
+    return rules
 
 
 def rule_of(chain: str, hook: str, rule: str) -> list[Rule]:

@@ -35,7 +35,7 @@ FLAGS = ("-O3", "-shared", "-fPIC", "-Wno-psabi")
 def look() -> Data:
     """Compiler, headers, and what keeps the two from building a module that loads (trouble; else empty)."""
     include = Path(sysconfig.get_paths(scheme="posix_prefix")["include"])
-    found: Data = {
+    facts: Data = {
         "python": "{}.{}".format(*sys.version_info[:2]),
         "include": str(include),
         "header": (include / "Python.h").is_file(),
@@ -43,13 +43,13 @@ def look() -> Data:
         "c": False,
         "trouble": "",
     }
-    if found["compiler"]:
+    if facts["compiler"]:
         with tempfile.TemporaryDirectory() as folder:
-            found["trouble"] = _build(found["compiler"], PLAIN, include, Path(folder))
-            found["c"] = not found["trouble"]
-            if found["c"] and found["header"]:
-                found["trouble"] = _build(found["compiler"], PLAIN + MODULE, include, Path(folder)) or _load(folder)
-    return found
+            facts["trouble"] = _build(facts["compiler"], PLAIN, include, Path(folder))
+            facts["c"] = not facts["trouble"]
+            if facts["c"] and facts["header"]:
+                facts["trouble"] = _build(facts["compiler"], PLAIN + MODULE, include, Path(folder)) or _load(folder)
+    return facts
 
 
 def _build(compiler: str, source: str, include: Path, folder: Path) -> str:
@@ -71,17 +71,17 @@ def _trouble(*command: str, folder: str | None = None) -> str:
     return (error.rpartition("error: ")[2] or f"exit status {done.returncode}") if done.returncode else ""
 
 
-def lacking(found: Data) -> list[str]:
+def lacking(facts: Data) -> list[str]:
     """The packages that bring what is missing, by the names that Debian and Ubuntu share."""
-    c = [] if found["c"] else ["libc6-dev"] if found["compiler"] else ["gcc", "libc6-dev"]
-    return c + ([] if found["header"] else [f"libpython{found['python']}-dev"])
+    c = [] if facts["c"] else ["libc6-dev"] if facts["compiler"] else ["gcc", "libc6-dev"]
+    return c + ([] if facts["header"] else [f"libpython{facts['python']}-dev"])
 
 
-def beyond_packages(found: Data) -> tuple[str, str]:
+def beyond_packages(facts: Data) -> tuple[str, str]:
     """Why no package helps, and the fix: another Python than the system's looks for its headers elsewhere."""
-    if found["header"] or Path(found["include"]).is_relative_to(PACKAGED):
+    if facts["header"] or Path(facts["include"]).is_relative_to(PACKAGED):
         return "", ""
-    what = f"its Python {found['python']} looks for Python.h in {found['include']}, where no package puts it"
+    what = f"its Python {facts['python']} looks for Python.h in {facts['include']}, where no package puts it"
     return what, "ansible_python_interpreter: /usr/bin/python3 for it in hosts.yml; or put that Python's headers there"
 
 
@@ -100,19 +100,19 @@ def against(names: list[str], simulated: Simulated, touched: list[str]) -> tuple
     return "", ""
 
 
-def fault(found: Data) -> tuple[str, str]:
+def fault(facts: Data) -> tuple[str, str]:
     """Why no kernel can be built, and the fix; both empty where one can."""
-    python, compiler = found["python"], found["compiler"]
+    python, compiler = facts["python"], facts["compiler"]
     again = f"sudo apt-get install --reinstall gcc libc6-dev libpython{python}-dev"
-    what, fix = beyond_packages(found)
+    what, fix = beyond_packages(facts)
     if not compiler:
         what, fix = "there is no C compiler (gcc or clang), so no GPU kernel can be built", ""
-    elif not found["c"]:
-        what, fix = f"{compiler} builds no C, so no GPU kernel: {found['trouble']}", ""
-    elif not found["header"]:
-        what = what or f"there is no {found['include']}/Python.h, so no GPU kernel can be built"
-    elif found["trouble"]:
-        return f"{compiler} builds no module for Python {python}, so no GPU kernel: {found['trouble']}", again
+    elif not facts["c"]:
+        what, fix = f"{compiler} builds no C, so no GPU kernel: {facts['trouble']}", ""
+    elif not facts["header"]:
+        what = what or f"there is no {facts['include']}/Python.h, so no GPU kernel can be built"
+    elif facts["trouble"]:
+        return f"{compiler} builds no module for Python {python}, so no GPU kernel: {facts['trouble']}", again
     else:
         return "", ""
     return what, fix or f"{FIX}; if it stays so, on it: {again}"

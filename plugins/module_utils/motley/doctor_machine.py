@@ -60,17 +60,17 @@ class Gpus(TypedDict):
 
 
 def disk(home: Path) -> dict[str, Disk]:
-    found: dict[str, Disk] = {}
+    disks: dict[str, Disk] = {}
     for name, path in (("home", existing(home)), ("system", Path("/var"))):
         now = os.statvfs(path)
-        found[name] = {
+        disks[name] = {
             "path": str(path),
             "free_gb": now.f_bavail * now.f_frsize / 1e9,
             "whole_gb": now.f_blocks * now.f_frsize / 1e9,
             "free_files": now.f_favail if now.f_files else -1,  # some file systems do not count
             "read_only": bool(now.f_flag & os.ST_RDONLY),
         }
-    return found
+    return disks
 
 
 def disk_speed(home: Path) -> dict[str, float]:
@@ -116,7 +116,7 @@ def power() -> Power:
 
 
 def gpu() -> Gpus:
-    found: Gpus = {
+    gpus: Gpus = {
         "cards": nvidia_cards(),
         "switched_off": switched_off(),
         "shown": [],
@@ -125,16 +125,16 @@ def gpu() -> Gpus:
         "xid": "",
         "drawing": "",
     }
-    if not found["cards"]:
-        return found
-    found["xid"] = last_xid()
+    if not gpus["cards"]:
+        return gpus
+    gpus["xid"] = last_xid()
     try:
-        found["shown"] = shown()
-        found["programs"] = programs()
-        found["drawing"] = running_game()
+        gpus["shown"] = shown()
+        gpus["programs"] = programs()
+        gpus["drawing"] = running_game()
     except nvidia_smi.Silent as why:
-        found["trouble"] = str(why)
-    return found
+        gpus["trouble"] = str(why)
+    return gpus
 
 
 def shown() -> list[dict[str, str]]:

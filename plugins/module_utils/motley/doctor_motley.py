@@ -156,9 +156,9 @@ def files(home: Path) -> FilesHere:
 
 def adapter_bytes(home: Path) -> int:
     """The size of the newest adapter in float32, as gradients are; 0 where no run has left one."""
-    found = [*home.glob("results/*/adapter/adapter_model.safetensors")]
-    found += home.glob("models/checkpoints/*/step-*/adapter_model.safetensors")
-    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    weight_files = [*home.glob("results/*/adapter/adapter_model.safetensors")]
+    weight_files += home.glob("models/checkpoints/*/step-*/adapter_model.safetensors")
+    newest = max(weight_files, key=lambda file: file.stat().st_mtime, default=None)
     return numbers_in(newest) * 4 if newest else 0
 
 

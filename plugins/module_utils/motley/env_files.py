@@ -112,7 +112,7 @@ def short(path: str) -> str:
 
 
 def on_disk(env: Path) -> dict[str, list[int]]:
-    found, folders, top = {}, [""], f"{env}/"
+    statuses, folders, top = {}, [""], f"{env}/"
     while folders:
         folder = folders.pop()
         with suppress(OSError), os.scandir(top + folder) as entries:  # what root closed has lost its files
@@ -120,10 +120,10 @@ def on_disk(env: Path) -> dict[str, list[int]]:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
-                    found[path] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+                    statuses[path] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
                 elif entry.name != CACHE:
                     folders.append(f"{path}/")
-    return {path: status for path, status in found.items() if not path.startswith(OURS)}
+    return {path: status for path, status in statuses.items() if not path.startswith(OURS)}
 
 
 def hash_of(file: Path) -> str:
@@ -188,5 +188,5 @@ def of_wheel(name: str) -> str:
 def write_down(env: Path) -> None:
     """What was just installed, by the packages' own lists; what none of them knows, as it is."""
     files = of_packages(env, installed(env))
-    found = {path: (*files.get(path, UNKNOWN)[:2], at) for path, at in on_disk(env).items()}
-    write_list(env, {path: [name, known or hash_of(env / path), *at] for path, (name, known, at) in found.items()})
+    entries = {path: (*files.get(path, UNKNOWN)[:2], at) for path, at in on_disk(env).items()}
+    write_list(env, {path: [name, known or hash_of(env / path), *at] for path, (name, known, at) in entries.items()})

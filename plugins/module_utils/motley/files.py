@@ -18,10 +18,10 @@ def read(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """A file's object; an empty one where there is no such file, or something else in it."""
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def existing(path: Path) -> Path:

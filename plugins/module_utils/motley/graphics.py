@@ -24,13 +24,13 @@ class Card(TypedDict):
 
 def nvidia_cards() -> list[Card]:
     """Graphics functions on the bus; sound and USB parts of a card are others."""
-    found: list[Card] = []
+    cards: list[Card] = []
     for device in sorted(DEVICES.glob("*")):
         if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
             config = (device / "config").read_bytes() if (device / "config").exists() else b""
             chip = read(device / "device").removeprefix("0x")
-            found.append({"bus": device.name, "device": chip, "lost": config[:2] == FALLEN_OFF})
-    return found
+            cards.append({"bus": device.name, "device": chip, "lost": config[:2] == FALLEN_OFF})
+    return cards
 
 
 def card_name(bus: str) -> str:

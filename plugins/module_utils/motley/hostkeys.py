@@ -92,12 +92,12 @@ def kinds_to_ask(places: list[NodeAddresses], pins: dict[str, tuple[str, str]]) 
 
 def best_key(printed: str) -> str:
     """The most preferred of the host keys that answered; empty when nobody did."""
-    found = {}
+    keys = {}
     for line in printed.splitlines():
         words = line.split()
         if len(words) >= 3 and not line.startswith("#"):
-            found[words[1]] = f"{words[1]} {words[2]}"
-    return next((found[kind] for kind in PREFERRED if kind in found), "")
+            keys[words[1]] = f"{words[1]} {words[2]}"
+    return next((keys[kind] for kind in PREFERRED if kind in keys), "")
 
 
 def source_address(towards: str) -> str:

@@ -25,11 +25,11 @@ class Stanza(TypedDict):
 
 def stanzas(root: Path = Path("/")) -> dict[str, list[Stanza]]:
     """Each NIC's stanzas, in order."""
-    found: dict[str, list[Stanza]] = {}
+    stanzas_of_nics: dict[str, list[Stanza]] = {}
     for text in read_all(root).values():
         for nic, stanza in stanzas_of(text.encode(errors="surrogateescape").decode(errors="replace")):
-            found.setdefault(nic, []).append(stanza)
-    return found
+            stanzas_of_nics.setdefault(nic, []).append(stanza)
+    return stanzas_of_nics
 
 
 def without(nic: str, root: Path = Path("/")) -> dict[str, str]:
@@ -40,16 +40,16 @@ def without(nic: str, root: Path = Path("/")) -> dict[str, str]:
 
 def read_all(root: Path) -> dict[str, str]:
     """Path → text of all files, in the order in which they are included."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     waiting = [MAIN]
     while waiting:
         path = waiting.pop(0)
         file = root / path.lstrip("/")
-        if path in found or not file.is_file():
+        if path in texts or not file.is_file():
             continue
-        found[path] = file.read_bytes().decode("utf-8", errors="surrogateescape")
-        waiting += [name for _, words, _ in lines_of(found[path]) for name in included(root, path, words)]
-    return found
+        texts[path] = file.read_bytes().decode("utf-8", errors="surrogateescape")
+        waiting += [name for _, words, _ in lines_of(texts[path]) for name in included(root, path, words)]
+    return texts
 
 
 def included(root: Path, path: str, words: list[str]) -> list[str]:
@@ -77,7 +77,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def stanzas_of(text: str) -> list[tuple[str, Stanza]]:
-    found: list[tuple[str, Stanza]] = []
+    pairs: list[tuple[str, Stanza]] = []
     inside = False
     for _, words, opens in lines_of(text):
         if opens:
@@ -85,10 +85,10 @@ def stanzas_of(text: str) -> list[tuple[str, Stanza]]:
         if opens and inside:
             family, method, *more = [*words[2:], "", ""] if len(words) < 4 else words[2:]
             options = [[word, ""] for word in more if word]
-            found.append((words[1], {"family": family, "method": method, "options": options}))
+            pairs.append((words[1], {"family": family, "method": method, "options": options}))
         elif inside and words:
-            found[-1][1]["options"].append([words[0], " ".join(words[1:])])
-    return found
+            pairs[-1][1]["options"].append([words[0], " ".join(words[1:])])
+    return pairs
 
 
 def without_nic(text: str, nic: str) -> str:

@@ -80,10 +80,10 @@ def ip(*arguments: str) -> list[Link]:
 
 def carries(nic: str, address: str, left: str = "") -> bool:
     """Whether the NIC has this "address/prefix", and no more the one that it leaves; others may be its owner's."""
-    found = [
+    addresses = [
         f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]
     ]
-    return address in found and (left in address.split("/") or left not in [one.split("/")[0] for one in found])
+    return address in addresses and (left in address.split("/") or left not in [one.split("/")[0] for one in addresses])
 
 
 def gateway_of(nic: str) -> str:

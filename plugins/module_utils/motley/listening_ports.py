@@ -29,14 +29,14 @@ class Listening(TypedDict):
 def look() -> Listening:
     """Looks at the node's ports, as root: others' programs are not named to anybody else."""
     listening = ask("ss", "-Hltnp")
-    found = connection()
+    ssh_connection = connection()
     ssh = ssh_ports_of(
         ask("/usr/sbin/sshd", "-T"),
         ask("systemctl", "show", "-p", "Listen", "ssh.socket", "sshd.socket"),
         listening,
-        found,
+        ssh_connection,
     )
-    return {"ssh_ports": ssh, "services": services_of(listening, ssh), "caller": address_in(found)}
+    return {"ssh_ports": ssh, "services": services_of(listening, ssh), "caller": address_in(ssh_connection)}
 
 
 def ssh_ports_of(settings: str, sockets: str, listening: str, came_by: str) -> list[int]:
@@ -51,23 +51,23 @@ def ssh_ports_of(settings: str, sockets: str, listening: str, came_by: str) -> l
 
 def services_of(listening: str, ssh_ports: list[int]) -> list[Service]:
     """What else can be called from outside; the processes of a run of ours are no service."""
-    found = {
+    programs = {
         port: program
         for address, port, program in listeners(listening)
         if not address.strip("[]").startswith(("127.", "::1")) and port not in ssh_ports and program != PUBLISHED
     }
-    return [{"port": port, "program": program or "the kernel"} for port, program in sorted(found.items())]
+    return [{"port": port, "program": program or "the kernel"} for port, program in sorted(programs.items())]
 
 
 def listeners(listening: str) -> list[tuple[str, int, str]]:
     """Address, port and the program's name (empty: none has it open, as with NFS)."""
-    found = []
+    sockets = []
     for line in listening.splitlines():
-        if line_is := LISTENER.match(line):
-            program = re.search(r'\(\("([^"]*)",pid=(\d+)', line_is[3])
+        if listener := LISTENER.match(line):
+            program = re.search(r'\(\("([^"]*)",pid=(\d+)', listener[3])
             if not (program and of_a_run(program[2])):
-                found.append((line_is[1], int(line_is[2]), program[1] if program else ""))
-    return found
+                sockets.append((listener[1], int(listener[2]), program[1] if program else ""))
+    return sockets
 
 
 def of_a_run(pid: str) -> bool:

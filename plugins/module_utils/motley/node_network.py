@@ -28,8 +28,8 @@ def ask(*command: str) -> str:
 
 def netplan_files(root: Path = Path("/")) -> dict[str, str]:
     """Path → text of the files that netplan reads, in its order: by name, whatever the folder."""
-    found = {file.name: file for folder in NETPLAN for file in (root / folder).glob("*.yaml")}
-    return {f"/{found[name].relative_to(root)}": found[name].read_text(errors="replace") for name in sorted(found)}
+    files = {file.name: file for folder in NETPLAN for file in (root / folder).glob("*.yaml")}
+    return {f"/{files[name].relative_to(root)}": files[name].read_text(errors="replace") for name in sorted(files)}
 
 
 def wifi_in_use(nic: str, ask: Ask = ask) -> dict[str, str]:
@@ -80,15 +80,15 @@ def after_colon(text: str) -> list[str]:
 
 def usable(servers: list[str]) -> list[str]:
     """Addresses of other machines that are permanent."""
-    found = []
+    addresses = []
     for server in servers:
         try:
             address = ipaddress.ip_address(server.split("#")[0])
         except ValueError:
             continue
         if not (address.is_loopback or address.is_link_local or address.is_unspecified):
-            found.append(str(address))
-    return list(dict.fromkeys(found))
+            addresses.append(str(address))
+    return list(dict.fromkeys(addresses))
 
 
 def domains(words: list[str]) -> list[str]:

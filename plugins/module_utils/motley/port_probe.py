@@ -46,14 +46,14 @@ def tried(span: Span) -> list[int]:
 
 def closed_ranges(span: Span, answers: dict[int, str]) -> list[tuple[int, int, str]]:
     """Neighbours that are closed, of those that were tried, with the first one's reason."""
-    found: list[tuple[int, int, str]] = []
+    ranges: list[tuple[int, int, str]] = []
     before = ""
     for port in sorted(port for port in answers if span[0] <= port <= span[1]):
         if answers[port]:
-            first, _, why = found.pop() if before else (port, port, answers[port])
-            found.append((first, port, why))
+            first, _, why = ranges.pop() if before else (port, port, answers[port])
+            ranges.append((first, port, why))
         before = answers[port]
-    return found
+    return ranges
 
 
 def edges(span: Span, answers: dict[int, str]) -> list[int]:
@@ -91,36 +91,36 @@ class Doors:
 def knock(address: str, ports: Iterable[int], tries: int = TRIES) -> dict[int, str]:
     """Port → empty where it answers, else why not. What does not answer is tried again: packets get lost, and a rule
     here may drop answers to the port that the kernel chose for the call; so the later ones come from others."""
-    found = dict.fromkeys(ports, "no answer")
+    answers = dict.fromkeys(ports, "no answer")
     for again in range(tries):
-        left = [port for port, trouble in found.items() if trouble == "no answer"]
+        left = [port for port, trouble in answers.items() if trouble == "no answer"]
         for start in range(0, len(left), AT_ONCE):
-            found |= knock_once(address, left[start : start + AT_ONCE], chosen=again > 0)
-    return found
+            answers |= knock_once(address, left[start : start + AT_ONCE], chosen=again > 0)
+    return answers
 
 
 def knock_once(address: str, ports: list[int], *, chosen: bool = False) -> dict[int, str]:
-    own = random.sample(OWN, len(ports)) if chosen else [0] * len(ports)
-    found = dict.fromkeys(ports, "no answer")
+    own_ports = random.sample(OWN, len(ports)) if chosen else [0] * len(ports)
+    answers = dict.fromkeys(ports, "no answer")
     with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as lines:
-        for port, mine in zip(ports, own):  # noqa: B905  Python 3.9 has no strict=
+        for port, own_port in zip(ports, own_ports):  # noqa: B905  Python 3.9 has no strict=
             line = lines.enter_context(socket.socket())
             line.setblocking(False)
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             with contextlib.suppress(OSError):
-                line.bind(("", mine))
+                line.bind(("", own_port))
             code = line.connect_ex((address, port))
             if code in {0, errno.EINPROGRESS}:
                 waiting.register(line, selectors.EVENT_WRITE, (port, line))
             else:
-                found[port] = word_of(code)
+                answers[port] = word_of(code)
         end = time.monotonic() + TRY_S
         while waiting.get_map() and (left := end - time.monotonic()) > 0:
             for key, _ in waiting.select(left):
                 port, line = key.data
-                found[port] = word_of(line.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                answers[port] = word_of(line.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
                 waiting.unregister(line)
-    return found
+    return answers
 
 
 def word_of(code: int) -> str:

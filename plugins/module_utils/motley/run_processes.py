@@ -18,7 +18,7 @@ PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 
 def processes(home: Path) -> dict[int, ProcessFacts]:
     """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
-    found: dict[int, ProcessFacts] = {}
+    facts_of: dict[int, ProcessFacts] = {}
     loading = is_loading(home)
     wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
     for folder in Path("/proc").glob("[0-9]*"):
@@ -34,8 +34,8 @@ def processes(home: Path) -> dict[int, ProcessFacts]:
             how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
             if loading and how == "unit":
                 continue
-            found[pid] = {"part": part_of(words), "how": how}
-    return found
+            facts_of[pid] = {"part": part_of(words), "how": how}
+    return facts_of
 
 
 def agents_of(here: dict[int, ProcessFacts]) -> list[int]:
@@ -65,9 +65,9 @@ def part_of(words: list[bytes]) -> str:
 
 def listening(home: Path) -> list[int]:
     """Ports of runs on which a process of this very node listens."""
-    own = {str(pid) for pid in processes(home)}
+    pids = {str(pid) for pid in processes(home)}
     sockets = set()
-    for pid in own:
+    for pid in pids:
         for link in Path("/proc", pid, "fd").glob("*"):
             with contextlib.suppress(OSError):
                 sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))

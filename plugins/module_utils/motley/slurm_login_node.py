@@ -52,8 +52,8 @@ def slurm(*words: str, timeout_s: float = 20) -> str:
 
 
 def places(home: Path, run: str) -> list[Path]:
-    found = (home / JOBS / run).glob("place-*")
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    folders = (home / JOBS / run).glob("place-*")
+    return sorted(folders, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def names(home: Path) -> list[str]:
@@ -63,19 +63,19 @@ def names(home: Path) -> list[str]:
 def queue() -> dict[str, SlurmJob]:
     """Run → its job, of those that wait or run; of an array each task by itself."""
     asked = slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%A|%T|%j|%S|%R")
-    found: dict[str, SlurmJob] = {}
+    jobs: dict[str, SlurmJob] = {}
     for line in asked.splitlines():
         shown, job, state, name, start, why = line.split("|", 5)
         run, _, place = name.removeprefix("motley-"), "", shown.partition("_")[2]
         if name.startswith("motley-"):
-            found[f"{run}-{place}" if place.isdigit() else run] = {
+            jobs[f"{run}-{place}" if place.isdigit() else run] = {
                 "shown": shown,
                 "job": shown if place.isdigit() else job,
                 "state": state,
                 "start": start,
                 "why": why.strip("()"),
             }
-    return found
+    return jobs
 
 
 def newest(home: Path, jobs: dict[str, SlurmJob]) -> str:
@@ -94,9 +94,9 @@ def freshest(home: Path, run: str) -> Path:
         except OSError:
             return 0.0
 
-    found = places(home, run)
-    now = [place for place in found if time.time() - written(place) < FRESH_S]
-    return next(iter(now), max(found, key=written, default=home / JOBS / run / "place-0"))
+    every_place = places(home, run)
+    writing = [place for place in every_place if time.time() - written(place) < FRESH_S]
+    return next(iter(writing), max(every_place, key=written, default=home / JOBS / run / "place-0"))
 
 
 def look(home: Path) -> Look:
@@ -212,8 +212,8 @@ def report(home: Path, run: str) -> None:
 
 
 def outputs(home: Path, run: str) -> list[Path]:
-    found = (home / JOBS / run / OUTPUT).glob("*.out")
-    return sorted(found, key=lambda path: path.stat().st_mtime)
+    files = (home / JOBS / run / OUTPUT).glob("*.out")
+    return sorted(files, key=lambda path: path.stat().st_mtime)
 
 
 def last_words(home: Path, run: str) -> str:

@@ -80,13 +80,13 @@ def key_files(settings: dict[str, list[str]], user: str, home: str, uid: int) ->
 def real_keys(text: str, settings: dict[str, list[str]], address: str, now: float) -> list[str]:
     """The keys of an authorized_keys file that open a shell for somebody at this address."""
     accepted = set(",".join(settings.get("pubkeyacceptedalgorithms", [])).split(","))
-    found = []
+    keys = []
     for line in text.splitlines():
         options, kind, body = key_of(line)
         signs = RSA_SIGNATURES if kind == "ssh-rsa" else {kind}
         if is_key(kind, body) and signs & accepted and opens_shell(options, address, now):
-            found.append(f"{kind} {body}")
-    return found
+            keys.append(f"{kind} {body}")
+    return keys
 
 
 def lines_with_keys(text: str) -> int:

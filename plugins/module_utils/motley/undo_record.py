@@ -135,9 +135,9 @@ def with_block(
 def without_names(line: str, names: Sequence[str]) -> str:
     """A line of /etc/hosts without these names and without its comment; as it is where it has none of them."""
     unwanted = {name.lower() for name in names}
-    address, *known = line.split("#", maxsplit=1)[0].split() or [""]
-    others = [name for name in known if name.lower() not in unwanted]
-    if others == known:
+    address, *names_there = line.split("#", maxsplit=1)[0].split() or [""]
+    others = [name for name in names_there if name.lower() not in unwanted]
+    if others == names_there:
         return line
     return " ".join([address, *others]) if others else ""
 
