@@ -57,12 +57,12 @@ def who_uses_it(programs: Collection[str]) -> str:
 
 
 def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> str:
-    """One of `programs` that runs, else empty; the kernel keeps the first 15 characters of a name."""
-    short = {name[:15]: name for name in programs}
-    for file in proc.glob("[0-9]*/comm") if short else ():
+    """One of `programs` that runs, else empty; the kernel keeps the first 15 bytes of a name."""
+    by_kept_name = {os.fsencode(name)[:15]: name for name in programs}
+    for file in proc.glob("[0-9]*/comm") if by_kept_name else ():
         with contextlib.suppress(OSError):
-            if found := short.get(file.read_text().strip()):
-                return found
+            if program := by_kept_name.get(file.read_bytes().strip()):
+                return program
     return ""
 
 
@@ -70,9 +70,9 @@ def game_mode() -> str:
     """Asks Feral's GameMode of this user's session, where there is one; empty where it is not active."""
     env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"} | os.environ
     try:
-        said = subprocess.run(
+        answer = subprocess.run(
             ["gamemoded", "-s"], capture_output=True, text=True, timeout=5, env=env, check=False
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
-    return "a game (GameMode)" if "is active" in said else ""
+    return "a game (GameMode)" if "is active" in answer else ""

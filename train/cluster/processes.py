@@ -70,7 +70,7 @@ class Process:
 
     def is_stopped(self) -> bool:
         try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
+            return fields_of(Path(f"/proc/{self.pid}/stat"))[0] in ("T", "t")
         except OSError:
             return False
 
@@ -78,7 +78,7 @@ class Process:
         """Whether one of its threads waits in the kernel, where no signal reaches it."""
         stats = Path(f"/proc/{self.pid}/task").glob("*/stat")
         with contextlib.suppress(OSError):
-            return any(stat.read_text().rsplit(")", 1)[1].split()[0] == "D" for stat in stats)
+            return any(fields_of(stat)[0] == "D" for stat in stats)
         return False
 
     def send(self, number: signal.Signals) -> None:
@@ -116,12 +116,18 @@ class Processes:
         ticks = read_bytes = 0
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                stat = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(stat[3]) in pids:
-                    ticks += sum(map(int, stat[11:15]))
+                fields = fields_of(folder / "stat")
+                if int(fields[3]) in pids:
+                    ticks += sum(map(int, fields[11:15]))
                     read = re.search(r"^read_bytes: (\d+)", (folder / "io").read_text(), re.MULTILINE)
                     read_bytes += int(read[1]) if read else 0
         return ticks / os.sysconf("SC_CLK_TCK"), read_bytes
+
+
+def fields_of(stat: Path) -> list[str]:
+    """The fields of a `stat` file behind the program's name, its state first. The kernel cuts that name after 15 bytes,
+    also in the middle of a letter."""
+    return stat.read_bytes().rpartition(b")")[2].decode().split()
 
 
 def _start_cold(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:

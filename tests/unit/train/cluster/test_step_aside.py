@@ -147,11 +147,13 @@ def test_what_is_no_answer_is_no_game() -> None:
     assert drawing("NVIDIA-SMI has failed") == "" and drawing(b"") == ""
 
 
-def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path: Path) -> None:
-    for pid, name in ((1, "systemd"), (7, "a-program-with-")):
+@pytest.mark.parametrize("program", ["a-program-with-a-long-name", "Größenwahnsinnig"])
+def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path: Path, program: str) -> None:
+    running = ["systemd", "vierzehn Zeichä", "Größenwahnsinnig", "a-program-with-a-long-name"]
+    for pid, name in enumerate(running):
         (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
-    assert running_program(["blender", "a-program-with-a-long-name"], tmp_path) == "a-program-with-a-long-name"
+        (tmp_path / str(pid) / "comm").write_bytes(name.encode()[:15] + b"\n")
+    assert running_program(["blender", program], tmp_path) == program
     assert running_program(["blender"], tmp_path) == running_program([], tmp_path) == ""
 
 
