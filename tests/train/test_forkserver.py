@@ -64,6 +64,12 @@ def test_its_end_is_told_as_of_any_child(warm, program, ends, code, tmp_path):
     assert ("ZeroDivisionError" in (tmp_path / "said").read_text()) == (code == 1)
 
 
+def test_what_is_too_long_for_a_request_is_not_cut_but_refused(warm, program):
+    long = {f"SERVICE_{number}": "x" * 1000 for number in range(150)}
+    assert warm.start([program("")], cluster.environment() | long) is None
+    assert pace.ended(started(warm, [program("")]), 60) == 0, "and the next one starts"
+
+
 def test_a_signal_reaches_it_also_before_it_is_there(warm, program):
     born = started(warm, [program("import time; time.sleep(600)")])
     born.send_signal(signal.SIGTERM)

@@ -35,6 +35,7 @@ from train.cluster.timing import TIMING
 
 SOURCE = str(Path(__file__).resolve().parents[2])
 LONGEST = 1 << 17
+"""The longest request. A worker with a longer environment, as in a pod among hundreds of services, starts cold."""
 
 
 # -- the agent's side --------------------------------------------------------------------------------------------------
@@ -108,13 +109,13 @@ class ForkServer:
             )
 
     def start(self, args: Sequence[str], env: Mapping[str, str], out: int | None = None) -> Worker | None:
-        """Start `python ARGS…`; None if the fork server is gone."""
-        if self.process.poll() is not None:
+        """Starts `python ARGS…`; None if the fork server is gone, or the request is too long for it."""
+        request = json.dumps({"args": list(args), "env": dict(env)}).encode()
+        if self.process.poll() is not None or len(request) > LONGEST:
             return None
         mine, theirs = socket.socketpair()
         with theirs:
             fds = array.array("i", [theirs.fileno(), *([] if out is None else [out])])
-            request = json.dumps({"args": list(args), "env": dict(env)}).encode()
             try:
                 self.link.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
             except OSError:
@@ -184,7 +185,7 @@ def _open_gpus() -> list[str]:
 
 
 def _become(request: dict[str, Any], fds: list[int], args: argparse.Namespace, between: int) -> NoReturn:
-    """Become `python ARGS…`."""
+    """Becomes `python ARGS…`."""
     code = 1
     try:
         os.setsid()
