@@ -1,15 +1,19 @@
 """A node's part of a script of one's own, with torchrun itself: what it writes down for others."""
 
+import errno
+import io
 import json
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from tests.support import pace
 from tests.train.cluster import ROOT, environment, free_port
+from train.cluster import torchrun
 from train.cluster.torchrun import Output, script_of
 from train.runlog import paths
 from train.runlog.secret import Secret
@@ -149,6 +153,27 @@ def test_an_abort_behind_an_error_is_not_the_reason(tmp_path):
     assert bare.startswith("ended by SIGABRT: ") and bare.endswith("let it end with os._exit(0)")
     killed = output_of(tmp_path, "[0] UserWarning: an Exception was ignored", REPORT.format(-9))
     assert killed.reason(1) == "ended by SIGKILL"
+
+
+class Full(io.StringIO):
+    def write(self, _):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_script_runs_on_where_nobody_can_take_what_it_prints(tmp_path, monkeypatch):
+    """Its output goes to a file on the same disk, where no unit starts it."""
+
+    def run(script, _):
+        script.output.pass_on(iter([b"one\n", b"two\n"]))
+        return 0
+
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    monkeypatch.setattr(torchrun.NodeScript, "run", run)
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert torchrun.main(Namespace(run="own", folder=Path(), words=["train.py"])) == 0
+    kept = (paths.logs(tmp_path, "own") / paths.OUTPUT).read_text().splitlines()
+    assert [json.loads(line)["text"] for line in kept] == ["one", "two"]
 
 
 def test_of_a_progress_bar_the_last_state_is_kept(tmp_path):

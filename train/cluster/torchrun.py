@@ -31,6 +31,7 @@ from train.cluster.gpu_log import GpuReadings
 from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
 from train.runlog.secret import secret_of
+from train.safe_stdio import may_get_lost
 from train.send_notice import Notice, send
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    may_get_lost()  # or a full disk under its output stops the thread that reads it, and the script waits for ever
     home, node = Path(os.environ.get("MOTLEY_HOME", ".")).resolve(), os.environ.get("MOTLEY_NODE", "")
     return NodeScript(home, args.run, node, args.words).run(home / args.folder)
 
