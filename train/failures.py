@@ -37,6 +37,7 @@ PEER_SIGNS = (
     "communicator was aborted",
 )  # fmt: skip
 NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 

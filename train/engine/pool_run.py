@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from train.clock import Clock, WorkClock
 from train.engine.shutdown import Leaver
 from train.errors import CheckFailed
-from train.failures import classify_failure, report_to_agent
+from train.failures import DISK_FULL, classify_failure, report_to_agent
 from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
 from train.pool.piece_thread import Desk, Hands
@@ -233,8 +233,9 @@ def run_pool(config: RunConfig, leaver: Leaver | None, *, as_json: bool) -> dict
     try:
         return run.run()
     except OSError as error:
-        raise CheckFailed(
-            f"{run.node}: {error.strerror} ({error.filename}); make room there, then launch again"
-        ) from error
+        what = f"{type(error).__name__}: {error}"
+        if error.errno in DISK_FULL:
+            what = f"{error.strerror} ({error.filename}); make room there, then launch again"
+        raise CheckFailed(f"{run.node}: {what}") from error
     finally:
         run.recipe.close()

@@ -10,7 +10,6 @@ setup.py makes everything ready, loop.py trains. A stopped run continues where i
 from __future__ import annotations
 
 import argparse
-import errno
 import gc
 import json
 import os
@@ -231,6 +230,7 @@ class StepFailedError(CheckFailed):
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train.engine import between_steps, shutdown, step_event
+    from train.failures import DISK_FULL
     from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
@@ -246,7 +246,7 @@ def fail(run: Run, error: Exception) -> Exception:
             run.reporter.warn(run.step, f"{node}: the last step could not be saved: {second}")
     trace = "".join(traceback.format_exception(error))
     run.reporter.write("failed", step=step, node=node, message=str(error), trace=trace)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         what = f"its disk is full ({error.filename or 'the system does not say where'})"
         return StepFailedError(
             f"{node}: {what}; make room there, then continue with: ./motley launch --resume {run.config.run}"

@@ -1,0 +1,42 @@
+"""How a run in pieces ends where the system refuses something."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from train.engine import pool_run
+from train.errors import CheckFailed
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/home/m/results"),
+            "a: No space left on device (/home/m/results); make room there, then launch again",
+        ),
+        (
+            OSError(errno.ENOENT, "No such file or directory", "/models/x"),
+            "a: FileNotFoundError: [Errno 2] No such file or directory: '/models/x'",
+        ),
+        (ConnectionResetError("it was closed"), "a: ConnectionResetError: it was closed"),
+    ],
+)
+def test_room_is_asked_for_where_the_disk_is_full(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
+) -> None:
+    def fails() -> None:
+        raise error
+
+    run = SimpleNamespace(node="a", run=fails, recipe=SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("train.recipes.in_pieces", lambda _: None)
+    monkeypatch.setattr(pool_run, "of_this_process", lambda *_: None)
+    monkeypatch.setattr(pool_run, "PoolRun", lambda *_, **__: run)
+    config: Any = None
+    with pytest.raises(CheckFailed) as failed:
+        pool_run.run_pool(config, None, as_json=False)
+    assert str(failed.value) == message and failed.value.__cause__ is error
