@@ -94,8 +94,9 @@ class QueueKeeper:
         machines count that some run still waits for: others may have no agent all night."""
         if self.has_group:
             self.refusals = {}
-        others = {name for one in self.queue.waiting() for name in one.names} - {self.node}
-        counts = [count for name, count in self.refusals.items() if name in others]
+        others = {name for entry in self.queue.waiting() for name in entry.names} - {self.node}
+        refusals = self.refusals.copy()  # the thread that asks changes it meanwhile
+        counts = [count for name, count in refusals.items() if name in others]
         return min(counts, default=0) * TIMING.queue_ask_s > TIMING.over_s
 
     def ended(self, verdict: RunEnd) -> None:
@@ -109,7 +110,7 @@ class QueueKeeper:
 
     def is_last(self) -> bool:
         """Whether no other run waits for this machine."""
-        return not any(one.launch != self.launch and self.node in one.names for one in self.queue.waiting())
+        return not any(entry.launch != self.launch and self.node in entry.names for entry in self.queue.waiting())
 
     # -- the wire ----------------------------------------------------------------------------------------------------
 
