@@ -136,7 +136,8 @@ def shown_alive(folder: Path) -> Iterator[None]:
 
     def touch() -> None:
         while not over.wait(ALIVE_S):
-            (folder / ALIVE).write_text(str(time.time()))
+            with contextlib.suppress(OSError):  # a volume that is full now may have room later
+                (folder / ALIVE).write_text(str(time.time()))
 
     thread = threading.Thread(target=touch, daemon=True)
     thread.start()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import pace
 from train.cluster import kubernetes
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
@@ -112,6 +113,18 @@ def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(
         assert not ended
     waiting.join(60)
     assert ended and "job qa-prepare makes model and rows" in capsys.readouterr().err
+
+
+def test_a_volume_that_is_full_for_a_moment_ends_no_sign_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "ALIVE_S", 0.01)
+    in_the_way = tmp_path / kubernetes.ALIVE
+    in_the_way.mkdir()
+    with kubernetes.shown_alive(tmp_path):
+        time.sleep(0.2)
+        in_the_way.rmdir()
+        pace.until(in_the_way.is_file, 10)
 
 
 def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
