@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.train import cluster
 from train.__main__ import main
+from train.engine.profiler import Profile
 from train.runlog import merge_traces
 from train.runlog.trace import STEP, read_trace
 
@@ -95,3 +97,16 @@ def test_a_disk_without_room_for_the_trace_costs_the_trace(options, tmp_path):
 
 def spans(trace) -> list[dict]:
     return [event for event in trace["traceEvents"] if event["ph"] == "X"]
+
+
+def test_a_recording_that_is_torn_is_one_that_is_missing(tmp_path):
+    warnings: list[str] = []
+    (tmp_path / "trace-0.json.gz").write_bytes(b"\x1f\x8b torn")
+    run = SimpleNamespace(
+        config=SimpleNamespace(log_folder=tmp_path, profile="4-13"),
+        world=SimpleNamespace(local_rank=0),
+        reporter=SimpleNamespace(warn=lambda _, message: warnings.append(message)),
+        step=20,
+        total_steps=30,
+    )
+    assert not Profile(run).steps and len(warnings) == 1

@@ -6,6 +6,7 @@ What goes wrong here is a warning: no run ends because nobody could watch it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,9 @@ class Profile:
 
     def _has(self, steps: range) -> bool:
         """Whether a recording of these steps is there from before a restart."""
-        return self.file.exists() and read_trace(self.file)["motley"]["steps"] == ends_of(steps)
+        with contextlib.suppress(Exception):  # none is there, or it is torn
+            return bool(read_trace(self.file)["motley"]["steps"] == ends_of(steps))
+        return False
 
     def _start(self) -> None:
         kinds = torch.profiler.ProfilerActivity
