@@ -112,6 +112,12 @@ def test_a_size_that_is_predicted_to_be_too_large_is_not_tried():
     assert "16 would need 20.0 GB of 18.0 GB" in why
 
 
+@pytest.mark.parametrize(("most", "why"), [(16, "all 16 rows at once"), (12, "16 are more than all 12 rows")])
+def test_it_says_that_there_are_no_more_rows(most, why):
+    size, said = micro_batch_search.find(Device(GB, GB, 99 * GB), ceiling_bytes=99 * GB, most=most)
+    assert said.endswith(f"; {why}") and size in (8, 16)
+
+
 def test_stepping_down_ends_at_one_row():
     assert [micro_batch_search.step_down(8), micro_batch_search.step_down(3)] == [4, 1]
     with pytest.raises(micro_batch_search.OutOfMemoryError, match="max_seq_length"):

@@ -27,7 +27,7 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
     """The largest power of two up to `most` that stays under the ceiling, each step predicted from the two before; and
     why."""
     peaks: dict[int, int] = {}
-    size, why = 1, f"all {most} rows at once"
+    size = 1
     while size <= most:
         if (predicted := _predict(peaks, size)) > ceiling_bytes:
             why = f"{size} would need {_gb(predicted)} of {_gb(ceiling_bytes)}"
@@ -42,6 +42,8 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
             del peaks[size]
             break
         size *= 2
+    else:
+        why = f"all {most} rows at once" if most in peaks else f"{size} are more than all {most} rows"
     if not peaks:
         raise OutOfMemoryError(f"not even one row fits: {why}")
     return max(peaks), f"by trial, peak {_gb(peaks[max(peaks)])}; {why}"
