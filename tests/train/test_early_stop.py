@@ -3,13 +3,16 @@ interruption, and what it leaves behind is its best."""
 
 import json
 import signal
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
 
 from tests.support import pace
 from tests.train import cluster
+from train.engine import between_steps
 from train.engine.early_stop import Gains
 from train.runlog.state import replay
 
@@ -81,6 +84,19 @@ def test_gains_below_a_thousandth_count_only_together():
         without.append(gains.without)
     assert without == [0, 1, 0, 1, 2], "2.0 to 1.9970 is more than 0.1 %, and 1.9970 to 1.9979 a loss"
     assert gains.mark == 1.9970
+
+
+def test_a_loss_that_is_no_number_is_neither_the_best_nor_a_gain(monkeypatch):
+    """An overflow of fp16 in one evaluation, the first."""
+    losses = [float("nan"), 2.0, 2.5]
+    monkeypatch.setattr(between_steps, "held_out_loss", lambda _: (losses.pop(0), 10, {}))
+    for act in ("show_samples", "save"):
+        monkeypatch.setattr(between_steps, act, lambda _: None)
+    milestones, reporter = between_steps.Milestones(), SimpleNamespace(held_out=lambda *_, **__: None)
+    run = SimpleNamespace(milestones=milestones, trained=SimpleNamespace(lock=nullcontext()), reporter=reporter)
+    for run.step in (1, 2, 3):
+        between_steps.evaluate(run)
+    assert (milestones.best["step"], milestones.gains.mark, milestones.gains.without) == (2, 2.0, 1)
 
 
 def test_it_ends_three_evaluations_after_the_last_gain(alone):

@@ -3,6 +3,7 @@ is due. And the result, at the end."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ def evaluate(run: Run) -> None:
         return
     loss, targets, metrics = found
     with run.trained.lock:  # a process that is leaving saves all of this or none
-        better = milestones.best is None or loss < milestones.best["loss"]
+        better = math.isfinite(loss) and (milestones.best is None or loss < milestones.best["loss"])
         milestones.evaluated, milestones.newest, milestones.metrics = run.step, loss, metrics
         milestones.gains.learn(loss)
         milestones.base = loss if not run.step else milestones.base

@@ -6,6 +6,7 @@ the run was interrupted, and on any cluster.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,11 @@ class Gains:
     """Evaluations since then."""
 
     def learn(self, loss: float) -> None:
-        if self.mark is None or (loss < self.mark and loss <= self.mark - LEAST_GAIN * abs(self.mark)):
-            self.mark, self.without = loss, 0
+        if self.mark is None:
+            gained = math.isfinite(loss)
         else:
-            self.without += 1
+            gained = loss < self.mark and loss <= self.mark - LEAST_GAIN * abs(self.mark)
+        self.mark, self.without = (loss, 0) if gained else (self.mark, self.without + 1)
 
 
 def eval_every(config: RunConfig, total_steps: int) -> int:
