@@ -248,8 +248,8 @@ class Agent:
             self.reason = action.reason
             if action.reason != self.idle.reason:
                 self.idle = action
-                known = (*self.status.reachable, self.cluster.node)
-                silent = [name for name in self.cluster.order if name not in known]
+                answering = {*self.status.reachable, self.cluster.node}
+                silent = [name for name in self.cluster.order if name not in answering]
                 self._record("waiting", action.reason, silent, too_few=action.too_few)
         elif isinstance(action, membership.Follow):
             new = action.generation
@@ -283,10 +283,11 @@ class Agent:
     def _note_lost(self, gone: Sequence[str], host: str, lost: Mapping[str, Lost]) -> None:
         """Records who is lost. The host knows why; another node knows it only of those that say they step aside."""
         lost = lost or membership.stepped_aside({name: peer.status for name, peer in self.heartbeat.snapshot().items()})
-        lost = {name: lost[name] for name in gone if name in lost}
-        words = membership.lost_words(lost) if len(lost) == len(gone) else f"{', '.join(gone)} dropped by {host}"
-        how, why = {name: one.how for name, one in lost.items()}, {name: one.why for name, one in lost.items()}
-        self._record("lost", words, gone, how=how, why=why)
+        losses = {name: lost[name] for name in gone if name in lost}
+        reason = membership.lost_words(losses) if len(losses) == len(gone) else f"{', '.join(gone)} dropped by {host}"
+        how = {name: loss.how for name, loss in losses.items()}
+        why = {name: loss.why for name, loss in losses.items()}
+        self._record("lost", reason, gone, how=how, why=why)
 
     def _drop_generation(self) -> None:
         self.generation = None
@@ -350,8 +351,8 @@ class Agent:
         self.notifier.end(verdict, progress)
         self._farewell()
         meant = self.stop_signal == 0 and (verdict.done or progress.step > 0)
-        if meant and self.keeper.is_last() and (word := self.stepping.after_the_run()):
-            self.reason = f"{self.reason}; {word} in a minute"
+        if meant and self.keeper.is_last() and (then := self.stepping.after_the_run()):
+            self.reason = f"{self.reason}; {then} in a minute"
         self._show(force=True)
         return 0 if verdict.done else 1
 

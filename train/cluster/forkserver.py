@@ -172,16 +172,16 @@ def _import_libraries() -> None:
     if importlib.util.find_spec("unsloth") is None:
         importlib.import_module("peft")
         from transformers import AutoModelForCausalLM  # noqa: F401
-    for own in ("train.engine.run", "train.engine.loop", "train.engine.setup", "train.parallel.process_group"):
-        importlib.import_module(own)
+    for module in ("train.engine.run", "train.engine.loop", "train.engine.setup", "train.parallel.process_group"):
+        importlib.import_module(module)
 
 
 def _open_gpus() -> list[str]:
-    found = set()
-    for file in Path("/proc/self/fd").iterdir():
+    open_files = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            found.add(str(file.readlink()))
-    return sorted(name for name in found if name.startswith("/dev/nvidia"))
+            open_files.add(str(descriptor.readlink()))
+    return sorted(name for name in open_files if name.startswith("/dev/nvidia"))
 
 
 def _become(request: dict[str, Any], fds: list[int], args: argparse.Namespace, between: int) -> NoReturn:

@@ -96,8 +96,9 @@ class Peer:
         """This peer as agent.json shows it."""
         silent_s = round(at - self.at, 1) if self.at else None
         status = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
-        own = {name: status[name] for name in ("condition", "cause", "step")}
-        return {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, "machine": self.machine, **own}
+        reported = {name: status[name] for name in ("condition", "cause", "step")}
+        seen_here = {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, "machine": self.machine}
+        return seen_here | reported
 
 
 class Heartbeat:

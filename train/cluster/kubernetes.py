@@ -100,15 +100,14 @@ def prepare(home: Path, job: Job) -> int:
     outcome: Prepared = {"launch": job["launch"]}
     with (folder / ".prepare.lock").open("w") as lock, shown_alive(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)  # two pods of the run may be on this machine
-        for words in job["steps"]:
-            print(f"python -m train {' '.join(words)}", file=sys.stderr, flush=True)
-            done = subprocess.run(
-                [sys.executable, "-m", "train", *words], stdout=subprocess.PIPE, text=True, check=False
-            )
+        for step in job["steps"]:
+            print(f"python -m train {' '.join(step)}", file=sys.stderr, flush=True)
+            command = [sys.executable, "-m", "train", *step]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
             print(done.stdout, end="", flush=True)
             answer = last_line(done.stdout)
             if done.returncode:
-                outcome["failed"] = str((answer.get("failures") or [f"{words[0]} ended with {done.returncode}"])[0])
+                outcome["failed"] = str((answer.get("failures") or [f"{step[0]} ended with {done.returncode}"])[0])
                 break
             outcome["rows"] = Path(str(answer.get("folder", ""))).name
         write_atomic(folder / PREPARED, json.dumps(outcome).encode())
@@ -122,10 +121,10 @@ def last_line(text: str) -> dict[str, Any]:
 
 
 def prepared(home: Path, job: Job) -> Prepared | None:
-    """What `prepare` of this very launch has left; empty until then."""
+    """What `prepare` of this very launch has left; None until then."""
     with contextlib.suppress(OSError, ValueError):
-        found: Prepared = json.loads((home / "jobs" / job["run"] / PREPARED).read_text())
-        return found if found["launch"] == job["launch"] else None
+        outcome: Prepared = json.loads((home / "jobs" / job["run"] / PREPARED).read_text())
+        return outcome if outcome["launch"] == job["launch"] else None
     return None
 
 
@@ -149,7 +148,7 @@ def shown_alive(folder: Path) -> Iterator[None]:
 
 
 def wait(home: Path, job: Job) -> int:
-    seen, since, said = "", time.monotonic(), time.monotonic()
+    seen, since, announced = "", time.monotonic(), time.monotonic()
     while not (ready := prepared(home, job)):
         time.sleep(LOOK_S)
         now, sign = time.monotonic(), sign_of(home, job)
@@ -159,8 +158,8 @@ def wait(home: Path, job: Job) -> int:
                 f"no sign of job {job['prepare']} for {SILENT_S / 60:.0f} min: it makes model and rows",
                 f"see: kubectl describe job {job['prepare']}",
             )
-        if now - said > SAY_S:
-            said = now
+        if now - announced > SAY_S:
+            announced = now
             print(f"job {job['prepare']} makes model and rows; this pod waits for it", file=sys.stderr, flush=True)
     if "failed" in ready:
         raise BadInput(
@@ -196,18 +195,19 @@ def cluster_of(config: Path, env: Mapping[str, str]) -> ClusterConfig:
     nodes = list(cluster.nodes)
     nodes[place] = replace(nodes[place], address=address)
     nic = env.get("GLOO_SOCKET_IFNAME") or nic_of(address)
-    own = nodes[place].name
-    return replace(cluster, node=own, token=env["MOTLEY_TOKEN"], nodes=tuple(nodes), interface=nic)
+    node = nodes[place].name
+    return replace(cluster, node=node, token=env["MOTLEY_TOKEN"], nodes=tuple(nodes), interface=nic)
 
 
 def run_agent(place: Path, env: Mapping[str, str]) -> int:
     """Runs the agent, as the container's first process: hands signals on, and reaps whoever lost its parent."""
-    known: list[int] = []
+    pids: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: hand_on(known, number))
-    words = ["-m", "train", "agent", "--cluster", str(place / paths.CLUSTER), "--config", str(place / paths.SETTINGS)]
-    agent = subprocess.Popen([sys.executable, *words], env={**environment(place), **env, "MOTLEY_HOME": str(place)})
-    known.append(agent.pid)
+        signal.signal(number, lambda number, _: hand_on(pids, number))
+    command = [sys.executable, "-m", "train", "agent"]
+    command += ["--cluster", str(place / paths.CLUSTER), "--config", str(place / paths.SETTINGS)]
+    agent = subprocess.Popen(command, env={**environment(place), **env, "MOTLEY_HOME": str(place)})
+    pids.append(agent.pid)
     while True:
         pid, status = os.wait()
         if pid == agent.pid:
@@ -215,11 +215,13 @@ def run_agent(place: Path, env: Mapping[str, str]) -> int:
             return code if code >= 0 else 128 - code
 
 
-def hand_on(known: list[int], number: int) -> None:
-    if not known:
+def hand_on(pids: Sequence[int], number: int) -> None:
+    """Hands a signal on to the agent; where none has been started yet, this process ends."""
+    if not pids:
         sys.exit(128 + number)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(known[0], number)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def leave_words(place: Path, run: str, file: str) -> None:
@@ -234,11 +236,11 @@ def leave_words(place: Path, run: str, file: str) -> None:
 
 
 def ending(folder: Path) -> Iterator[str]:
-    for kind, name, wanted in (
+    for prefix, name, kinds in (
         ("member", paths.MEMBERS, ("ended",)),
         ("event", paths.EVENTS, ("done", "failed", "stopped")),
         ("event", paths.EVENTS, ("step",)),
     ):
-        events = read(folder / name) if (folder / name).exists() else []
-        last = [event for event in events if event.get("event") in wanted][-1:]
-        yield from (f"{kind} {json.dumps(event)}" for event in last)
+        events = read(folder / name)
+        last = [event for event in events if event.get("event") in kinds][-1:]
+        yield from (f"{prefix} {json.dumps(event)}" for event in last)

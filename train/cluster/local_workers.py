@@ -50,16 +50,16 @@ class Work:
     at: float = 0.0
     cpu_s: float = 0.0
     read_bytes: int = 0
-    found: bool = True
+    was_seen: bool = True
 
     def seen(self, processes: Sequence[Process], outside: Outside) -> bool:
         at = outside.clock.now()
         if at - self.at >= TIMING.work_s:
             cpu_s, read_bytes = outside.processes.used_by({process.pid for process in processes if process.pid})
             if self.at:
-                self.found = cpu_s - self.cpu_s > 0.5 * (at - self.at) or read_bytes - self.read_bytes > 1 << 20
+                self.was_seen = cpu_s - self.cpu_s > 0.5 * (at - self.at) or read_bytes - self.read_bytes > 1 << 20
             self.at, self.cpu_s, self.read_bytes = at, cpu_s, read_bytes
-        return self.found
+        return self.was_seen
 
 
 @dataclass
@@ -132,8 +132,8 @@ class Group:
         """Why it failed, once: of several causes the one that is not only the echo of another process's end."""
         if self.failure is not None or self.state != "failed":
             return None
-        found = [self._failure(p, code or 0) for p in self.processes if (code := p.poll()) or p.reported()]
-        self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
+        failures = [self._failure(p, code or 0) for p in self.processes if (code := p.poll()) or p.reported()]
+        self.failure = min(failures, key=lambda failure: _WEIGHT.index(failure.kind))
         return self.failure
 
     def _failure(self, process: Process, code: int) -> Failure:
@@ -306,9 +306,9 @@ class LocalWorkers:
 
     def _start(self, generation: Generation | None) -> Group:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
-        told = partial(in_group, self.cluster, generation) if generation else partial(alone, self.cluster)
+        env_of = partial(in_group, self.cluster, generation) if generation else partial(alone, self.cluster)
         processes = [
-            self.outside.processes.start(self.command, told(local) | {VARIABLE: stage}) for local in range(count)
+            self.outside.processes.start(self.command, env_of(local) | {VARIABLE: stage}) for local in range(count)
         ]
         return Group(generation, processes, self.progress, self.outside, self.stage.has_room)
 

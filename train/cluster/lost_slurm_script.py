@@ -55,17 +55,17 @@ class Node:
     """Whether the run has ended, or is not to be queued again."""
 
 
-def run_agent(words: Sequence[str], node: Node, beat: Beat) -> int:
+def run_agent(command: Sequence[str], node: Node, beat: Beat) -> int:
     """Runs this node's agent, as its parent."""
-    with subprocess.Popen(words, env=node.env) as agent:
+    with subprocess.Popen(command, env=node.env) as agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, lambda number, _: agent.send_signal(number))
-        told = False
+        is_leaving = False
         while agent.poll() is None:
             time.sleep(LOOK_S)
             beat.changed()
-            if beat.lost and not told and (why := reason_to_leave(node)):
-                told = True
+            if beat.lost and not is_leaving and (why := reason_to_leave(node)):
+                is_leaving = True
                 print(f"the script of this job is gone with its node, and {why}: queued again", flush=True)
                 agent.send_signal(signal.SIGUSR1)
     while not beat.changed():  # where the script lives, it sees to the rest

@@ -173,15 +173,15 @@ def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
     fit = [name for name, node in everyone.items() if node.condition == "fit"]
     if not away or not majority([*fit, *away], view.order):
         return ""
-    words = "; ".join(f"{name} steps aside: {node.cause}" for name, node in away.items())
+    causes = "; ".join(f"{name} steps aside: {node.cause}" for name, node in away.items())
     if majority(fit, view.order):
-        return words
+        return causes
     for name in sorted(away, key=lambda name: away[name].until or float("inf")):
         fit.append(name)
         if majority(fit, view.order):
-            known = away[name].until
-            return f"waiting for a majority{', ' + pause.words(known, view.wall) if known else ''} ({words})"
-    return words
+            until = away[name].until
+            return f"waiting for a majority{', ' + pause.words(until, view.wall) if until else ''} ({causes})"
+    return causes
 
 
 def backoff_s(failures: int) -> float:
@@ -199,25 +199,25 @@ def choose_members(fit: Mapping[str, NodeStatus], order: Iterable[str], host: st
 
 
 def _everyone(view: NodeView) -> dict[str, NodeStatus]:
-    known = {**view.peers, view.me.name: view.me}
-    return {name: known[name] for name in view.order if name in known}
+    statuses = {**view.peers, view.me.name: view.me}
+    return {name: statuses[name] for name in view.order if name in statuses}
 
 
 def ready_ones(names: Iterable[str], fit: Mapping[str, NodeStatus], order: Sequence[str]) -> tuple[str, ...]:
     """The nodes whose workers have loaded, where they are a majority: none waits for one that still loads. Else all."""
-    everyone = tuple(names)
-    ready = tuple(name for name in everyone if fit[name].ready)
-    return ready if majority(ready, order) else everyone
+    loaded_or_not = tuple(names)
+    ready = tuple(name for name in loaded_or_not if fit[name].ready)
+    return ready if majority(ready, order) else loaded_or_not
 
 
-def _linked(one: NodeStatus, other: NodeStatus) -> bool:
-    return other.name in one.reachable and one.name in other.reachable
+def _linked(a: NodeStatus, b: NodeStatus) -> bool:
+    return b.name in a.reachable and a.name in b.reachable
 
 
 def _newest_generation(fit: Mapping[str, NodeStatus], order: Sequence[str]) -> Generation | None:
     """The newest of all that are followed, also one whose host is silent here; of equal numbers the earlier host's."""
     followed = [node.generation for node in fit.values() if node.generation]
-    return max(followed, key=lambda one: (one.number, -list(order).index(one.host)), default=None)
+    return max(followed, key=lambda each: (each.number, -list(order).index(each.host)), default=None)
 
 
 def _next_number(view: NodeView) -> int:

@@ -66,9 +66,9 @@ class Ledger:
         self, number: int, members: tuple[str, ...], order: Sequence[str], why: Mapping[str, Lost], at: float
     ) -> Ledger:
         """The ledger of a new generation, written by its host. A loss that lasts keeps its first number and time."""
-        known = {loss.name: loss for loss in self.lost}
+        lasting = {loss.name: loss for loss in self.lost}
         lost = tuple(
-            known.get(name)
+            lasting.get(name)
             or Loss(name=name, number=number, time=round(at, 3), reason=why[name].why, how=why[name].how)
             for name in order
             if name not in members

@@ -79,8 +79,8 @@ class NodeNotifier:
         with contextlib.suppress(queue.Empty):
             notice, why = self.answers.get_nowait()
             self.sending = None
-            words = f"not sent: {why}; the next try in {self.pause_s:.0f} s" if why else "sent"
-            self.outside.say(f"{self.cluster.node}: notify  {notice.key} {words}")
+            outcome = f"not sent: {why}; the next try in {self.pause_s:.0f} s" if why else "sent"
+            self.outside.say(f"{self.cluster.node}: notify  {notice.key} {outcome}")
             if why:
                 self.retry_at, self.pause_s = self.now() + self.pause_s, 2 * self.pause_s
             else:

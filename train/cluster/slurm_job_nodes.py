@@ -123,10 +123,11 @@ def cluster_of(env: Mapping[str, str], nodes: Iterable[Member], nic: str) -> Clu
     )
 
 
-def nodes_of(told: str) -> dict[int, Member]:
+def nodes_of(lines: str) -> dict[int, Member]:
     """The nodes of the job by their place in it, in its order, from the line of each."""
-    facts = {fact.pop("id"): fact for fact in (json.loads(line) for line in told.splitlines() if line.startswith("{"))}
-    return {place: Member(**facts[place]) for place in sorted(facts)}
+    facts = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    by_place = {fact.pop("id"): Member(**fact) for fact in facts}
+    return {place: by_place[place] for place in sorted(by_place)}
 
 
 def join(env: Mapping[str, str], job: Path) -> int:
@@ -141,25 +142,26 @@ def join(env: Mapping[str, str], job: Path) -> int:
     cores = len(os.sched_getaffinity(0))
     own_settings = {"MOTLEY_NODE": own.name, "GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"}
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own.processes))}
-    words = ["-m", "train", "agent", "--cluster", str(home / paths.CLUSTER), "--config", str(job / paths.SETTINGS)]
+    command = [sys.executable, "-m", "train", "agent"]
+    command += ["--cluster", str(home / paths.CLUSTER), "--config", str(job / paths.SETTINGS)]
     everything = {**threads, **env, **own_settings, **environment(home)}
     if place == 0:
-        os.execve(sys.executable, [sys.executable, *words], everything)
+        os.execve(sys.executable, command, everything)
 
     def ended() -> bool:
         return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"])) != GOES_ON or not again(env, job)
 
     status = paths.logs(home, env["MOTLEY_RUN"]) / paths.AGENT
-    return run_agent([sys.executable, *words], Node(place, everything, status, ended), Beat(job / BEAT))
+    return run_agent(command, Node(place, everything, status, ended), Beat(job / BEAT))
 
 
 def nic_of(own: str) -> str:
     """The network card that has this address, as the kernel lists them."""
     size, entry = 4096, 40
     buffer = array.array("B", bytes(size))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
         request = struct.pack("iL", size, buffer.buffer_info()[0])
-        filled: int = struct.unpack("iL", fcntl.ioctl(asked.fileno(), SIOCGIFCONF, request))[0]
+        filled: int = struct.unpack("iL", fcntl.ioctl(kernel.fileno(), SIOCGIFCONF, request))[0]
     listed = buffer.tobytes()[:filled]
     for start in range(0, filled, entry):
         name = listed[start : start + 16].split(b"\0")[0].decode()
@@ -196,10 +198,10 @@ def again(env: Mapping[str, str], job: Path) -> bool:
     return False
 
 
-def next_start(known: Starts, job: str, step: int) -> Starts:
+def next_start(last: Starts, job: str, step: int) -> Starts:
     """What the next start of a job is told: the step that is saved, and how many in a row have ended there."""
-    before = known.get("in_vain", 0) if known.get("job") == job else 0
-    return {"job": job, "step": step, "in_vain": 0 if step != known.get("step", 0) else before + 1}
+    before = last.get("in_vain", 0) if last.get("job") == job else 0
+    return {"job": job, "step": step, "in_vain": 0 if step != last.get("step", 0) else before + 1}
 
 
 def saved_step(job: Path, run: str) -> int:

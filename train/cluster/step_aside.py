@@ -67,8 +67,8 @@ class StepAside:
     def look(self, wall: float, at: float) -> tuple[str, str] | None:
         """What changed, as an event of members.jsonl: its kind and reason. `wall`: the time of the day; `at`: seconds
         that no change of the clock touches."""
-        found = [cause for source in self.sources if (cause := source(wall, at))]  # all: each keeps its own time
-        was, self.now = self.now, found[0] if found else None
+        reasons = [aside for source in self.sources if (aside := source(wall, at))]  # all: each keeps its own time
+        was, self.now = self.now, reasons[0] if reasons else None
         self._let_sleep(self.battery.held)
         if self.now and (was is None or was.cause != self.now.cause):
             return "away", self.now.cause
@@ -83,11 +83,11 @@ class StepAside:
 
     def after_the_run(self) -> str:
         """What follows here, for which root is asked as well; nothing where somebody uses the machine just now."""
-        word = "" if self.now and self.now.rule in SOMEBODY else self.rules.then
-        if word:
+        then = "" if self.now and self.now.rule in SOMEBODY else self.rules.then
+        if then:
             with contextlib.suppress(OSError):
-                write_atomic(self.then, f"{word}\n".encode())
-        return word
+                write_atomic(self.then, f"{then}\n".encode())
+        return then
 
     def _let_sleep(self, may: bool) -> None:
         """Lets it sleep, or not: only root can lift what keeps it awake; the unit motley-asked does, by this file."""
@@ -96,8 +96,9 @@ class StepAside:
                 self.may_sleep.touch() if may else self.may_sleep.unlink()
 
     def _paused(self, wall: float, _: float) -> Aside | None:
-        if found := pause.read(self.file, wall):
-            return Aside("paused", " ".join(filter(None, ["paused", pause.words(found.until, wall)])), found.until)
+        if paused := pause.read(self.file, wall):
+            cause = f"paused {pause.words(paused.until, wall)}".rstrip()
+            return Aside("paused", cause, paused.until)
         return None
 
     def _early(self, wall: float, _: float) -> Aside | None:
@@ -124,5 +125,5 @@ class StepAside:
 def on_battery(power: Path = SUPPLIES) -> bool:
     """Whether a battery is being emptied, and no charger gives anything."""
     batteries, chargers = supplies(power)
-    charged = any(one["online"] == "1" for one in chargers)
-    return not charged and any(one["status"] == "Discharging" for one in batteries)
+    charged = any(charger["online"] == "1" for charger in chargers)
+    return not charged and any(battery["status"] == "Discharging" for battery in batteries)

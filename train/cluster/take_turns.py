@@ -72,11 +72,11 @@ def agent_in_turn(home: Path, cluster_file: Path, run: Callable[[QueueKeeper], i
     if is_by_hand():  # whoever types this means the run that is here, and no turn
         return run(QueueKeeper(home, cluster.node, "", Outside()))
     keeper = QueueKeeper(home, cluster.node, launch_of(cluster.token), Outside())
-    said = set()
+    reported = set()
 
     def say(why: str) -> None:
-        if why not in said:
-            said.add(why)
+        if why not in reported:
+            reported.add(why)
             keeper.outside.say(f"{keeper.node}: {why}")
 
     def run_or_wait() -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -76,11 +77,12 @@ class Output:
             line = raw.decode(errors="replace")
             print(line, end="", flush=True)
             text = line.rstrip("\n").rpartition("\r")[2].rstrip()
-            if found := REPORT.match(text):
-                self.exit_code = int(found[1]) if self.exit_code is None else self.exit_code
-            if text and self.exit_code is None:
-                self.keep(text)
-            if text and self.exit_code is None and not OF_TORCHRUN.match(text):
+            if self.exit_code is None and (report := REPORT.match(text)):
+                self.exit_code = int(report[1])
+            if not text or self.exit_code is not None:
+                continue
+            self.keep(text)
+            if not OF_TORCHRUN.match(text):
                 rank = OF_RANK.match(text)
                 self.of_rank.setdefault(rank[1] if rank else "", deque(maxlen=LAST_LINES)).append(text)
 
@@ -199,5 +201,4 @@ def waited(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 def script_of(words: list[str]) -> str:
     """The script as a person typed it: what stands behind torchrun's own options, which all are --NAME=VALUE here."""
-    own = next((place for place, word in enumerate(words) if not word.startswith("--")), len(words))
-    return " ".join(words[own:])
+    return " ".join(itertools.dropwhile(lambda word: word.startswith("--"), words))

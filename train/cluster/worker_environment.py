@@ -18,21 +18,21 @@ def alone(cluster: ClusterConfig, local: int) -> dict[str, str]:
 
 def in_group(cluster: ClusterConfig, generation: Generation, local: int) -> dict[str, str]:
     """Ranks follow the generation's order, the host's first."""
-    own, sizes = cluster.node, [cluster.of(name).processes for name in generation.members]
+    node, sizes = cluster.node, [cluster.of(name).processes for name in generation.members]
     who = f"store {generation.number} {generation.host} {generation.port}"
     env = {
-        "RANK": str(sum(sizes[: generation.members.index(own)]) + local),
+        "RANK": str(sum(sizes[: generation.members.index(node)]) + local),
         "WORLD_SIZE": str(sum(sizes)),
         "LOCAL_RANK": str(local),
-        "LOCAL_WORLD_SIZE": str(cluster.of(own).processes),
+        "LOCAL_WORLD_SIZE": str(cluster.of(node).processes),
         "MASTER_ADDR": cluster.of(generation.host).address,
         "MASTER_PORT": str(generation.port),
-        "MOTLEY_NODE": own,
+        "MOTLEY_NODE": node,
         "MOTLEY_GENERATION": str(generation.number),
         "MOTLEY_STORE_KEY": hmac.digest(cluster.token.encode(), who.encode(), "sha256").hex(),
     }
     if cluster.pipe:
-        env["MOTLEY_HOLDS"] = str(cluster.pipe.of([own]))
+        env["MOTLEY_HOLDS"] = str(cluster.pipe.of([node]))
     if interface := cluster.interface:
         networks = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
         env |= {name: os.environ.get(name, value) for name, value in networks.items()}
