@@ -120,10 +120,10 @@ def prove(run: Run) -> None:
 def evaluate(run: Run) -> None:
     """Evaluates on the held-out rows, each rank looking at its part; a new best is saved at once."""
     milestones = run.milestones
-    if not (found := held_out_loss(run)):
+    if not (evaluation := held_out_loss(run)):
         milestones.evaluated = run.step
         return
-    loss, targets, metrics = found
+    loss, targets, metrics = evaluation
     with run.trained.lock:  # a process that is leaving saves all of this or none
         better = math.isfinite(loss) and (milestones.best is None or loss < milestones.best["loss"])
         milestones.evaluated, milestones.newest, milestones.metrics = run.step, loss, metrics
@@ -150,22 +150,26 @@ def evaluate_base(run: Run) -> None:
     model: Any = run.module.model
     if run.milestones.base is None and hasattr(model, "disable_adapter"):
         with model.disable_adapter():
-            found = held_out_loss(run)
-        run.milestones.base = found[0] if found else None
+            evaluation = held_out_loss(run)
+        run.milestones.base = evaluation[0] if evaluation else None
 
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
     if recipe := making(run.recipe):
         return recipe.held_out(run)
-    whole = looked_at(run.held_out, run.config.eval_rows)
-    if not any(some for _, some in whole):
+    data_sets = looked_at(run.held_out, run.config.eval_rows)
+    if not any(rows for _, rows in data_sets):
         return None
-    sums = [summed(run, some) for _, some in whole]
-    *totals, targets = (sum(each) for each in zip(*sums, strict=True))
+    sums = [summed(run, rows) for _, rows in data_sets]
+    *totals, targets = (sum(column) for column in zip(*sums, strict=True))
     loss, *metrics = (total / targets for total in totals)
-    each = {f"{ON_DATA}{name}": own[0] / own[-1] for (name, _), own in zip(whole, sums, strict=True) if name}
-    return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True)) | each
+    losses = {
+        f"{ON_DATA}{name}": loss_sum / own_targets
+        for (name, _), (loss_sum, *_, own_targets) in zip(data_sets, sums, strict=True)
+        if name
+    }
+    return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True)) | losses
 
 
 def summed(run: Run, held_out: list[int]) -> list[float]:
@@ -173,10 +177,10 @@ def summed(run: Run, held_out: list[int]) -> list[float]:
     which looks at its part."""
     workers, rank = run.workers, run.world.rank
     first, end = spans(split_rows(len(held_out), [1.0] * len(workers.groups)))[workers.of(rank)]
-    some = held_out[first:end]
-    sums, mine = sums_over(run.module, run.held_out, some, micro_batch=run.micro_batch, device=run.device)
-    of_ranks = run.world.numbers([*sums, float(mine if workers.leads(rank) else 0)])
-    return [sum(one[place] for one in of_ranks) for place in range(len(of_ranks[0]))]
+    mine = held_out[first:end]
+    sums, targets = sums_over(run.module, run.held_out, mine, micro_batch=run.micro_batch, device=run.device)
+    of_ranks = run.world.numbers([*sums, float(targets if workers.leads(rank) else 0)])
+    return [sum(column) for column in zip(*of_ranks, strict=True)]
 
 
 def save(run: Run) -> None:

@@ -32,8 +32,8 @@ def read(config: RunConfig) -> dict[str, str]:
     runs = [config.run] if config.resume == "auto" else [config.run, config.resume]
     for run in runs:
         try:
-            written = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
-            return {name: str(written[name]) for name in written if name in NAMES or name.startswith(MICRO_BATCH)}
+            facts = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
+            return {name: str(facts[name]) for name in facts if name in NAMES or name.startswith(MICRO_BATCH)}
         except (OSError, ValueError):
             continue
     return {}

@@ -157,15 +157,14 @@ def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:
 
 def drawn_rows(run: Run, step: int) -> list[int]:
     """The rows of the data for step `step`, counted from 0."""
-    config = run.config
-    draw = step // config.steps_per_draw
-    order: dict[str, Any] = {"rows": len(run.rows), "parts": parts_of(run.rows), "seed": config.seed}
-    return rows_of_step(draw, rows_per_step=config.drawn_per_step, **order)
+    config, draw = run.config, step // run.config.steps_per_draw
+    parts, rows_per_step = parts_of(run.rows), config.drawn_per_step
+    return rows_of_step(draw, rows=len(run.rows), parts=parts, seed=config.seed, rows_per_step=rows_per_step)
 
 
 def set_learning_rate(run: Run) -> float:
-    c, steps = run.config, {"warmup_steps": run.warm_up, "total_steps": run.total_steps}
-    rate = learning_rate(run.step, peak=c.learning_rate, kind=c.schedule, **steps)
+    peak, kind = run.config.learning_rate, run.config.schedule
+    rate = learning_rate(run.step, peak=peak, kind=kind, warmup_steps=run.warm_up, total_steps=run.total_steps)
     run.trained.set_rate(rate)
     return rate
 

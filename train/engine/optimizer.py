@@ -31,19 +31,19 @@ def make_optimizer(
     config: RunConfig, parameters: list[nn.Parameter] | list[WeightGroup], *, on_cpu: bool = False
 ) -> Any:
     """Makes the optimizer of weights, or of groups of them with options of their own."""
-    how: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    options: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
-        return (SgdOnCpu if on_cpu else torch.optim.SGD)(parameters, **how, momentum=MOMENTUM, nesterov=True)
+        return (SgdOnCpu if on_cpu else torch.optim.SGD)(parameters, **options, momentum=MOMENTUM, nesterov=True)
     if config.optimizer == "muon":
-        return (MuonOnCpu if on_cpu else Muon)(parameters, **how)
+        return (MuonOnCpu if on_cpu else Muon)(parameters, **options)
     if config.optimizer == "adamw":
         # Not fused=True: on a processor it takes weights and moments as laid out alike, and those of PiSSA are not.
-        return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
+        return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **options)
     try:
         import bitsandbytes
     except ImportError:
         raise BadInput("optimizer: adamw8bit needs bitsandbytes, which is not installed", fix="use adamw") from None
-    return bitsandbytes.optim.AdamW8bit(parameters, **how)
+    return bitsandbytes.optim.AdamW8bit(parameters, **options)
 
 
 def why_on_cpu(devices: Sequence[Device], optimizer: str = "adamw") -> str:

@@ -59,7 +59,7 @@ def arrange(
         prove_cut(model)
     limits, speeds = _measure(config, decisions, world, model, cluster)
     room = Room(text_of(model).num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
-    wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]
+    wanted = [tuple(process for name in group for process in _processes_of(name, cluster.names)) for group in asked]
     groups = pipeline_split.regroup([group for group in wanted if group], cluster.names, room)
     if not groups:
         raise BadInput(f"pipes: {pipeline_split.why_too_small(cluster.names, [], room)}")
@@ -71,9 +71,9 @@ def arrange(
     return RowTakers(tuple(cluster.names), tuple(ranks), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
 
 
-def _ranks_of(name: str, names: Sequence[str]) -> list[str]:
+def _processes_of(name: str, processes: Sequence[str]) -> list[str]:
     """A node's processes, or one of them; none where it is lost."""
-    return [one for one in names if one == name or one.partition(":")[0] == name]
+    return [process for process in processes if name in (process, process.partition(":")[0])]
 
 
 def _cut(group: tuple[int, ...], room: Room, speeds: Sequence[float], cluster: Cluster) -> list[tuple[int, int] | None]:

@@ -59,7 +59,7 @@ class PoolRun:
         self.record = Record(config.checkpoint_folder() / paths.PIECES, outside.disk, writes=self.writes)
         self.board: Board | None = None
         self.said, self.shown = "loading", 0.0
-        self.told: dict[int, set[str]] = {}
+        self.notes_told: dict[int, set[str]] = {}
         """What was noted of each piece, and told to who watches. The next group's list may begin with less of it."""
         self.began = self.clock.now()
         self.desk = Desk(
@@ -164,10 +164,10 @@ class PoolRun:
 
     def tell_notes(self, taken: Taken) -> None:
         number = taken.piece.number
-        told = self.told.setdefault(number, set())
+        notes_told = self.notes_told.setdefault(number, set())
         for fact in taken.notes:
-            if (text := json.dumps(fact)) not in told:
-                told.add(text)
+            if (text := json.dumps(fact)) not in notes_told:
+                notes_told.add(text)
                 self.log.write("note", piece=number, node=taken.nodes[0], fact=fact)
 
     # -- the end -------------------------------------------------------------------------------------------------------

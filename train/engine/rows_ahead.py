@@ -28,12 +28,12 @@ Made: TypeAlias = tuple[list[Arrays], Fed]
 def arrays_of(due: Rows | StepRows, mine: list[int], fed: Fed, *, draws: bool) -> Made:
     """The micro-batches of some rows, entered in the books."""
     batches = []
-    for some in chunks(mine, fed.micro_batch):
+    for rows in chunks(mine, fed.micro_batch):
         first = fed.first + fed.rows
-        batch = due.batch(some, first)
+        batch = due.batch(rows, first)
         if draws:
-            batch[ROWS] = np.arange(first, first + len(some))
-        fed.enter(some, due.token_count(some))
+            batch[ROWS] = np.arange(first, first + len(rows))
+        fed.enter(rows, due.token_count(rows))
         batches.append(batch)
     return batches, fed
 

@@ -50,7 +50,8 @@ def set_up(
     `waits`: alone, for a group that it will be in; nothing begins."""
     recipe = recipe or (kept.recipe if kept else recipes.of(config))
     settled = settle(config, recipe, world, recipe.start(config, partial(say, out)))
-    make_current(settled.device)
+    if settled.device != "cpu":
+        torch.cuda.set_device(settled.device)
     backends.get(settled.decisions.backend)  # unsloth must come before transformers, which preparing rows may import
     data = Data.of_run(kept) if kept else read_rows(settled, out)
     identity, names = agree(settled, data)
@@ -92,11 +93,6 @@ def assemble(
         micro_batch=tuned.micro_batch.rows,
         micro_batch_name=tuned.micro_batch.name,
     )
-
-
-def make_current(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.set_device(device)
 
 
 def make_strategy(settled: Settled, layout: Layout, loaded: Loaded, wire: str, total_steps: int) -> Strategy:

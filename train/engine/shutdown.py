@@ -44,11 +44,11 @@ class Leaver:
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
-        heard = (*LEAVE_ON, WORD) if WORD_FILE in os.environ else LEAVE_ON
-        self.before = {number: signal.getsignal(number) for number in heard}
+        signals = (*LEAVE_ON, WORD) if WORD_FILE in os.environ else LEAVE_ON
+        self.before = {number: signal.getsignal(number) for number in signals}
         for number in self.before:
             signal.signal(number, self._handle)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # its agent blocks the word's signal, which it takes itself
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)  # its agent blocks the word's signal, which it takes itself
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
 
     def _handle(self, *_: object) -> None:

@@ -44,12 +44,12 @@ class Dealt:
     def beside(self, made: Made, rows: PackedRows, mine: list[int], worker: int) -> Made:
         """What a worker computes: its rows but the last, which are made, and what it is dealt beside them. In the books
         all of its rows are its own."""
-        (batches, fed), own = made, self.samples[worker]
-        lengths = rows.lengths(own)
-        packed = into_rows(list(zip(own, lengths, strict=True)), rows.row_length)
+        (batches, fed), samples = made, self.samples[worker]
+        lengths = rows.lengths(samples)
+        packed = into_rows(list(zip(samples, lengths, strict=True)), rows.row_length)
         batches = [*batches, *(rows.packed([row]) for row in packed)]  # one by one: none is padded to another
         fed.enter(mine[-1:], sum(lengths))
-        fed.samples = checksum([*own, *(sample for row in mine[:-1] for sample in rows.samples_of(row))])
+        fed.samples = checksum([*samples, *(sample for row in mine[:-1] for sample in rows.samples_of(row))])
         return batches, fed
 
 

@@ -25,8 +25,8 @@ AS_ADAMW = 0.2
 class Muon(torch.optim.AdamW):  # type: ignore[misc]
     """AdamW, with Muon for the groups that have `muon`: these are matrices."""
 
-    def __init__(self, groups: Any, **how: Any) -> None:
-        super().__init__(groups, **how)
+    def __init__(self, groups: Any, **options: Any) -> None:
+        super().__init__(groups, **options)
         self.prepared: dict[nn.Parameter, Tensor] = {}
 
     def matrices(self) -> list[nn.Parameter]:
@@ -79,24 +79,25 @@ class Muon(torch.optim.AdamW):  # type: ignore[misc]
         super().step(closure)
         for p, gradient in zip(matrices, gradients, strict=True):
             p.grad = gradient
-        how = {p: group for group in self.param_groups if group.get("muon") for p in group["params"]}
+        group_of = {p: group for group in self.param_groups if group.get("muon") for p in group["params"]}
         with torch.no_grad():
             for p, update in zip(matrices, updates, strict=True):
                 self.momentum_of(p).mul_(MOMENTUM).add_(p.grad)
-                p.mul_(1 - how[p]["lr"] * how[p]["weight_decay"])
-                p.add_(update, alpha=-how[p]["lr"] * AS_ADAMW * max(p.shape) ** 0.5)
+                rate, decay = group_of[p]["lr"], group_of[p]["weight_decay"]
+                p.mul_(1 - rate * decay)
+                p.add_(update, alpha=-rate * AS_ADAMW * max(p.shape) ** 0.5)
 
 
 def owners(shapes: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """Numbers of the matrices that each rank computes: the largest first, each to who has least to do."""
     work = [0] * count
-    found: list[list[int]] = [[] for _ in range(count)]
+    owned: list[list[int]] = [[] for _ in range(count)]
     costs = [max(shape) * min(shape) ** 2 for shape in shapes]
     for number in sorted(range(len(shapes)), key=lambda number: -costs[number]):
         owner = work.index(min(work))
         work[owner] += costs[number]
-        found[owner].append(number)
-    return found
+        owned[owner].append(number)
+    return owned
 
 
 def orthogonal(matrix: Tensor) -> Tensor:

@@ -146,8 +146,8 @@ class Balance:
 
     def knowing(self, measured: Mapping[str, float]) -> Balance:
         """A new beginning with speeds measured earlier in this run: they say more than a guess in the settings."""
-        how: dict[str, Any] = {"moves": self.moves, "fixed": self.fixed, "deals": self.deals}
-        return Balance(self.names, self.rows, known=self.known | dict(measured), **how)
+        known = self.known | dict(measured)
+        return Balance(self.names, self.rows, known=known, moves=self.moves, fixed=self.fixed, deals=self.deals)
 
     @property
     def why(self) -> str:
@@ -243,9 +243,9 @@ class Balance:
         step_s = compute_seconds(self.counts, speeds)
         for rank, name in enumerate(self.names):
             meter, costs_s = self.meters[name], max(0.0, 1 / speeds[rank] - step_s)
-            patience = (
-                max(PROBE_STEPS, costs_s / (PROBE_COST * step_s)) if meter.seen else ENOUGH
-            )  # a guess is no reason
+            patience: float = ENOUGH  # a guess is no reason to wait for longer
+            if meter.seen:
+                patience = max(PROBE_STEPS, costs_s / (PROBE_COST * step_s))
             if self.counts[rank] or meter.idle < patience:
                 continue
             self.probing = self.counts
@@ -268,8 +268,8 @@ class Balance:
         moved = {name: (self.meters[name].speed or 1.0) / then for name, then in self.planned.items()}
         name = max(moved, key=lambda n: abs(math.log(moved[n])), default="")
         if not name:
-            found = ", ".join(f"{n} {v:.3g}" for n, v in zip(self.names, self._now(), strict=True))
-            return f"measured: {found} rows/s"
+            speeds = ", ".join(f"{n} {v:.3g}" for n, v in zip(self.names, self._now(), strict=True))
+            return f"measured: {speeds} rows/s"
         if abs(math.log(moved[name])) < WORTH:
             return self._saved(new_s, old_s)
         rank = self.names.index(name)
@@ -286,6 +286,6 @@ def first_guesses(names: Sequence[str], known: Mapping[str, float]) -> dict[str,
     guesses: dict[str, float | None] = {}
     for name in names:
         node = name.split(":")[0]
-        own = [speed for other, speed in known.items() if other.split(":")[0] == node]
-        guesses[name] = known.get(name) or (statistics.mean(own) if own else min(known.values(), default=None))
+        of_node = [speed for other, speed in known.items() if other.split(":")[0] == node]
+        guesses[name] = known.get(name) or (statistics.mean(of_node) if of_node else min(known.values(), default=None))
     return guesses

@@ -71,25 +71,25 @@ class Orders:
             with self.lock:
                 self.arrived.clear()
                 self.waited_for.clear()
-                said = self._said()
-                self.taken = said["word"]
+                order = self._read()
+                self.taken = order["word"]
                 self.groups += 1
             self.answer.write_text(str(self.taken))
-            if said["env"]:
-                os.environ.update(said["env"])
+            if order["env"]:
+                os.environ.update(order["env"])
                 return
 
     def hear(self) -> None:
         """Takes in a word, in a thread beside the main one."""
         with self.lock:
-            if self._said()["word"] == self.taken:
+            if self._read()["word"] == self.taken:
                 return
             self.arrived.set()
             for future in self.waited_for:
                 fail(future, LeftGroupError(TOLD))
         self.pulse.set()
 
-    def _said(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         text = self.word.read_text()  # none: the signal was somebody else's, as Slurm's before a job's time is over
         return dict(json.loads(text)) if text else {"word": self.taken, "env": {}}
 
