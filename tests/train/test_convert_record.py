@@ -76,6 +76,8 @@ def test_plain_text_stays_text():
         ("alpaca", {"instruction": "Q"}, "'output' is missing"),
         ("alpaca", {"instruction": "Q", "output": [3]}, "not text but list"),
         ("alpaca", {"instruction": "Q", "output": float("nan")}, "not text but float"),
+        ("alpaca", {"instruction": "Q", "input": float("nan"), "output": "A"}, "'input' is not text but float"),
+        ("alpaca", {"instruction": "Q", "context": ["I"], "response": "A"}, "'context' is not text but list"),
         ("alpaca", {"instruction": "Q", "output": "half: \ud83d"}, r"half a character \(\\ud83d"),
         ("text", {"text": "\udc00 half"}, "half a character"),
         ("alpaca", {"instruction": "", "output": "A"}, "the question is empty"),
@@ -228,8 +230,8 @@ def test_csv_that_cannot_be_read_names_the_line(tmp_path):
     path.write_text('instruction,output\n"open,b\n')
     with pytest.raises(BadInput, match="line 2"):
         read(path)
-    path.write_bytes(b"instruction,output\na\xff,b\n")
-    assert read(path)[0].problem == "not UTF-8"
+    path.write_bytes("instruction,output\na\udcff,b\n🙂\udcff,b\n".encode(errors="surrogateescape"))
+    assert [record.problem for record in read(path)] == ["not UTF-8"] * 2
 
 
 def test_text_is_cut_between_paragraphs_and_nothing_is_lost(tmp_path):

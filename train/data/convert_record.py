@@ -79,7 +79,7 @@ def convert(format_name: str, record: JsonObject) -> Example:
         _check(example.messages)
     elif not example.text.strip():
         raise BadRecord("the text is empty")
-    require_whole_characters([example.text, example.messages, example.tools])
+    require_whole_characters(example.text, example.messages, example.tools)
     return example
 
 
@@ -93,10 +93,9 @@ def _check(messages: tuple[Message, ...]) -> None:
         raise BadRecord("the answer is empty")
 
 
-def require_whole_characters(value: object) -> None:
-    """Raises BadRecord where a text in it cannot be written as UTF-8."""
+def require_whole_characters(*values: object) -> None:
     try:
-        "".join(_strings(value)).encode()
+        "".join(_strings(values)).encode()
     except UnicodeEncodeError as error:
         half = str(error.object[error.start]).encode("unicode_escape").decode()
         raise BadRecord(f"half a character ({half}, as of a cut emoji), which no tokenizer reads") from None
@@ -109,8 +108,8 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         yield from _strings([*value, *value.values()])
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _strings(one)
+        for item in value:
+            yield from _strings(item)
 
 
 def from_chat(record: JsonObject) -> Example:
@@ -129,8 +128,8 @@ def from_alpaca(record: JsonObject) -> Example:
     dolly = "output" not in record and "response" in record
     extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
     question = _text(record, "instruction")
-    if extra := record.get(extra_key):
-        question = f"{question}\n\n{extra}"
+    if record.get(extra_key):
+        question = f"{question}\n\n{_text(record, extra_key)}"
     system = [Message(role="system", content=_text(record, "system"))] if record.get("system") else []
     return Example((*system, *_exchange(question, _text(record, answer_key))))
 

@@ -139,6 +139,8 @@ def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Mess
         return found
     if found[: len(prompt)] != prompt or len(found) == len(prompt):
         raise BadRecord(f"the turns of '{name}' do not begin with those of 'prompt': the prompts differ")
+    if found[len(prompt)]["role"] != "assistant":
+        raise BadRecord(f"no turn of the assistant follows the prompt in '{name}'")
     return found[len(prompt) :]
 
 

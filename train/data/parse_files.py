@@ -180,7 +180,9 @@ def _counted(source: Source, file: TextIO) -> Iterator[str]:
 def _row(line: int, value: dict[Any, Any]) -> Record:
     if None in value or None in value.values():
         return Record(line, None, f"has {'more' if None in value else 'fewer'} columns than the header")
-    if any(not cell.isascii() and "\udc80" <= max(cell) <= "\udcff" for cell in value.values()):
+    try:
+        "".join(value.values()).encode()
+    except UnicodeEncodeError:  # surrogateescape has kept a byte
         return Record(line, None, NOT_UTF8)
     return Record(line, value)
 

@@ -7,7 +7,8 @@ A question of another kind of data set is a prompt as well, and its answer a col
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,13 @@ def read(record: JsonObject, form: str = "auto") -> Prompt:
     prompt = of_question(record) if form == "prompt" else of_conversation(form, record)
     if taken := sorted(NOT_A_COLUMN & prompt.columns.keys()):
         raise BadRecord(f"a column cannot be called '{taken[0]}': a reward gets something else by that name")
-    require_whole_characters(prompt.columns)
-    return prompt
+    require_whole_characters(prompt.asked, prompt.columns)
+    return replace(prompt, asked=as_json(prompt.asked), columns=as_json(prompt.columns))
+
+
+def as_json(value: Any) -> Any:
+    """The value as rows keep it; a date or a decimal number of parquet becomes its text."""
+    return json.loads(json.dumps(value, default=str))
 
 
 def of_question(record: JsonObject) -> Prompt:

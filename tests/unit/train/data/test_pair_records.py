@@ -111,6 +111,10 @@ PAIR = {"prompt": "a", "chosen": "b", "rejected": "c"}
             {"chosen": [USER, KIND], "rejected": [USER, KIND, MORE, CURT]},
             "one of 'chosen' and 'rejected' only goes on where the other ends: they are no two answers",
         ),
+        (
+            {"prompt": [USER, KIND, MORE], "chosen": [USER, KIND, MORE, MORE], "rejected": [USER, KIND, MORE, CURT]},
+            "no turn of the assistant follows the prompt in 'chosen'",
+        ),
         (PAIR | {"chosen": [KIND], "rejected": [{"a": 1}]}, "a turn lacks 'role' or 'content'"),
         (PAIR | {"chosen": 3.5, "rejected": {"a": 1}}, TURNS_AND_TEXT),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,12 @@ def test_what_is_asked_keeps_its_turns_and_a_column_its_name() -> None:
     assert isinstance(read, Prompt) and read.messages == (SYSTEM, USER)
 
 
+def test_columns_are_what_rows_keep_as_json() -> None:
+    day = datetime.date(2026, 1, 31)  # as parquet has it
+    read = prompt_of(found({"prompt": "2 + 2?", "asked_on": day, "worth": Decimal("1.50"), "level": 3}))
+    assert isinstance(read, Prompt) and read.columns == {"asked_on": "2026-01-31", "worth": "1.50", "level": 3}
+
+
 def test_a_form_that_is_named_decides_where_a_record_has_two() -> None:
     record = {"prompt": "a name of it", "messages": [USER, SAID]}
     named = {"role": "user", "content": "a name of it"}
@@ -71,6 +79,7 @@ def test_a_form_that_is_named_decides_where_a_record_has_two() -> None:
         ({"prompt": "a"}, "chat", "its list of turns is empty or no list"),
         ({"messages": [SAID]}, "auto", "there is no question in it (no turn of the user)"),
         ({"messages": [USER], "trainer_state": 1}, "auto", "a column cannot be called 'trainer_state'"),
+        ({"prompt": "a", "answer": "\ud83d"}, "auto", "half a character (\\ud83d"),
     ],
 )
 def test_what_asks_nothing_is_named(record: dict[str, Any], form: str, wrong: str) -> None:
