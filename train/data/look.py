@@ -128,10 +128,10 @@ def of_examples(
     for found, (split, is_chat) in reader.made(partial(sides or example_sides, config.eval_fraction)):
         counts[split] += 1
         conversations &= is_chat
-        if found.seen > LOOK_BYTES:
+        if found.seen - reader.passed_bytes > LOOK_BYTES:
             whole = False
             break
-    if not counts["train"]:
+    if whole and not counts["train"]:
         reader.require_some(held_out=counts["eval"])
     bad = reader.tally.bad
     return Look(

@@ -75,6 +75,8 @@ class Reader:
         self.taken = taken or Taken()
         self.sources = [Source(file) for file in files]
         self.size = sum(source.size for source in self.sources)
+        self.passed_bytes = 0
+        """Bytes before the first record that is taken."""
         self.seen = 0
         self.max_bad = max_bad
         self.tally = Tally()
@@ -109,6 +111,7 @@ class Reader:
                     if number >= end:
                         return
                     if number < first:
+                        self.passed_bytes = seen
                         continue
                     where = f"{source.path.name} {record.unit} {record.line}"
                     place = f"file: {source.path}, {record.unit} {record.line}"
@@ -146,7 +149,8 @@ class Reader:
             self.tally.first_bad.append(f"{where}: {reason}")
             self.say(f"skipped   {where}: {reason}")
         # As many as the whole file would have, were it all like this: a broken one is not read to its end.
-        self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
+        read, whole = (max(1, size - self.passed_bytes) for size in (self.seen, self.size))
+        self._stop_if_bad(self.tally.records * whole / read)
 
     def require_some(self, *, held_out: int) -> None:
         """Raises BadInput where nothing is left to train on."""

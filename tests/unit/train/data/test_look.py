@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from train.data import look as looking
-from train.data.convert_record import FORMATS
+from train.data.convert_record import FORMATS, convert
 from train.data.look import look
+from train.data.split import split_of
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.every_run import DATA_FORMATS
@@ -86,6 +87,24 @@ def test_of_a_large_file_the_beginning_is_read(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(looking, "LOOK_BYTES", 1000)
     found = seen(written(tmp_path, CHAT))
     assert not found["whole"] and 0 < found["examples"] < 60 and found["steps"] == looking.LATER
+
+
+def test_of_a_part_of_a_large_file_the_beginning_of_that_part_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "LOOK_BYTES", 400)
+    data = written(tmp_path, CHAT)
+    first_held_out = next(n for n in range(30, 60) if split_of(convert("prompt", CHAT[n]), 0.05) == "eval")
+    found = seen(data, dataset=f"{data}[{first_held_out}:]", eval_fraction=0.05)
+    assert not found["whole"] and 4 < found["examples"] < 20
+
+
+def test_bad_records_at_the_beginning_of_a_part_are_a_part_of_that(tmp_path: Path) -> None:
+    records = [{"prompt": f"What is {number}?", "completion": str(number)} for number in range(1000)]
+    records[900:910] = [{"prompt": "", "completion": "x"}] * 10
+    data = written(tmp_path, records)
+    found = seen(data, dataset=f"{data}[90%:]", max_bad=0.2)
+    assert (found["examples"], found["skipped"]) == (90, 10)
 
 
 @pytest.mark.parametrize(
