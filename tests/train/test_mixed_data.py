@@ -12,6 +12,7 @@ from train.data.mix_data_sets import RowsPart, epoch_of, looked_at, parts_of, ro
 from train.data.prepare import prepare
 from train.data.row_order import rows_of_step
 from train.data.rows import open_rows
+from train.errors import BadInput
 from train.plan.settings.config import GrpoConfig, SftConfig
 from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts
@@ -68,6 +69,14 @@ def files(tmp_path_factory):
         records = [{"question": f"{name}{n} {text}?", "reply": text} for n, text in enumerate(words)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
+
+
+def test_a_data_set_that_is_cut_before_its_answers_names_the_length(files, tmp_path):
+    records = [{"question": f"{n} " * 90, "reply": "yes"} for n in range(6)]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    data = f"{files}/a.jsonl{COLUMNS},{tmp_path}/long.jsonl{COLUMNS}"
+    with pytest.raises(BadInput, match=r"of 6 records, none has any of its answer .*\n.*long.jsonl\n.*max_seq_length="):
+        prepare(SftConfig(**WANTED, dataset=data), print, out=str(tmp_path / "rows"))
 
 
 COLUMNS = "?prompt=question&completion=reply"

@@ -49,7 +49,7 @@ class Parts:
         """The next one is written: so many rows each split has now."""
         part = self.data.each[len(self.made)]
         own = {split: count - self.rows[split] for split, count in rows.items()}
-        if self.data.parts and part.weight and not own["train"]:
+        if part.weight and not own["train"]:
             reader.require_some(held_out=own["eval"])
         tally = reader.tally
         self.made.append(

@@ -27,7 +27,7 @@ from train.cache import build_once, home_dir
 from train.data import left_out_in_words
 from train.data.convert_record import BadRecord, Example
 from train.data.in_threads import threads_for
-from train.data.index import Index, SplitIndex
+from train.data.index import Index
 from train.data.mix_data_sets import Parts
 from train.data.packing import Packer, Sample
 from train.data.read_records import Asked, Reader, Say, Tally, examples
@@ -175,11 +175,13 @@ def _build(
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
     parts = Parts(opened.data.dataset)
     with Questions(folder / "questions.jsonl") as questions:
-        for reader in readers:
+        for part, reader in zip(opened.data.dataset.each, readers, strict=True):
             _write(config, reader, chat, writers, questions)
-            parts.add({split: writer.count["rows"] for split, writer in writers.items()}, reader)
+            rows = {split: writer.count["rows"] for split, writer in writers.items()}
+            if part.weight and rows["train"] == parts.rows["train"]:
+                _require_length(reader, config)
+            parts.add(rows, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, config, readers)
     head = Index(format=FORMAT, row_length=length, token_bytes=chat.token_bytes, pad_id=chat.pad_id, splits=splits)
     formats = ", ".join(dict.fromkeys(reader.format for reader in readers))
     index = opened.complete(head, parts, readers, made_from, formats)
@@ -271,18 +273,14 @@ def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
             tally.emptied += 1
 
 
-def _require_rows(splits: Mapping[str, SplitIndex], config: RunConfig, readers: list[Reader]) -> None:
-    if splits["train"]["targets"]:
-        return
-    reader = readers[0]
-    tally, where = reader.tally, f"file: {reader.sources[0].path}"
+def _require_length(reader: Reader, config: RunConfig) -> None:
+    tally = reader.tally
     if tally.emptied:
         raise BadInput(
             f"of {tally.emptied} records, none has any of its answer within {config.max_seq_length} tokens",
-            where,
+            f"file: {reader.sources[0].path}",
             f"the longest has {tally.longest} tokens: --set max_seq_length={tally.longest}",
         )
-    reader.require_some(held_out=splits["eval"]["rows"])
 
 
 def _warn_of_length(config: RunConfig, model: Model, say: Say) -> None:

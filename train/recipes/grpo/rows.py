@@ -162,8 +162,6 @@ def write(
         longest, columns = max(longest, long), columns | own
         parts.add({split: len(writer.starts) - 1 for split, writer in writers.items()}, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
-    if not splits["train"]["rows"]:
-        readers[0].require_some(held_out=splits["eval"]["rows"])
     if config.rewards:
         require_columns(parse(config.rewards, Path()), sorted(columns), f"file: {readers[0].sources[0].path}")
     head = Index(

@@ -170,7 +170,6 @@ def write(
             rows = {split: writer.finish() for split, writer in writers.items()}
             if rows["train"] == parts.rows["train"] and data.each[len(parts.made)].weight:
                 require_length(reader, config)
-                reader.require_some(held_out=rows["eval"] - parts.rows["eval"])
             parts.add(rows, reader)
     splits = {split: writer.close() for split, writer in writers.items()}
     head = Index(
