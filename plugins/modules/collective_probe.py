@@ -80,7 +80,9 @@ def why(output: str, head: str, port: int) -> str:
     fix = "fix: ./motley check-versions; then ./motley bootstrap --phase firewall, and look at the node named above"
     if "client socket has timed out" in output:
         return f"nobody answered at port {port} of {head}, the first node\n{fix}"
-    lines = [line for line in output.splitlines() if "Error" in line] or output.splitlines()[-2:]
+    lines = [line for line in output.splitlines() if "Error" in line or "CheckFailed" in line] or output.splitlines()[
+        -2:
+    ]
     return f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n{fix}"
 
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from train.errors import CheckFailed
+
 RING_BYTES = 16 << 20
 PINGS = 20
 WAIT_S = 30.0
@@ -24,6 +26,7 @@ Gather = Callable[[Any], list[Any]]
 def ring(gather: Gather, rank: int, address: str, *, turns: int) -> tuple[float, float]:
     """Mbit/s of the slowest link around the ring while all of them are used, and the longest round trip in seconds."""
     with socket.create_server((address, 0)) as door:
+        door.settimeout(WAIT_S)
         doors = gather(list(door.getsockname()[:2]))
         next_door = doors[(rank + 1) % len(doors)]
         rates = [min(gather(received_mbit(door, next_door))) for _ in range(turns)]
@@ -45,7 +48,7 @@ def received_mbit(door: socket.socket, next_door: list[Any]) -> float:
     """How fast the rank before sends to this one, while this one sends to the next."""
     sender = threading.Thread(target=send, args=(next_door,))
     sender.start()
-    line, _ = door.accept()
+    line = accepted(door)
     buffer, got, start = bytearray(1 << 20), 0, 0.0
     with line:
         while count := line.recv_into(buffer):
@@ -62,8 +65,7 @@ def send(door: list[Any]) -> None:
 
 
 def echo(door: socket.socket) -> None:
-    line, _ = door.accept()
-    with line:
+    with accepted(door) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while byte := line.recv(1):
             line.sendall(byte)
@@ -79,6 +81,17 @@ def round_trip_s(door: list[Any]) -> float:
             line.recv(1)
             trips.append(time.perf_counter() - start)
     return statistics.median(trips)
+
+
+def accepted(door: socket.socket) -> socket.socket:
+    """The connection of the rank before this one."""
+    try:
+        return door.accept()[0]
+    except TimeoutError:
+        raise CheckFailed(
+            f"nobody connected to {door.getsockname()[0]} within {WAIT_S:.0f} s: the machine before it cannot reach it",
+            fix="a firewall on it must pass all ports to the others: ./motley bootstrap --phase firewall",
+        ) from None
 
 
 def connected(door: list[Any]) -> socket.socket:
