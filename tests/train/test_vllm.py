@@ -55,6 +55,14 @@ def server(tmp_path):
     found.close()
 
 
+def test_a_server_that_is_up_but_not_ready_is_asked_with_pauses(server, monkeypatch):
+    answers, pauses = [503, 503, 200], []
+    monkeypatch.setattr(server, "talk", lambda *_: (answers.pop(0), b""))
+    monkeypatch.setattr("time.sleep", pauses.append)
+    server.started()
+    assert (answers, pauses) == ([], [0.2, 0.2])
+
+
 @pytest.fixture(scope="module")
 def model():
     return hf.build(ModelSpec(folder=str(model_folder("tiny")), lora_r=4))

@@ -147,9 +147,9 @@ class Server:
                 raise self.failed("ended while it started")
             if time.monotonic() > until:
                 raise self.failed(f"had not started after {START_S:.0f} seconds")
-            try:
+            with contextlib.suppress(OSError):
                 self.is_up = self.talk("GET", "/health")[0] == 200
-            except OSError:
+            if not self.is_up:
                 time.sleep(0.2)
 
     def take(self, model: Any, step: int) -> None:
