@@ -2,6 +2,7 @@
 
 import json
 import queue
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,6 +94,21 @@ def test_without_chance_it_is_the_answer_of_ask(here, model, chat):
     wanted = [ask([{"role": "user", "content": question}]) for question in QUESTIONS]
     assert [here.text(number).strip() for number in range(len(QUESTIONS))] == wanted
     assert [here.said(number, "end") for number in range(len(QUESTIONS))] == [["length"]] * len(QUESTIONS)
+
+
+def test_an_answer_of_ask_ends_at_the_mark_of_the_template_too(chat):
+    """As a base model's answer does, whose tokenizer ends texts with another one."""
+    mark, calls = chat.tokenizer.pad_token_id, []
+    model = hf.build(ModelSpec(folder=str(model_folder("tiny")), method="base"))
+
+    def only_the_mark(_module, _args, scores):
+        calls.append(scores.shape)
+        return torch.full_like(scores, -9.0).index_fill_(-1, torch.tensor([mark]), 9.0)
+
+    model.lm_head.register_forward_hook(only_the_mark)
+    template = chat.template.replace("</s>", chat.tokenizer.pad_token)
+    Questioner(model, replace(chat, template=template), MOST, "cpu")([{"role": "user", "content": "Why?"}])
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("how", [{}, DRAWN], ids=["greedy", "drawn"])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import TextStreamer
 
-from train.data.to_tokens import Chat
+from train.data.to_tokens import Chat, end_ids
 from train.models.wrapper import text_of
 
 Messages = list[dict[str, str]]
@@ -23,6 +23,8 @@ class Questioner:
         self.how = {"do_sample": True, "temperature": 0.8, "top_k": 50} if drawn else {"do_sample": False}
         self.model = model
         self.chat = chat
+        own = model.generation_config.eos_token_id  # none, one or several
+        self.ends = sorted({*end_ids(chat), *([own] if isinstance(own, int) else own or ())})
         self.answer_tokens = answer_tokens
         self.device = device
 
@@ -39,6 +41,7 @@ class Questioner:
                 max_new_tokens=self._room(tokens["input_ids"].shape[1]),
                 **self.how,
                 use_cache=True,
+                eos_token_id=self.ends,
                 pad_token_id=self.chat.pad_id,
                 streamer=Listener(self.chat.tokenizer, on_text) if on_text else None,
             )
