@@ -266,6 +266,7 @@ def bring(listing: Listing, folder: Path) -> None:
     """Everything, into a folder beside it that takes the name when it is complete and stays for the next try if not."""
     part = folder.with_name(f".{folder.name}.part")
     part.mkdir(parents=True, exist_ok=True)
+    drop_others(listing, part)
     free, missing = shutil.disk_usage(part).free, listing.size - size_of(part)
     if missing > free:
         raise BadInput(
@@ -278,6 +279,15 @@ def bring(listing: Listing, folder: Path) -> None:
     (part / LISTED).write_text(json.dumps(known))
     (part / FETCHED).write_text(json.dumps({"hub": listing.repo, "revision": listing.revision}))
     part.rename(folder)
+
+
+def drop_others(listing: Listing, part: Path) -> None:
+    """Removes what an earlier try has left of another revision: transformers would prefer an old model.safetensors to
+    the pieces that have replaced it."""
+    named = {part / file.name for file in listing.files}
+    for path in part.rglob("*"):
+        if path.is_file() and not named & {path, path.with_name(path.name.removeprefix(".").removesuffix(".part"))}:
+            path.unlink()
 
 
 def download(listing: Listing, part: Path) -> dict[str, list[Any]]:

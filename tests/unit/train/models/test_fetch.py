@@ -11,6 +11,7 @@ from train.errors import BadInput
 from train.models import fetch
 from train.models.fetch import Listing, Wanted
 
+OURS = (".motley-hashes.json", ".motley-source.json")
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.json", "chat.jinja")
 
 
@@ -64,6 +65,28 @@ def test_what_a_list_says_is_fetched_and_nothing_that_differs_from_it(
     found = fetch.fetch_listed("owner/small", listed(b"right!!"))
     assert (Path(found["folder"]) / "model.safetensors").read_bytes() == b"right!!"
     assert found["folder"] == str(tmp_path / "models/base/owner--small")
+
+
+def test_what_is_left_of_another_revision_is_no_part_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    begun = tmp_path / "models/base/.owner--small.part"
+    begun.mkdir(parents=True)
+    for name in ("model-00001-of-00002.safetensors", ".model-00001-of-00002.safetensors.part", "config.json"):
+        (begun / name).write_bytes(b"right!!")
+    (begun / ".model.safetensors.part").write_bytes(b"rig")
+    fetched: list[tuple[str, bool]] = []
+
+    def get(listing: Listing, file: Wanted, path: Path) -> None:
+        fetched.append((file.name, path.with_name(f".{path.name}.part").is_file()))
+        path.with_name(f".{path.name}.part").rename(path)
+        path.write_bytes(b"right!!")
+
+    monkeypatch.setattr(fetch, "get", get)
+    folder = Path(fetch.fetch_listed("owner/small", listed(b"right!!"))["folder"])
+    assert fetched == [("model.safetensors", True)], "what was begun of this revision is continued"
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", *OURS}
 
 
 def test_a_token_is_used_where_one_came_and_is_left_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
