@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
@@ -54,6 +55,17 @@ def assert_alike(folder, cuts, **spec):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_computes_the_same_in_parts(family, tmp_path):
     assert_alike(families.make(family, tmp_path, num_hidden_layers=4), (0, 1, 3, 4))
+
+
+def test_files_that_lack_a_weight_of_a_part_are_refused_there(tmp_path):
+    """transformers would draw it by lot."""
+    folder = families.make("llama", tmp_path, num_hidden_layers=4)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    streaming.build(folder, layers=(2, 4))
+    with pytest.raises(BadInput, match=r"files lack model\.layers\.1\.mlp\.up_proj\.weight"):
+        streaming.build(folder, layers=(0, 2))
 
 
 @pytest.mark.parametrize("cuts", [(0, 1, 5), (0, 3, 4, 5), (0, 1, 2, 4, 5), (0, 1, 2, 3, 4, 5)], ids=str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from train.errors import BadInput
+from train.errors import BadInput, first_line
 from train.models import dropout, experts, load_streamed, part, row_noise, wrapper
 from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec
@@ -146,14 +146,21 @@ def _base(spec: ModelSpec) -> Any:
         if form != on_disk:  # else the files say how
             options["quantization_config"] = _quantisation(form, dtype)
         if spec.layers:
-            return _one_form(part.load(spec, config, options), dtype)
+            model, info = part.load(spec, config, options)
+            require_all(info, spec)
+            return _one_form(model, dtype)
         load = wrapper.class_of(config).from_pretrained
         model, info = load_streamed.quietly(load, spec.folder, config=config, output_loading_info=True, **options)
-        if missing := sorted(info["missing_keys"]):  # of a family that weight_files.py does not know
-            raise weight_files.not_whole("lack", missing, spec.folder)
+        require_all(info, spec)
         return _one_form(model, dtype)
     except (OSError, ValueError, KeyError) as error:
         raise not_loaded(error, spec.folder) from error
+
+
+def require_all(info: Mapping[str, Any], spec: ModelSpec) -> None:
+    """BadInput where transformers has drawn weights by lot: weight_files.py knows those of some families only."""
+    if missing := sorted(info["missing_keys"]):
+        raise weight_files.not_whole("lack", missing, spec.folder)
 
 
 def _quantisation(form: str, dtype: torch.dtype) -> Any:
@@ -186,7 +193,7 @@ def config_of(folder: str) -> Any:
 
 
 def not_loaded(error: Exception, folder: str) -> BadInput:
-    return BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {folder}")
+    return BadInput(f"the model cannot be loaded: {first_line(error)}", f"folder: {folder}")
 
 
 def require_positions(config: Any, spec: ModelSpec) -> None:

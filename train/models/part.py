@@ -11,6 +11,7 @@ A hidden state comes in and leaves between two layers, where no family does anyt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -55,8 +56,8 @@ class Part:
             self.came = self.left = None
 
 
-def load(spec: ModelSpec, config: Any, options: LoadOptions) -> Any:
-    """The model as transformers loads it, but for the layers that are elsewhere."""
+def load(spec: ModelSpec, config: Any, options: LoadOptions) -> tuple[Any, Mapping[str, Any]]:
+    """The model as transformers loads it, but for the layers that are elsewhere; and what it reports of that."""
     assert spec.layers is not None
     part = Part(*spec.layers, text_of(config).num_hidden_layers)
     whole = class_of(config)
@@ -69,12 +70,12 @@ def load(spec: ModelSpec, config: Any, options: LoadOptions) -> Any:
     tied = bool(config.tie_word_embeddings)
     config.tie_word_embeddings = tied and part.ends
     own: Any = type(whole.__name__, (whole,), {"__init__": init, "__module__": whole.__module__})
-    model = quietly(own.from_pretrained, spec.folder, config=config, **options)
+    model, info = quietly(own.from_pretrained, spec.folder, config=config, output_loading_info=True, **options)
     config.tie_word_embeddings = model.config.tie_word_embeddings = tied
     for index, layer in elsewhere.items():
         model.get_decoder().layers[index] = passing(layer, index, part)
     model.part = part
-    return model
+    return model, info
 
 
 def keep_only(model: Any, part: Part, elsewhere: dict[int, nn.Module], *, tied: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from train.cache import cache_dir
-from train.errors import BadInput
+from train.errors import BadInput, first_line
 from train.models import unsloth_facts as facts
 from train.models.backends import ModelSpec
 
@@ -41,7 +41,7 @@ try:
     import unsloth
 except (ImportError, NotImplementedError) as error:
     raise BadInput(
-        f"unsloth does not start here: {str(error).splitlines()[0]}",
+        f"unsloth does not start here: {first_line(error)}",
         fix="use backend: hf, or install requirements/unsloth.txt on a machine with a GPU",
     ) from error
 
