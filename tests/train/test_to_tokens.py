@@ -76,6 +76,11 @@ def test_answers_and_their_ends_are_found_in_any_template(tiny, template, text):
     assert "".join(rendered[start:end] for start, end in spans) == text
 
 
+def test_a_template_that_refuses_without_a_word_is_named_by_its_error(tiny):
+    with pytest.raises(BadRecord, match="the chat template refuses it: TemplateError"):
+        with_template(tiny, "{{ raise_exception('') }}").render(TURNS)
+
+
 def test_only_answers_are_targets(tiny):
     assert trained_text(tiny, Example(TURNS)) == " Blue, perhaps. </s>Red.</s>"
     assert "Name a colour" in trained_text(tiny, Example(TURNS), answers_only=False)

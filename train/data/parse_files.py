@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from train.data.convert_record import JsonObject
-from train.errors import BadInput
+from train.errors import BadInput, first_line
 
 BLOCK = 1 << 20
 LONGEST_RECORD = 64 << 20
@@ -224,7 +224,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
     try:
         file = ParquetFile(source.path)
     except (OSError, ValueError) as error:
-        raise BadInput(f"not parquet: {str(error).splitlines()[0]}", f"file: {source.path}") from None
+        raise BadInput(f"not parquet: {first_line(error)}", f"file: {source.path}") from None
     groups = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
     if max(groups, default=0) > LARGEST_GROUP:
         raise _too_large(source, f"a part of {max(groups) / 1e9:.0f} GB")
@@ -238,7 +238,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
                 long = one.nbytes > LONGEST_RECORD
                 yield Record(number, None if long else one.to_pylist()[0], too_long() if long else "", "row")
     except (OSError, ValueError, NotImplementedError) as error:
-        what = f"not parquet behind row {number}: {str(error).splitlines()[0]}"
+        what = f"not parquet behind row {number}: {first_line(error)}"
         raise BadInput(what, f"file: {source.path}", "fetch or write it again") from None
     except MemoryError:
         raise _too_large(source, f"{ROWS_AT_ONCE} rows, behind row {number},") from None

@@ -14,7 +14,7 @@ from typing import Any
 from train.data.convert_record import BadRecord, Example, Message
 from train.data.packing import Sample
 from train.data.token_places import ByteTokens, Encoding, Span, byte_tokens, encodings, token_span
-from train.errors import BadInput
+from train.errors import BadInput, first_line
 from train.models.model_files import model_location
 from train.plan.model.catalogue import Model
 
@@ -86,7 +86,7 @@ class Chat:
                 **({"strftime_now": day.strftime} if self.dated else {}),
             )
         except Exception as error:  # a template is a program of the model's author and raises what it likes
-            raise BadRecord(f"the chat template refuses it: {str(error).splitlines()[0]}") from None
+            raise BadRecord(f"the chat template refuses it: {first_line(error)}") from None
         return str(text)
 
     def default_system(self) -> str:
@@ -110,7 +110,7 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
         tokenizer = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"no tokenizer can be loaded for {model.name}: {str(error).splitlines()[0]}",
+            f"no tokenizer can be loaded for {model.name}: {first_line(error)}",
             f"model: {location}",
             "check the name and the connection, or give a folder that holds tokenizer.json",
         ) from None

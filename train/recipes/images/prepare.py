@@ -39,7 +39,7 @@ from train.data.prepare import rows_folder
 from train.data.read_records import SHOWN_BAD, Say, Tally
 from train.data.rows import FORMAT
 from train.data.split import draw
-from train.errors import BadInput
+from train.errors import BadInput, first_line
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Dataset
 from train.plan.settings import picture_sets
@@ -245,7 +245,7 @@ def reason(error: Exception) -> str:
 
     if isinstance(error, UnidentifiedImageError):
         return f"no picture of a kind that is read ({', '.join(FORMATS)})"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return first_line(error)
 
 
 def skipped(source: Source, why: str, tally: Tally, say: Say) -> None:
