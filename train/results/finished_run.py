@@ -146,5 +146,12 @@ def require(args: argparse.Namespace, *names: str) -> None:
     """These are there, and the adapter is one."""
     if missing := [f"--{name}" for name in names if getattr(args, name) is None]:
         raise BadInput(f"{' and '.join(missing)} is missing", fix="name the run alone: --run RUN")
-    if not (args.adapter / "adapter_config.json").is_file():
-        raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
+    if (args.adapter / "adapter_config.json").is_file():
+        return
+    if (args.adapter / "model.safetensors").is_file():
+        raise BadInput(
+            "this folder holds a whole model (method=full), no adapter",
+            f"folder: {args.adapter}",
+            "transformers and vLLM load it as it is, and ./motley ask asks it",
+        )
+    raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
