@@ -8,14 +8,15 @@ A question of another kind of data set is a prompt as well, and its answer a col
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from train.data.convert_record import BadRecord, JsonObject, Message, require_whole_characters
-from train.data.parse_files import Source
 from train.data.question import USED, asked_in, form_of, question_name, question_of
-from train.data.read_records import Asked, Found, lacks, renamed
+from train.data.read_records import Asked, Found, Reader
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 
@@ -84,15 +85,16 @@ def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool
     return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
 
 
-def columns_of(file: Path, taken: Taken | None = None, form: str = "auto") -> list[str]:
+def reader_of(file: Path, taken: Taken) -> Reader:
+    """A reader for who wants the first good prompts, however many bad records there are."""
+    return Reader([file], lambda _: None, format_name=FORMAT_NAME, max_bad=math.inf, taken=taken)
+
+
+def prompts_in(reader: Reader, form: str = "auto") -> Iterator[Prompt]:
+    for _, prompt in reader.made(lambda asked: [prompt_of(found, form) for found in asked[1]]):
+        yield prompt
+
+
+def columns_of(file: Path, taken: Taken, form: str) -> list[str]:
     """The columns of the first prompt."""
-    for record in Source(file):
-        try:
-            if record.value is not None:
-                if lacks(record.value, taken.columns if taken else {}):
-                    continue
-                value = renamed(record.value, taken.columns) if taken else record.value
-                return sorted(read(value, form).columns)
-        except BadRecord:
-            continue
-    return []
+    return next((sorted(prompt.columns) for prompt in prompts_in(reader_of(file, taken), form)), [])

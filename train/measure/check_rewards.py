@@ -15,15 +15,15 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from train.data.convert_record import BadRecord, JsonObject
-from train.data.parse_files import Source
-from train.data.prompt_records import Prompt, read
+from train.data.convert_record import JsonObject
+from train.data.prompt_records import Prompt, prompts_in, reader_of
 from train.data.read_records import require_bytes
 from train.errors import BadInput, CheckFailed
-from train.plan.model.catalogue import resolve_dataset
+from train.plan.model import data_sets
 from train.plan.settings.rewards import ANSWER, require_columns
 from train.rewards.judge import Judge, Scored
 
@@ -86,29 +86,19 @@ def main(args: argparse.Namespace) -> int:
 
 
 def rows_of(dataset: str, count: int) -> list[Prompt]:
-    file = resolve_dataset(dataset).file
-    if file is None:
+    data = data_sets.resolve(dataset)
+    if data.file is None:
         raise BadInput(
             f"{dataset} is no file of this machine", fix="name a file of prompts: check-rewards fetches none"
         )
-    require_bytes([file])
-    found: list[Prompt] = []
-    problems: list[str] = []
-    for record in Source(file):
-        where = f"{record.unit} {record.line}"
-        if record.value is None:
-            problems.append(f"{where}: {record.problem}")
-            continue
-        try:
-            found.append(read(record.value))
-        except BadRecord as error:
-            problems.append(f"{where}: {error}")
-        if len(found) == count:
-            break
-    if not found:
+    require_bytes([data.file])
+    reader = reader_of(data.file, data.taken)
+    prompts = list(islice(prompts_in(reader), count))
+    if not prompts:
+        problems = reader.tally.first_bad
         what = f"there is no prompt in this file; {problems[0]}" if problems else "there is no record in this file"
-        raise BadInput(what, f"file: {file}", 'write: {"prompt": "What is 2 + 3?", "answer": "5"}')
-    return found
+        raise BadInput(what, f"file: {data.file}", 'write: {"prompt": "What is 2 + 3?", "answer": "5"}')
+    return prompts
 
 
 def made_up() -> list[Prompt]:
@@ -116,7 +106,7 @@ def made_up() -> list[Prompt]:
 
 
 def answers_of(rows: Sequence[Prompt]) -> Iterator[Tried]:
-    owns = [next((str(row.columns[name]) for name in OWN if name in row.columns), "") for row in rows]
+    owns = [next((str(row.columns[name]) for name in OWN if row.columns.get(name) is not None), "") for row in rows]
     for at, (row, own) in enumerate(zip(rows, owns, strict=True)):
         others = [other for other in owns[at + 1 :] + owns[:at] if other not in ("", own)]
         texts = {ITS_OWN: own, "another row's": others[0] if others else "", "unknowing": UNKNOWING, "empty": ""}

@@ -47,6 +47,20 @@ def test_each_row_is_tried_with_its_answer_and_with_wrong_ones(capsys: pytest.Ca
     assert len(lines) == 11 and lines[-1].endswith(" ms an answer")
 
 
+def test_what_is_taken_of_a_data_set_is_what_a_launch_would_take(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    records = [{"asked": "What is 1 + 1?", "reply": None}, {"asked": "What is 2 + 3?", "reply": "5"}]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    words = ["--rewards=exact", "--json", f"--dataset={tmp_path}/sums.jsonl"]
+    words[-1] += "?prompt=asked&answer=reply"
+    rows = json.loads(check(capsys, *words))["rows"]
+    assert [(row["row"], row["text"], row["total"]) for row in rows if row["kind"] == "its own"] == [(2, "5", 1)]
+    words[-1] = f"--dataset={tmp_path}/sums.jsonl[1:]?prompt=asked&answer=reply"
+    rows = json.loads(check(capsys, *words))["rows"]
+    assert {row["prompt"] for row in rows} == {"What is 2 + 3?"}
+
+
 def test_as_data_and_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(check(capsys, "--rewards=json", "--json"))
     own = {row["row"]: row["by_function"]["json"] for row in found["rows"] if row["kind"] == "its own"}
@@ -110,4 +124,4 @@ def test_bad_input_is_said_before_anything_runs(capsys: pytest.CaptureFixture[st
     assert "exact compares with the column answer" in err and "a.jsonl has: solution" in err
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n' * 3)
     err = check(capsys, "--rewards=json", f"--dataset={tmp_path}/a.jsonl", code=2)
-    assert "no prompt in this file; line 1: there is no prompt in it: its keys are x" in err and "write: " in err
+    assert "no prompt in this file; a.jsonl line 1: there is no prompt in it: its keys are x" in err and "write: " in err
