@@ -80,10 +80,9 @@ def why(output: str, head: str, port: int) -> str:
     fix = "fix: ./motley check-versions; then ./motley bootstrap --phase firewall, and look at the node named above"
     if "client socket has timed out" in output:
         return f"nobody answered at port {port} of {head}, the first node\n{fix}"
-    lines = [line for line in output.splitlines() if "Error" in line or "CheckFailed" in line] or output.splitlines()[
-        -2:
-    ]
-    return f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n{fix}"
+    lines = output.splitlines()
+    errors = [line for line in lines if "Error" in line or "CheckFailed" in line] or lines
+    return f"the all-reduce did not succeed: {' '.join(errors[-2:])[:400]}\n{fix}"
 
 
 def comes_free(port: int) -> bool:

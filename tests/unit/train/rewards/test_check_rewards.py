@@ -124,4 +124,5 @@ def test_bad_input_is_said_before_anything_runs(capsys: pytest.CaptureFixture[st
     assert "exact compares with the column answer" in err and "a.jsonl has: solution" in err
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n' * 3)
     err = check(capsys, "--rewards=json", f"--dataset={tmp_path}/a.jsonl", code=2)
-    assert "no prompt in this file; a.jsonl line 1: there is no prompt in it: its keys are x" in err and "write: " in err
+    wanted = "no prompt in this file; a.jsonl line 1: there is no prompt in it: its keys are x"
+    assert wanted in err and "write: " in err
