@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.support import pace
 from tests.train import cluster, families, reference, streaming
@@ -15,7 +16,7 @@ from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.cluster import ROOT, environment
 from tests.train.live_bytes import LiveBytes
 from train.errors import BadInput
-from train.models import hf
+from train.models import device, hf
 from train.models.model_files import model_folder
 from train.models.stream import LayerWeights, Stream, stream_of
 from train.plan.model.catalogue import resolve_model
@@ -262,6 +263,16 @@ def test_files_that_name_their_layers_otherwise_are_refused(tmp_path):
 
 
 # -- in a run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_copy_of_the_weights_beside_those_that_transformers_loads_is_not_read(tmp_path):
+    """As mistral's consolidated.safetensors in a folder that was cloned."""
+    folder = families.make("llama", tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in tensors.items()}, folder / "model_other.safetensors")
+    assert_alike(folder)
+    size = (folder / "model.safetensors").stat().st_size
+    assert device.look(load_config({"model": str(folder)}), "here", 0, folder).base_bytes == size
 
 
 def test_a_node_that_streams_trains_with_nodes_that_do_not(tmp_path):

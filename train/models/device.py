@@ -9,6 +9,7 @@ from pathlib import Path
 from train.errors import BadInput
 from train.plan.machines.architectures import BF16_SINCE
 from train.plan.machines.nodes import Device
+from train.plan.model import weight_files
 from train.plan.settings.config import RunConfig
 
 ALIKE = "MOTLEY_CARDS_ALIKE"
@@ -19,7 +20,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
     import torch
 
     cuda = torch.cuda.is_available()
-    main = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    main_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if config.device == "cuda" and not cuda:
         raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: ./motley doctor; on it: nvidia-smi")
     if cuda and config.device != "cpu":
@@ -29,8 +30,8 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         bf16, capability = has_bf16(local_rank), capability_of(local_rank)
         device = f"cuda:{local_rank}"
     else:
-        memory, bf16, device, capability = main, True, "cpu", ""
-    weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) if base else 0
+        memory, bf16, device, capability = main_bytes, True, "cpu", ""
+    weight_bytes = sum(file.stat().st_size for file in weight_files.files(base)) if base else 0
     return Device(
         node,
         device,
@@ -38,8 +39,8 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         bf16=bf16,
         unsloth=importlib.util.find_spec("unsloth") is not None,
         bitsandbytes=importlib.util.find_spec("bitsandbytes") is not None,
-        base_bytes=weights,
-        main_bytes=main,
+        base_bytes=weight_bytes,
+        main_bytes=main_bytes,
         weights=config.holding.weights,
         capability=capability,
         alike=cards_alike(),

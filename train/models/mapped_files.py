@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from train.errors import BadInput
+from train.plan.model import weight_files
 from train.plan.model.weight_files import Header
 
 DTYPES = {
@@ -52,7 +53,7 @@ class MappedFiles:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.files: dict[str, MappedFile] = {}
-        for path in sorted(Path(folder).glob("*.safetensors")):
+        for path in weight_files.files(Path(folder)):
             file = MappedFile(path)
             self.files |= dict.fromkeys(file.header, file)
 
