@@ -45,5 +45,5 @@ def threads_for(size: int) -> int:
 
 
 def _first(begun: deque[tuple[Work, Future[Result]]]) -> tuple[Work, Result]:
-    work, made = begun.popleft()
-    return work, made.result()
+    work, future = begun.popleft()
+    return work, future.result()

@@ -69,13 +69,13 @@ class Look:
 def look(request: Request) -> dict[str, object]:
     """Empty where the data is not here, or not read here; BadInput where it cannot be trained on."""
     config, data = request.config, request.dataset
-    found = {part.data.name: one for part in data.each if (one := look_at(config, part.data))}
-    if len(found) < len(data.each):
+    looks = {part.data.name: part_look for part in data.each if (part_look := look_at(config, part.data))}
+    if len(looks) < len(data.each):
         return {}
-    whole = together(config, data, list(found.values()))
+    whole = together(config, data, list(looks.values()))
     if whole.whole:
         require_held_out(config, whole.held_out)
-    each = [f"{part.data.name} × {part.weight:g}: {found[part.data.name].counted}" for part in data.parts]
+    each = [f"{part.data.name} × {part.weight:g}: {looks[part.data.name].counted}" for part in data.parts]
     words = "; ".join([*each, whole.steps]) if each else whole.words
     return asdict(whole) | {"words": words}
 
@@ -84,14 +84,14 @@ def together(config: RunConfig, data: Dataset, looks: list[Look]) -> Look:
     """Sums up all that an epoch takes of several data sets."""
     if not data.parts:
         return looks[0]
-    pairs = [(one, part.weight) for one, part in zip(looks, data.parts, strict=True)]
-    trained = sum(round((one.examples - one.held_out) * weight) for one, weight in pairs)
-    known, whole = all(one.steps != LATER for one in looks), all(one.whole for one in looks)
+    pairs = [(part_look, part.weight) for part_look, part in zip(looks, data.parts, strict=True)]
+    trained = sum(round((part_look.examples - part_look.held_out) * weight) for part_look, weight in pairs)
+    known, whole = all(part_look.steps != LATER for part_look in looks), all(part_look.whole for part_look in looks)
     return Look(
-        examples=sum(one.examples for one in looks),
-        held_out=sum(one.held_out for one in looks),
-        skipped=sum(one.skipped for one in looks),
-        first_bad=next((one.first_bad for one in looks if one.first_bad), ""),
+        examples=sum(part_look.examples for part_look in looks),
+        held_out=sum(part_look.held_out for part_look in looks),
+        skipped=sum(part_look.skipped for part_look in looks),
+        first_bad=next((part_look.first_bad for part_look in looks if part_look.first_bad), ""),
         steps=steps(config, trained, known=known and whole),
         whole=whole,
     )
@@ -146,31 +146,31 @@ def of_examples(
 
 def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Taken) -> Look:
     sides = partial(prompt_records.sides, config.format)
-    found = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
+    look_of_all = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
     if isinstance(config, GenerateConfig):
-        return replace(found, asks=True)
+        return replace(look_of_all, asks=True)
     if config.rewards:
         columns = prompt_records.columns_of(files[0], taken, config.format)
         require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")
-    return found
+    return look_of_all
 
 
 def example_sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """Whether it is held out and whether it is a conversation, for each record."""
     return [
-        (split_of(one, eval_fraction), bool(one.messages)) if isinstance(one, Example) else one
-        for one in examples(asked)
+        (split_of(example, eval_fraction), bool(example.messages)) if isinstance(example, Example) else example
+        for example in examples(asked)
     ]
 
 
 def of_texts(config: PretrainConfig, files: list[Path]) -> Look:
     require_bytes(files)
     texts = Texts(files, config, lambda _: None)
-    away = len(held_out(texts, config.eval_fraction))
+    held_out_count = len(held_out(texts, config.eval_fraction))
     bad = texts.tally.bad
     return Look(
         examples=texts.tally.records - bad,
-        held_out=away,
+        held_out=held_out_count,
         skipped=bad,
         first_bad=texts.tally.first_bad[0] if bad else "",
         steps=steps(config, 0, known=False),

@@ -48,12 +48,12 @@ class Parts:
     def add(self, rows: Mapping[str, int], reader: Reader) -> None:
         """The next one is written: so many rows each split has now."""
         part = self.data.each[len(self.made)]
-        own = {split: count - self.rows[split] for split, count in rows.items()}
-        if part.weight and not own["train"]:
-            reader.require_some(held_out=own["eval"])
+        added = {split: count - self.rows[split] for split, count in rows.items()}
+        if part.weight and not added["train"]:
+            reader.require_some(held_out=added["eval"])
         tally = reader.tally
         self.made.append(
-            PartIndex(name=part.data.name, weight=part.weight, rows=own, records=tally.records, bad=tally.bad)
+            PartIndex(name=part.data.name, weight=part.weight, rows=added, records=tally.records, bad=tally.bad)
         )
         self.rows = dict(rows)
 
@@ -105,12 +105,12 @@ def row_at(position: int, parts: Sequence[RowsPart], seed: int) -> int:
     """An epoch is a deck in which each data set has as many cards as it is taken: the card says which of its rows is
     next, and its rows come in an order of their own that goes on from epoch to epoch."""
     deck = sum(part.taken for part in parts)
-    epoch, at = divmod(position, deck)
-    card = int(shuffled(deck, seed, epoch)[at])
+    epoch, place_in_deck = divmod(position, deck)
+    card = int(shuffled(deck, seed, epoch)[place_in_deck])
     for number, part in enumerate(parts):
         if card < part.taken:
-            cycle, place = divmod(epoch * part.taken + card, part.size)
-            return part.first + int(shuffled(part.size, seed, cycle, number + 1)[place])
+            cycle, place_in_part = divmod(epoch * part.taken + card, part.size)
+            return part.first + int(shuffled(part.size, seed, cycle, number + 1)[place_in_part])
         card -= part.taken
     raise AssertionError(position)
 
@@ -120,8 +120,8 @@ def looked_at(rows: Any, most: int) -> list[tuple[str, list[int]]]:
     parts = parts_of(rows)
     if not parts:
         return [("", list(range(min(len(rows), most))))]
-    found, left = {}, most
+    rows_of_part, left = {}, most
     for others, part in zip(range(len(parts), 0, -1), sorted(parts, key=lambda part: part.size), strict=True):
-        found[part.name] = list(range(part.first, part.first + min(part.size, left // others)))
-        left -= len(found[part.name])
-    return [(part.name, found[part.name]) for part in parts if found[part.name]]
+        rows_of_part[part.name] = list(range(part.first, part.first + min(part.size, left // others)))
+        left -= len(rows_of_part[part.name])
+    return [(part.name, rows_of_part[part.name]) for part in parts if rows_of_part[part.name]]

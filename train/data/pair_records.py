@@ -134,28 +134,28 @@ def answer_of(prompt: tuple[Message, ...], answer: Any, name: str) -> tuple[Mess
         if not text.strip():
             raise BadRecord(f"'{name}' is an empty answer")
         return ({"role": "assistant", "content": text},)
-    found = turns(answer, name)
-    if found[0]["role"] == "assistant":
-        return found
-    if found[: len(prompt)] != prompt or len(found) == len(prompt):
+    messages = turns(answer, name)
+    if messages[0]["role"] == "assistant":
+        return messages
+    if messages[: len(prompt)] != prompt or len(messages) == len(prompt):
         raise BadRecord(f"the turns of '{name}' do not begin with those of 'prompt': the prompts differ")
-    if found[len(prompt)]["role"] != "assistant":
+    if messages[len(prompt)]["role"] != "assistant":
         raise BadRecord(f"no turn of the assistant follows the prompt in '{name}'")
-    return found[len(prompt) :]
+    return messages[len(prompt) :]
 
 
-def turns(found: list[Any], name: str) -> tuple[Message, ...]:
+def turns(listed_turns: list[Any], name: str) -> tuple[Message, ...]:
     """The turns as a conversation is read elsewhere, whichever end it has."""
-    if not found or not all(isinstance(turn, dict) for turn in found):
+    if not listed_turns or not all(isinstance(turn, dict) for turn in listed_turns):
         raise BadRecord(f"'{name}' is no list of turns")
-    if "from" in found[0]:
+    if "from" in listed_turns[0]:
         asked, answer = {"from": "human", "value": "?"}, {"from": "gpt", "value": "-"}
-        return convert("sharegpt", {"conversations": [asked, *found, answer]}).messages[1:-1]
+        return convert("sharegpt", {"conversations": [asked, *listed_turns, answer]}).messages[1:-1]
     asked, answer = {"role": "user", "content": "?"}, {"role": "assistant", "content": "-"}
-    return convert("chat", {"messages": [asked, *found, answer]}).messages[1:-1]
+    return convert("chat", {"messages": [asked, *listed_turns, answer]}).messages[1:-1]
 
 
 def sides(paired: bool, form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """The side of the split of each record, as look.py asks for it."""
-    made = map(partial(preference_of, paired=paired, form=form), asked[1])
-    return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in made]
+    preferences = map(partial(preference_of, paired=paired, form=form), asked[1])
+    return [pair if isinstance(pair, BadRecord) else (pair.split(eval_fraction), True) for pair in preferences]

@@ -108,20 +108,20 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, date: str = 
     _warn_of_length(config, data.model, say)
     chosen = {name: getattr(config, name) for name in KEY_SETTINGS}
     chosen |= {"format": config.format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
-    own = [text for text in (data.template, config.system and f"system: {config.system}") if text]
-    request = _request_hash(data.model, [FORMAT, data.hashes, chosen, *own])
-    if not out and (there := _remembered(request)):
-        report(there, True, say)
-        return there
+    own_texts = [text for text in (data.template, config.system and f"system: {config.system}") if text]
+    request = _request_hash(data.model, [FORMAT, data.hashes, chosen, *own_texts])
+    if not out and (made_before := _remembered(request)):
+        report(made_before, True, say)
+        return made_before
     opened = data.opened(say, date)
     made_from = opened.made_from(chosen)
     folder = rows_folder(data.dataset.name, made_from, out)
-    known = folder.exists()
+    was_there = folder.exists()
     readers = data.readers(say, config.format)
     build_once(folder, lambda unfinished: _build(unfinished, config, opened, readers, made_from))
     if not out:
         _remember(request, folder.name)
-    report(folder, known, say)
+    report(folder, was_there, say)
     return folder
 
 
@@ -156,11 +156,11 @@ def _remembered(request: str) -> Path | None:
 
 def _remember(request: str, name: str) -> None:
     try:
-        known = dict(json.loads(_memory().read_text()))
+        remembered = dict(json.loads(_memory().read_text()))
     except (OSError, ValueError):
-        known = {}
-    if request and known.get(request) != name:
-        write_atomic(_memory(), json.dumps(known | {request: name}).encode())
+        remembered = {}
+    if request and remembered.get(request) != name:
+        write_atomic(_memory(), json.dumps(remembered | {request: name}).encode())
 
 
 def _memory() -> Path:
@@ -201,12 +201,12 @@ def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, Row
     length = config.max_seq_length
     packers = {split: Packer(length, config.pack) for split in writers}
     make = partial(encoded, chat, config.train_on, config.eval_fraction)
-    for found, made in reader.made(make, threads_for(reader.size)):
-        if made.split == "eval" and questions.room:
-            questions.keep(found.example(reader.format))
-        for sample in fitted(made, length, reader.tally):
-            for row in packers[made.split].add(sample):
-                writers[made.split].add(row)
+    for record, encoded_record in reader.made(make, threads_for(reader.size)):
+        if encoded_record.split == "eval" and questions.room:
+            questions.keep(record.example(reader.format))
+        for sample in fitted(encoded_record, length, reader.tally):
+            for row in packers[encoded_record.split].add(sample):
+                writers[encoded_record.split].add(row)
     for split, packer in packers.items():
         for row in packer.finish():
             writers[split].add(row)
@@ -241,21 +241,21 @@ class Encoded:
 
 
 def encoded(chat: Chat, train_on: str, eval_fraction: float, asked: Asked) -> list[Encoded | BadRecord]:
-    read = examples(asked)
-    good = [example for example in read if isinstance(example, Example)]
+    converted = examples(asked)
+    good = [example for example in converted if isinstance(example, Example)]
     if train_on == "last":
         good = [replace(example, trained_turns=1) for example in good]
     samples = iter(encode(chat, good, train_on != "all"))
-    made: list[Encoded | BadRecord] = []
-    for example in read:
+    results: list[Encoded | BadRecord] = []
+    for example in converted:
         if isinstance(example, BadRecord):
-            made.append(example)
+            results.append(example)
         elif isinstance(sample := next(samples), BadRecord):
-            made.append(sample)
+            results.append(sample)
         else:
             split, tokens = split_of(example, eval_fraction), array("I", sample[0])
-            made.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
-    return made
+            results.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
+    return results
 
 
 def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
@@ -308,7 +308,7 @@ def holds(folder: Path, key: Mapping[str, object]) -> bool:
         return False
 
 
-def report(folder: Path, known: bool, say: Say) -> None:
+def report(folder: Path, was_there: bool, say: Say) -> None:
     index = json.loads((folder / "index.json").read_text())
     tally, train, held_out = index["records"], index["splits"]["train"], index["splits"]["eval"]
     lost = f", {tally['bad']} bad, {tally['truncated']} cut, {tally['emptied']} without answer after the cut"
@@ -320,4 +320,4 @@ def report(folder: Path, known: bool, say: Say) -> None:
     )
     if index.get("example"):  # not of rows that were made before
         say(f"example   {index['example']}  (trained on: what stands in « »)")
-    say(f"folder    {folder}{' (was there already)' if known else ''}")
+    say(f"folder    {folder}{' (was there already)' if was_there else ''}")

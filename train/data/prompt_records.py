@@ -82,7 +82,7 @@ def of_conversation(form: str, record: JsonObject) -> Prompt:
 def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
     """The side of the split of each record, as look.py asks for it."""
     prompts = [prompt_of(found, form) for found in asked[1]]
-    return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in prompts]
+    return [prompt if isinstance(prompt, BadRecord) else (prompt.split(eval_fraction), True) for prompt in prompts]
 
 
 def reader_of(file: Path, taken: Taken) -> Reader:

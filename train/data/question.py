@@ -25,8 +25,8 @@ def form_of(record: JsonObject) -> str:
     """The form of what it asks; empty where it asks nothing that is known."""
     if any(name in record for name in QUESTIONS):
         return "prompt"
-    found = next((name for name in ("chat", "sharegpt") if FORMATS[name][0](record)), "")
-    return found or ("alpaca" if "instruction" in record else "")
+    form = next((name for name in ("chat", "sharegpt") if FORMATS[name][0](record)), "")
+    return form or ("alpaca" if "instruction" in record else "")
 
 
 def question_name(record: JsonObject) -> str:
@@ -44,19 +44,19 @@ def asked_in(form: str, record: JsonObject) -> tuple[tuple[Message, ...], str | 
 
 def as_asked(turns: list[Any]) -> tuple[Message, ...]:
     """Turns as a conversation is read elsewhere, with something in the last one."""
-    read = convert("chat", {"messages": [*turns, NEXT]}).messages[:-1]
-    if not str(read[-1]["content"]).strip():
+    messages = convert("chat", {"messages": [*turns, NEXT]}).messages[:-1]
+    if not str(messages[-1]["content"]).strip():
         raise BadRecord("the prompt is empty")
-    return read
+    return messages
 
 
 def question_of(asked: Any, name: str) -> tuple[Message, ...]:
     """The turns of a prompt, which is a text or a list of turns."""
     if isinstance(asked, list):
-        read = as_asked(asked)
-        if read[-1]["role"] == "assistant":
+        messages = as_asked(asked)
+        if messages[-1]["role"] == "assistant":
             raise BadRecord(f"'{name}' ends with a turn of the assistant, and an answer comes next")
-        return read
+        return messages
     text = as_text(asked, f"'{name}'")
     if not text.strip():
         raise BadRecord("the prompt is empty")

@@ -114,17 +114,17 @@ class Reader:
                         self.passed_bytes = seen
                         continue
                     where = f"{source.path.name} {record.unit} {record.line}"
-                    place = f"file: {source.path}, {record.unit} {record.line}"
+                    position = f"file: {source.path}, {record.unit} {record.line}"
                     value, problem = record.value, record.problem
                     if value and (lacking := lacks(value, self.taken.columns)):
                         problem = f"there is no column '{lacking}'"
                         if not self.columns_found:
-                            raise BadInput(f"dataset: {problem}", place, f"there are: {shown_keys(value)}")
+                            raise BadInput(f"dataset: {problem}", position, f"there are: {shown_keys(value)}")
                         value = None
                     elif value:
                         value, self.columns_found = renamed(value, self.taken.columns), True
                     if not self.format and value is not None:
-                        self._detect(value, place)
+                        self._detect(value, position)
                     yield Found(value, problem, where, seen)
                 read += source.size
 

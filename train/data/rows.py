@@ -104,7 +104,7 @@ class PackedRows:
 
     def targets_of(self, samples: Sequence[int]) -> int:
         """The target tokens of samples."""
-        return sum(int(self.trained[self.samples[one] : self.samples[one + 1]].sum()) for one in samples)
+        return sum(int(self.trained[self.samples[sample] : self.samples[sample + 1]].sum()) for sample in samples)
 
     def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
         return self.packed([self.samples_of(row) for row in indices])
@@ -120,18 +120,18 @@ class PackedRows:
             first = 0
             for sample in row:
                 start, end = int(self.samples[sample]), int(self.samples[sample + 1])
-                own = slice(first, first + end - start)
-                input_ids[at, own] = self.tokens[start:end]
-                labels[at, own] = np.where(self.trained[start:end] == 1, input_ids[at, own], IGNORED)
-                position_ids[at, own] = np.arange(end - start)
+                columns = slice(first, first + end - start)
+                input_ids[at, columns] = self.tokens[start:end]
+                labels[at, columns] = np.where(self.trained[start:end] == 1, input_ids[at, columns], IGNORED)
+                position_ids[at, columns] = np.arange(end - start)
                 first += end - start
             position_ids[at, first:] = np.arange(shape[1] - first)
         return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids}
 
     def verify(self) -> None:
         """Read the files again and compare with the hash of the index: a damaged copy must not train."""
-        found = split_hash(self.row_length, (file_hash(self.folder / f"{name}.bin") for name in FILES))
-        if found != self.hash:
+        hash_of_files = split_hash(self.row_length, (file_hash(self.folder / f"{name}.bin") for name in FILES))
+        if hash_of_files != self.hash:
             raise BadInput(
                 "the prepared dataset is damaged: its content does not have the hash that index.json names",
                 f"folder: {self.folder}",

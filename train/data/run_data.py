@@ -39,8 +39,8 @@ class DataFiles:
     def readers(self, say: Say, format_name: str) -> list[Reader]:
         """A reader for each data set."""
         return [
-            Reader(some, say, taken=part.data.taken, format_name=format_name, max_bad=self.config.max_bad)
-            for part, some in zip(self.dataset.each, self.files, strict=True)
+            Reader(files, say, taken=part.data.taken, format_name=format_name, max_bad=self.config.max_bad)
+            for part, files in zip(self.dataset.each, self.files, strict=True)
         ]
 
     def opened(self, say: Say, date: str) -> OpenedData:
@@ -77,7 +77,7 @@ class OpenedData:
         index["records"] = together([reader.tally for reader in readers]).as_records()
         index["made_from"] = made_from
         index["model"] = data.model.name
-        index["files"] = [file.name for some in data.files for file in some]
+        index["files"] = [file.name for files in data.files for file in files]
         if data.template or data.config.system:
             index["own_template"] = True
         return index
@@ -88,8 +88,8 @@ def find_data(config: SftConfig, say: Say) -> DataFiles:
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
     files = [dataset_files(part.data) for part in data.each]
-    for some in files:
-        require_bytes(some)
+    for files_of_one in files:
+        require_bytes(files_of_one)
     template = chat_template.read(config.chat_template)
     hashes = hashes_of(data, files)
     return DataFiles(config=config, dataset=data, model=model, files=files, hashes=hashes, template=template)
@@ -97,7 +97,7 @@ def find_data(config: SftConfig, say: Say) -> DataFiles:
 
 def hashes_of(data: Dataset, files: list[list[Path]]) -> list[object]:
     """The hashes of the files of one data set as it is; else those of each, with what is taken of it."""
-    hashes = [[file_hash(file) for file in some] for some in files]
+    hashes = [[file_hash(file) for file in files_of_one] for files_of_one in files]
     taken = [part.data.taken.typed for part in data.each]
     if not data.parts and not taken[0]:
         return list(hashes[0])

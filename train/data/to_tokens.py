@@ -125,11 +125,11 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     date = date or datetime.date.today().isoformat()
-    marks = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
-    own = template or tokenizer.chat_template
-    of_model = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
+    specials = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
+    written = template or tokenizer.chat_template
+    of_model = "the model's own" if written else "### Instruction / ### Response (the model has none of its own)"
     reason = "your own" if template else of_model
-    chat = Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date, byte_tokens(tokenizer.backend_tokenizer))
+    chat = Chat(tokenizer, written or PLAIN_TEMPLATE, reason, specials, date, byte_tokens(tokenizer.backend_tokenizer))
     return with_system(chat, system) if system else chat
 
 
@@ -160,13 +160,17 @@ def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Samp
     rendered: list[tuple[str, list[Span]] | BadRecord] = [
         _rendered(chat, example, answers_only) for example in examples
     ]
-    good = [pair for pair in rendered if not isinstance(pair, BadRecord)]
-    found = iter(encodings(chat.tokenizer.backend_tokenizer, chat.byte_tokens, [text for text, _ in good]))
-    result: list[Sample | BadRecord] = []
+    texts = [pair[0] for pair in rendered if not isinstance(pair, BadRecord)]
+    encoded = iter(encodings(chat.tokenizer.backend_tokenizer, chat.byte_tokens, texts))
     begins = before_a_text(chat)
+    samples: list[Sample | BadRecord] = []
     for example, pair in zip(examples, rendered, strict=True):
-        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(found), pair[1], begins))
-    return result
+        if isinstance(pair, BadRecord):
+            samples.append(pair)
+        else:
+            _, spans = pair
+            samples.append(_sample(chat, example, next(encoded), spans, begins))
+    return samples
 
 
 def before_a_text(chat: Chat) -> list[int]:
@@ -272,19 +276,19 @@ def _sample(chat: Chat, example: Example, encoding: Encoding, spans: list[Span],
 
 def shown(chat: Chat, tokens: Sequence[int], trained: Sequence[int]) -> str:
     """A sample on one line, what is learned from between marks."""
-    at, pieces = 0, []
-    for learned, some in groupby(trained, key=bool):
-        end = at + len(list(some))
-        text = str(chat.tokenizer.decode(list(tokens[at:end]))).replace("\n", "\\n")
+    start, pieces = 0, []
+    for learned, flags in groupby(trained, key=bool):
+        end = start + len(list(flags))
+        text = str(chat.tokenizer.decode(list(tokens[start:end]))).replace("\n", "\\n")
         pieces.append(f"«{text}»" if learned else text)
-        at = end
+        start = end
     return "".join(pieces)
 
 
 def end_ids(chat: Chat) -> list[int]:
     """The marks that end an answer: the tokenizer's own, and the one that the template writes behind a turn."""
-    asked = (Message(role="user", content="?"), Message(role="assistant", content="x"))
-    [sample] = encode(chat, [Example(asked)], answers_only=True)
+    turns = (Message(role="user", content="?"), Message(role="assistant", content="x"))
+    [sample] = encode(chat, [Example(turns)], answers_only=True)
     last = [] if isinstance(sample, BadRecord) else [number for number, flag in zip(*sample, strict=True) if flag][-1:]
-    own = chat.tokenizer.eos_token_id
-    return sorted({*last, *([] if own is None else [int(own)])})
+    eos = chat.tokenizer.eos_token_id
+    return sorted({*last, *([] if eos is None else [int(eos)])})

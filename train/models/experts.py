@@ -50,8 +50,8 @@ def parameters(model: nn.Module, wanted: str | list[str], linear: Iterable[str])
             f"load_in: a mixture of experts has no adapter for {packed[0]} where that is quantised",
             fix="use load_in: 16bit",
         )
-    found = [*many, *(f"{name}.weight" for name in dense)]
-    return [name for name in found if isinstance(wanted, str) or leaf(name) in wanted]
+    names = [*many, *(f"{name}.weight" for name in dense)]
+    return [name for name in names if isinstance(wanted, str) or leaf(name) in wanted]
 
 
 def is_once_expert(name: str) -> bool:
@@ -87,16 +87,16 @@ def is_router(module: nn.Module) -> bool:
 
 def joined(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A layer's weights as transformers has them once it has loaded files that hold expert by expert."""
-    found, apart = dict(weights), defaultdict[str, dict[str, list[Tensor]]](lambda: defaultdict(list))
+    whole, apart = dict(weights), defaultdict[str, dict[str, list[Tensor]]](lambda: defaultdict(list))
     if any(name.endswith(".w1.weight") for name in weights):
-        found = {name.replace("block_sparse_moe.", "mlp."): weight for name, weight in found.items()}
-    for name in sorted(filter(APART.fullmatch, found), key=number_of):
+        whole = {name.replace("block_sparse_moe.", "mlp."): weight for name, weight in whole.items()}
+    for name in sorted(filter(APART.fullmatch, whole), key=number_of):
         path, _, kind = name.removesuffix(".weight").rsplit(".", 2)
-        apart[path][OF_MIXTRAL.get(kind, kind)].append(found.pop(name))
+        apart[path][OF_MIXTRAL.get(kind, kind)].append(whole.pop(name))
     for path, kinds in apart.items():
-        found[f"{path}.gate_up_proj"] = side_by_side(kinds["gate_proj"], kinds["up_proj"])
-        found[f"{path}.down_proj"] = torch.stack(kinds["down_proj"])
-    return found
+        whole[f"{path}.gate_up_proj"] = side_by_side(kinds["gate_proj"], kinds["up_proj"])
+        whole[f"{path}.down_proj"] = torch.stack(kinds["down_proj"])
+    return whole
 
 
 def number_of(name: str) -> int:
@@ -106,10 +106,10 @@ def number_of(name: str) -> int:
 def side_by_side(gates: list[Tensor], ups: list[Tensor]) -> Tensor:
     """Written once, where they stay: a layer's experts may take a gigabyte."""
     rows, columns = gates[0].shape
-    made = torch.empty(len(gates), 2 * rows, columns, dtype=gates[0].dtype)
-    for place, gate, up in zip(made, gates, ups, strict=True):
-        place[:rows], place[rows:] = gate, up
-    return made
+    pairs = torch.empty(len(gates), 2 * rows, columns, dtype=gates[0].dtype)
+    for pair, gate, up in zip(pairs, gates, ups, strict=True):
+        pair[:rows], pair[rows:] = gate, up
+    return pairs
 
 
 def in_fp32(model: nn.Module) -> None:
@@ -126,7 +126,7 @@ class RouterInFp32:
 
     def __call__(self, hidden: Tensor, *args: Any, **more: Any) -> Any:
         with torch.autocast(hidden.device.type, enabled=False):
-            found = self.compute(hidden.float(), *args, **more)
-        parts = found if isinstance(found, tuple) else (found,)
+            result = self.compute(hidden.float(), *args, **more)
+        parts = result if isinstance(result, tuple) else (result,)
         back = tuple(part.to(hidden.dtype) if part.is_floating_point() else part for part in parts)
-        return back if isinstance(found, tuple) else back[0]
+        return back if isinstance(result, tuple) else back[0]

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -139,8 +139,7 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> Fetc
     part = folder.with_name(f".{folder.name}.part")
     if look:
         part.mkdir(parents=True, exist_ok=True)
-        config = [file for file in listing.files if file.name == "config.json"]
-        download(Listing(listing.repo, listing.kind, listing.revision, config), part)
+        download(replace(listing, files=[file for file in listing.files if file.name == "config.json"]), part)
         return {"folder": str(folder), "bytes": listing.size, "here": False, "config": str(part / "config.json")}
     bring(listing, folder)
     weight_files.require(folder)
@@ -165,8 +164,8 @@ def list_model(name: str, *, in_4bit: bool = False) -> Fetched:
 
 def fetch_listed(name: str, given: Mapping[str, Any], *, in_4bit: bool = False) -> Fetched:
     """`given`: what list_model() has found elsewhere, and a token where one was let go here; it stays in memory."""
-    told = given["listing"]
-    listing = Listing(**{**told, "files": [Wanted(**file) for file in told["files"]]})
+    facts = given["listing"]
+    listing = Listing(**{**facts, "files": [Wanted(**file) for file in facts["files"]]})
     if given.get("token"):
         os.environ["HF_TOKEN"] = given["token"]
     _, folder = place_of(resolve_model(name), in_4bit=in_4bit)
@@ -183,8 +182,8 @@ def fetch_tokenizer(name: str) -> Fetched:
     folder = home_dir() / TOKENIZERS / model.local_name
     if not (folder / FETCHED).is_file():
         whole = list_hub(model.hub, "model")
-        wanted = [file for file in whole.files if any(fnmatch.fnmatch(file.name, one) for one in TOKENIZER_FILES)]
-        bring(Listing(whole.repo, whole.kind, whole.revision, wanted), folder)
+        files = [file for file in whole.files if any(fnmatch.fnmatch(file.name, each) for each in TOKENIZER_FILES)]
+        bring(replace(whole, files=files), folder)
     return {"folder": str(folder), "bytes": size_of(folder), "here": True}
 
 
@@ -195,8 +194,8 @@ def fetch_dataset(name: str) -> Fetched:
     folder = home_dir() / RAW_DATA / data.local_name
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
-    known = json.loads((folder / LISTED).read_text())
-    files = {name: SizeAndHash(size=size, sha256=sha256) for name, (size, _, sha256) in known.items()}
+    hashes = json.loads((folder / LISTED).read_text())
+    files = {name: SizeAndHash(size=size, sha256=sha256) for name, (size, _, sha256) in hashes.items()}
     files |= {FETCHED: size_and_hash(folder / FETCHED)}  # by it the head knows the folder as a data set
     return {"folder": str(folder), "bytes": size_of(folder), "here": True, "files": files}
 
@@ -275,8 +274,8 @@ def bring(listing: Listing, folder: Path) -> None:
             "make room there, or set MOTLEY_CACHE to a larger disk",
         )
     with progress(f"fetching {folder.name}", part, listing.size):
-        known = download(listing, part)
-    (part / LISTED).write_text(json.dumps(known))
+        hashes = download(listing, part)
+    (part / LISTED).write_text(json.dumps(hashes))
     (part / FETCHED).write_text(json.dumps({"hub": listing.repo, "revision": listing.revision}))
     part.rename(folder)
 
@@ -292,7 +291,7 @@ def drop_others(listing: Listing, part: Path) -> None:
 
 def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
     """Each file, compared with what the hub has of it; their sizes, times and hashes."""
-    known = {}
+    hashes = {}
     for file in listing.files:
         path = part / file.name
         if not (path.is_file() and right(path, file)):
@@ -310,8 +309,8 @@ def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
                     )
                 print(f"{file.name} arrived damaged: it is fetched again", file=sys.stderr, flush=True)
         status = path.stat()
-        known[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or file_hash(path)]
-    return known
+        hashes[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or file_hash(path)]
+    return hashes
 
 
 def right(path: Path, file: Wanted) -> bool:

@@ -33,21 +33,21 @@ def together(parts: Mapping[str, Tensor], like: Tensor) -> Tensor:
     if state.nested:
         state.offset, state.state2 = parts["offset"], copy.copy(state.state2)
         state.state2.absmax, state.state2.code = parts["absmax2"], parts["code2"]
-    known = {name: getattr(like, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")}
-    made: Tensor = Params4bit(parts[""], requires_grad=False, quant_state=state, bnb_quantized=True, **known)
-    return made
+    others = {name: getattr(like, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")}
+    weight: Tensor = Params4bit(parts[""], requires_grad=False, quant_state=state, bnb_quantized=True, **others)
+    return weight
 
 
 def from_files(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """A layer's tensors, with those that belong to one 4-bit weight put together."""
-    found = dict(tensors)
+    weights = dict(tensors)
     for marker in [name for name in tensors if QUANT_STATE in name]:
         from bitsandbytes.nn import Params4bit  # a node without a GPU has it not, and needs it not
 
         name = marker.partition(QUANT_STATE)[0]
-        parts = {part: found.pop(part) for part in list(found) if part.startswith(f"{name}.")}
-        found[name] = Params4bit.from_prequantized(found[name], parts, device=torch.device("cpu"))
-    return found
+        parts = {part: weights.pop(part) for part in list(weights) if part.startswith(f"{name}.")}
+        weights[name] = Params4bit.from_prequantized(weights[name], parts, device=torch.device("cpu"))
+    return weights
 
 
 def quantised(weight: Tensor, like: Any) -> Tensor:
@@ -57,5 +57,5 @@ def quantised(weight: Tensor, like: Any) -> Tensor:
 
 
 def placeholder(like: Any, empty: Tensor) -> Tensor:
-    made: Tensor = type(like)(empty, requires_grad=False, **vars(like))
-    return made
+    weight: Tensor = type(like)(empty, requires_grad=False, **vars(like))
+    return weight

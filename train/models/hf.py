@@ -83,8 +83,8 @@ def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -
     chunks = zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True)
     if not torch.is_grad_enabled():
         return torch.stack([loss_of(*chunk) for chunk in chunks]).sum()
-    found = [checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
-    return torch.stack(found).sum()
+    losses = [checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+    return torch.stack(losses).sum()
 
 
 def head_of(whole: Any) -> Any:

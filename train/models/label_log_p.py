@@ -30,8 +30,8 @@ def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], temperature: flo
     )
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([of_chunk(*chunk) for chunk in chunks]), kept
-    found = [checkpoint(of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
-    return torch.cat(found), kept
+    log_p = [checkpoint(of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+    return torch.cat(log_p), kept
 
 
 def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor) -> Tensor:

@@ -29,14 +29,14 @@ class LayerFiles:
         """What a layer has beside its weights: small, and held all the time."""
 
     def read(self, index: int) -> Weights:
-        found = four_bit.from_files(experts.joined(self.files.below(f"{self.prefix}.{index}.")))
-        return {name: weight for name, weight in found.items() if name not in self.stay}
+        weights = four_bit.from_files(experts.joined(self.files.below(f"{self.prefix}.{index}.")))
+        return {name: weight for name, weight in weights.items() if name not in self.stay}
 
     def fill_buffers(self, index: int, layer: nn.Module, device: str) -> None:
         for name, buffer in list(layer.named_buffers()):
-            if (there := f"{self.prefix}.{index}.{name}") in self.files.files:
+            if (stored_name := f"{self.prefix}.{index}.{name}") in self.files.files:
                 path, _, kind = name.rpartition(".")
-                layer.get_submodule(path)._buffers[kind] = self.files.tensor(there).to(device, buffer.dtype)
+                layer.get_submodule(path)._buffers[kind] = self.files.tensor(stored_name).to(device, buffer.dtype)
                 self.stay.add(name)
 
     def drop(self, index: int) -> None:
@@ -102,8 +102,8 @@ def without_layers(spec: ModelSpec, config: Any, options: LoadOptions) -> tuple[
 def prefix_in(files: MappedFiles, layer: nn.Module, usual: str) -> str:
     """A wrapper's files may have other names before its layers than its class has; transformers knows them all."""
     wanted = {name for name, _ in layer.named_parameters()}
-    known = {name.partition(".layers.0.")[0] + ".layers" for name in files.files if ".layers.0." in name}
-    fitting = [prefix for prefix in sorted(known) if wanted <= files.below(f"{prefix}.0.").keys()]
+    prefixes = {name.partition(".layers.0.")[0] + ".layers" for name in files.files if ".layers.0." in name}
+    fitting = [prefix for prefix in sorted(prefixes) if wanted <= files.below(f"{prefix}.0.").keys()]
     return usual if usual in fitting or not fitting else fitting[0]
 
 
@@ -137,10 +137,10 @@ def in_four_bit(layer: nn.Module, weights: Weights, dtype: torch.dtype, *, quant
         weight: Any = weights.get(f"{name}.weight")
         if not isinstance(module, nn.Linear) or not (quantise or four_bit.is_four_bit(weight)):
             continue
-        how = (True, "nf4") if quantise else (weight.compress_statistics, weight.quant_type)
+        quantisation = (True, "nf4") if quantise else (weight.compress_statistics, weight.quant_type)
         with torch.device("meta"):
-            made = Linear4bit(module.in_features, module.out_features, module.bias is not None, dtype, *how)
-        layer.set_submodule(name, made.requires_grad_(False))
+            linear = Linear4bit(module.in_features, module.out_features, module.bias is not None, dtype, *quantisation)
+        layer.set_submodule(name, linear.requires_grad_(False))
 
 
 def owners_of(layer: nn.Module, device: str) -> Owners:
@@ -157,12 +157,12 @@ def owners_of(layer: nn.Module, device: str) -> Owners:
 
 def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, device: str) -> Tensor:
     module, kind = owner
-    here, like = weight.to(device, dtype), module._parameters[kind]
+    on_device, like = weight.to(device, dtype), module._parameters[kind]
     if type(like) is nn.Parameter:
-        return here
-    made = four_bit.quantised(here, like)
+        return on_device
+    quantised_weight = four_bit.quantised(on_device, like)
     module.quant_state = None  # bitsandbytes would keep the scales of all layers on the card
-    return made
+    return quantised_weight
 
 
 def fits_main_memory(stream: Stream, device: str) -> bool:

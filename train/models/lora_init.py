@@ -40,10 +40,10 @@ def begin(model: nn.Module, kind: str, seed: int) -> None:
             raise BadInput(f"lora_init: {kind} needs a base that is not quantised", fix="leave lora_init out")
         matrix = (weight.T if layer.fan_in_fan_out else weight).detach().cpu().double()
         down, up = KINDS[kind](matrix, layer.r["default"], layer.scaling["default"], key(seed, name))
-        for part, found in ((A, down), (B, up)):
-            own = getattr(layer, part)["default"].weight
-            own.data = found.bfloat16().to(own)
-            layer.register_buffer(f"first_{part}", own.data.clone(), persistent=False)
+        for part, first in ((A, down), (B, up)):
+            trained = getattr(layer, part)["default"].weight
+            trained.data = first.bfloat16().to(trained)
+            layer.register_buffer(f"first_{part}", trained.data.clone(), persistent=False)
         layer.register_forward_hook(_take_off)
 
 
@@ -85,8 +85,8 @@ def _take_off(layer: Any, args: tuple[Any, ...], out: Tensor) -> Tensor:
 def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
     from peft.tuners.lora.layer import LoraLayer
 
-    found = ((name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer))
-    yield from sorted(found, key=lambda pair: pair[0])
+    layers = ((name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer))
+    yield from sorted(layers, key=lambda pair: pair[0])
 
 
 def named(model: nn.Module) -> dict[str, Tensor]:
@@ -103,21 +103,21 @@ def as_plain(model: nn.Module, tensors: dict[str, Tensor], config: Any) -> tuple
     """The adapter and its config as any PEFT reads them."""
     if not (first := named(model)):
         return tensors, config
-    made = {
-        name: torch.cat([own, first[name].cpu() if A in name else -first[name].cpu()], dim=0 if A in name else 1)
-        for name, own in tensors.items()
+    plain = {
+        name: torch.cat([trained, first[name].cpu() if A in name else -first[name].cpu()], dim=0 if A in name else 1)
+        for name, trained in tensors.items()
     }
     doubled = math.sqrt(2) if config.use_rslora else 2  # the scale stays as it is
-    return made, _changed(config, r=2 * config.r, lora_alpha=doubled * config.lora_alpha, init_lora_weights=True)
+    return plain, _changed(config, r=2 * config.r, lora_alpha=doubled * config.lora_alpha, init_lora_weights=True)
 
 
 def _changed(config: Any, **other: Any) -> Any:
     import copy
 
-    made = copy.copy(config)
+    changed = copy.copy(config)
     for name, value in other.items():
-        setattr(made, name, value)
-    return made
+        setattr(changed, name, value)
+    return changed
 
 
 def without(saved: Tensor, own: Tensor) -> Tensor:

@@ -69,12 +69,12 @@ class LayerWeights:
                     piece.of(memory).copy_(parts[piece.part])
 
     def of(self, memory: Tensor) -> Weights:
-        found: dict[str, dict[str, Tensor]] = {}
+        parts_of_weights: dict[str, dict[str, Tensor]] = {}
         for piece in self.pieces:
-            found.setdefault(piece.weight, {})[piece.part] = piece.of(memory)
+            parts_of_weights.setdefault(piece.weight, {})[piece.part] = piece.of(memory)
         return {
             name: four_bit.together(parts, self.forms[name]) if name in self.forms else parts[""]
-            for name, parts in found.items()
+            for name, parts in parts_of_weights.items()
         }
 
 
@@ -144,9 +144,9 @@ class Stream:
     def hold(self, room_bytes: int) -> int:
         """Keeps as many layers as fit where they are computed, and says how many. They are spread evenly: while one is
         computed, the next that is read may come."""
-        every = len(self.layers)
-        count = min(every, max(0, room_bytes) // max(layer.bytes for layer in self.layers))
-        for index in ((2 * i + 1) * every // (2 * count) for i in range(count)):
+        layer_count = len(self.layers)
+        count = min(layer_count, max(0, room_bytes) // max(layer.bytes for layer in self.layers))
+        for index in ((2 * i + 1) * layer_count // (2 * count) for i in range(count)):
             layer = self.layers[index]
             if self.kept:
                 memory = self.kept[index]
@@ -246,5 +246,5 @@ def as_parameter(weight: Tensor) -> nn.Parameter:
 
 
 def stream_of(model: Any) -> Stream | None:
-    found = getattr(model, "stream", None)
-    return found if isinstance(found, Stream) else None
+    stream = getattr(model, "stream", None)
+    return stream if isinstance(stream, Stream) else None

@@ -41,12 +41,12 @@ INSTEAD = "engine=transformers makes the answers in the training process"
 
 def python_of(home: Path) -> Path:
     """The Python of the server's environment."""
-    found = home / PYTHON
-    if not found.exists():
+    python = home / PYTHON
+    if not python.exists():
         raise BadInput(
-            f"engine: vLLM is not installed here: {found} is not there", fix=f"./motley launch brings it; {INSTEAD}"
+            f"engine: vLLM is not installed here: {python} is not there", fix=f"./motley launch brings it; {INSTEAD}"
         )
-    return found
+    return python
 
 
 def called_vllm(python: Path, folder: Path) -> Path:
@@ -92,25 +92,25 @@ class Serving:
             "logprobs-mode": "processed_logprobs",  # as they were drawn from, with the temperature
             "generation-config": "vllm",  # not what the base's own file says of drawing
         }
-        words = [f"--{name}={value}" for name, value in options.items()]
-        words += ["--enable-lora", "--disable-uvicorn-access-log", "--disable-log-stats"]
-        words += ["--enforce-eager"] if self.device == "cpu" else []
-        serve = [str(self.python), "-m", "vllm.entrypoints.cli.main", "serve", self.base, *words]
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        arguments += ["--enable-lora", "--disable-uvicorn-access-log", "--disable-log-stats"]
+        arguments += ["--enforce-eager"] if self.device == "cpu" else []
+        serve = [str(self.python), "-m", "vllm.entrypoints.cli.main", "serve", self.base, *arguments]
         return ending_with_this(serve)  # killed, it would leave its engine behind, with the card's memory
 
     def environment(self, folder: Path) -> dict[str, str]:
         """`folder`: for what only this server needs."""
-        own = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-        own |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+        added = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+        added |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
         if self.device == "cpu":
-            own |= {"PYTHONPATH": str(called_vllm(self.python, folder))}
-            own |= {"VLLM_CPU_KVCACHE_SPACE": str(-(-self.cache_bytes // (1 << 30)))}  # in whole GiB
+            added |= {"PYTHONPATH": str(called_vllm(self.python, folder))}
+            added |= {"VLLM_CPU_KVCACHE_SPACE": str(-(-self.cache_bytes // (1 << 30)))}  # in whole GiB
         else:
             cards = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
             at = int(self.device.partition(":")[2] or 0)
-            own |= {"CUDA_VISIBLE_DEVICES": cards[at] if at < len(cards) and cards[at] else str(at)}
-        trains = {name for name in os.environ if name.startswith(("OMP_", "PYTHON"))}
-        return {name: value for name, value in os.environ.items() if name not in trains} | own
+            added |= {"CUDA_VISIBLE_DEVICES": cards[at] if at < len(cards) and cards[at] else str(at)}
+        of_training = {name for name in os.environ if name.startswith(("OMP_", "PYTHON"))}
+        return {name: value for name, value in os.environ.items() if name not in of_training} | added
 
 
 class Server:
@@ -173,11 +173,11 @@ class Server:
             return []
 
         def answer(prompt: list[int], row: int) -> Answer:
-            how = {"max_tokens": most, "stop_token_ids": list(end_ids), "ignore_eos": True}
-            how |= {"logprobs": 0, "return_token_ids": True}
-            request = {"model": self.adapter, "prompt": prompt, **how, **drawn(draw, row)}
-            found = json.loads(self.ask("/v1/completions", request))
-            choice = found["choices"][0]
+            options = {"max_tokens": most, "stop_token_ids": list(end_ids), "ignore_eos": True}
+            options |= {"logprobs": 0, "return_token_ids": True}
+            request = {"model": self.adapter, "prompt": prompt, **options, **drawn(draw, row)}
+            completion = json.loads(self.ask("/v1/completions", request))
+            choice = completion["choices"][0]
             return Answer(tokens=choice["token_ids"], log_p=choice["logprobs"]["token_logprobs"])
 
         with ThreadPoolExecutor(min(len(prompts), self.serving.at_once)) as pool:
@@ -185,12 +185,12 @@ class Server:
 
     def ask(self, path: str, request: Mapping[str, object]) -> bytes:
         try:
-            status, said = self.talk("POST", path, json.dumps(request))
+            status, answer = self.talk("POST", path, json.dumps(request))
         except OSError:
             raise self.failed("ended") from None
         if status != 200:
-            raise self.failed(f"refused {path}: {said.decode(errors='replace')[:300]}")
-        return said
+            raise self.failed(f"refused {path}: {answer.decode(errors='replace')[:300]}")
+        return answer
 
     def talk(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
         line = Line(self.door)

@@ -163,5 +163,5 @@ def set_optimizer_state(
         name, kind = key.rsplit("|", 1)
         parameter = named[name]
         moves = isinstance(value, Tensor) and value.dim()  # AdamW keeps its step counter, a scalar, on the host
-        place = getattr(optimizer, "state_device", parameter.device)
-        optimizer.state[parameter][kind] = value.to(place) if moves else value
+        device = getattr(optimizer, "state_device", parameter.device)
+        optimizer.state[parameter][kind] = value.to(device) if moves else value
