@@ -60,7 +60,7 @@ def bench(world: Any, sizes: list[int], repeats: int, device: str) -> Measured:
 
 # -- each of them, and what must come of it ----------------------------------------------------------------------------
 
-Case = tuple[Callable[[], None], Callable[[], None], Callable[[], bool]]
+Case = tuple[Callable[[], None], Callable[[], object], Callable[[], bool]]
 """Sets up, exchanges, and says whether the values are right."""
 
 
@@ -88,22 +88,16 @@ def cases(world: Any, count: int, device: str) -> dict[str, Case]:
         return bool(torch.equal(data, pattern + ranks))
 
     return {
-        "all-reduce": (own, lambda: void(dist.all_reduce(data)), lambda: torch.equal(data, pattern * all_of)),
-        "broadcast": (own, lambda: void(dist.broadcast(data, size - 1)), lambda: torch.equal(data, pattern * size)),
-        "all-gather": (own_part, lambda: void(all_gather(data, part)), gathered),
-        "reduce-scatter": (
-            own,
-            lambda: void(reduce_scatter(part, data)),
-            lambda: torch.equal(part, pattern[mine] * all_of),
-        ),
+        "all-reduce": (own, lambda: dist.all_reduce(data), lambda: torch.equal(data, pattern * all_of)),
+        "broadcast": (own, lambda: dist.broadcast(data, size - 1), lambda: torch.equal(data, pattern * size)),
+        "all-gather": (own_part, lambda: all_gather(data, part), gathered),
+        "reduce-scatter": (own, lambda: reduce_scatter(part, data), lambda: torch.equal(part, pattern[mine] * all_of)),
     }
 
 
-def void(_: Any) -> None:
-    """Drops what torch returns of a collective: it is for those that do not wait."""
-
-
-def timed(world: Any, prepare: Callable[[], None], exchange: Callable[[], None], right: Any, what: str) -> float:
+def timed(
+    world: Any, prepare: Callable[[], None], exchange: Callable[[], object], right: Callable[[], bool], what: str
+) -> float:
     """Seconds of the slowest process; CheckFailed on all of them where any has wrong values."""
     prepare()
     synchronize()

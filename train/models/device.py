@@ -63,6 +63,13 @@ def has_bf16(gpu: int) -> bool:
     return float(capability_of(gpu)) >= BF16_SINCE
 
 
+def best_device() -> str:
+    """Where this machine works alone, as for an answer: its first GPU, else its processor."""
+    import torch
+
+    return "cuda:0" if torch.cuda.is_available() else "cpu"
+
+
 def precision_of(device: str) -> str:
     """What one device computes in where it works alone, as for an answer."""
     if device == "cpu":

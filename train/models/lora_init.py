@@ -13,6 +13,7 @@ bf16, so that kinds of processors, which sum up in another order, come to the sa
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -112,8 +113,6 @@ def as_plain(model: nn.Module, tensors: dict[str, Tensor], config: Any) -> tuple
 
 
 def _changed(config: Any, **other: Any) -> Any:
-    import copy
-
     changed = copy.copy(config)
     for name, value in other.items():
         setattr(changed, name, value)

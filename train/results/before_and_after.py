@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from train.data.rows import date_of, template_of
 from train.data.to_tokens import Chat, load_chat
 from train.models import backends
-from train.models.device import precision_of
+from train.models.device import best_device, precision_of
 from train.models.model_files import model_folder
 from train.plan.model.catalogue import Model, resolve_model
 from train.results.answer_question import Messages, Questioner
@@ -36,7 +34,7 @@ class Trained:
 
     @classmethod
     def of(cls, run: FinishedRun) -> Trained:
-        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        device = best_device()
         made = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision_of(device))
         if not run.base:
             return cls(chat_of(run), str(run.folder), made)

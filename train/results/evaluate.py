@@ -25,10 +25,10 @@ from train.results import finished_run
 if TYPE_CHECKING:
     from train.data.rows import Rows
     from train.models.backends import LossModule, ModelSpec
+    from train.results.answer_question import Messages
     from train.results.finished_run import FinishedRun
 
 SomeRows = TypeVar("SomeRows", bound="Rows")
-Messages = list[dict[str, str]]
 ROWS = 200
 
 
@@ -172,9 +172,8 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
 
 def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     """Evaluates a recipe of one's own: its loss, and its metrics where it has any."""
-    import torch
-
     from train.models.backends import LossModule
+    from train.models.device import best_device
     from train.recipes.own import make_rows as own_rows
     from train.recipes.own import recipe as own
     from train.recipes.own.rows import RECIPE, open_rows
@@ -182,7 +181,7 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     folder = Path(run.dataset)
     rows = some_held_out(open_rows(folder, "eval"), folder)
     config = cast(OwnConfig, load_config(run.settings | {"recipe": str(folder / RECIPE), "dataset": str(folder)}))
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     recipe = own.OwnRecipe(config)
     model = own_rows.build_model(recipe.functions, config, folder).to(device)
     own.weights_into(model, run.folder)
@@ -199,13 +198,11 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
 
 def built(spec: ModelSpec) -> tuple[LossModule, str]:
     """A model on the best device of this machine, and which that is."""
-    import torch
-
     from train.models import backends
-    from train.models.device import precision_of
+    from train.models.device import best_device, precision_of
 
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    precision, backend = precision_of(device), backends.get("hf")
+    device, backend = best_device(), backends.get("hf")
+    precision = precision_of(device)
     model = backend.build(replace(spec, device=device, precision=precision))
     return backends.loss_module(backend, model, precision, device), device
 

@@ -14,6 +14,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.recipes.images.prepare import Seen, Source, decoded
 from train.recipes.images.rows import open_pictures
+from train.results.evaluate import some_held_out
 from train.results.finished_run import FinishedRun
 
 if TYPE_CHECKING:
@@ -31,12 +32,10 @@ def classes_of_run(run: FinishedRun) -> list[str]:
 
 
 def load(run: FinishedRun) -> tuple[LossModule, str]:
-    import torch
-
-    from train.models.device import precision_of
+    from train.models.device import best_device, precision_of
     from train.recipes.images import models as pictures
 
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     return pictures.loss_module(pictures.load(run.folder, run.base).to(device), precision_of(device), device), device
 
 
@@ -81,9 +80,8 @@ def evaluate(run: FinishedRun, most: int | None, *, as_json: bool) -> int:
     from train.engine.held_out_loss import sums_over
     from train.recipes.images.recipe import mixed_up, predicted
 
-    rows = open_pictures(Path(run.dataset), "eval")
-    if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {run.dataset}", "use eval_fraction=0.05")
+    folder = Path(run.dataset)
+    rows = some_held_out(open_pictures(folder, "eval"), folder)
     module, device = load(run)
     count = min(len(rows), most or len(rows))
     sums, targets = sums_over(module, rows, list(range(count)), micro_batch=32, device=device)
