@@ -1,11 +1,6 @@
 """What a person gets for bad input: what is wrong, where, and the one command or edit that fixes it."""
 
 
-def first_line(error: BaseException) -> str:
-    """What an exception of others says, on one line; its kind where it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 class BadInput(Exception):
     """Says that nothing was started: the command exits with 2 and this text, at most three lines."""
 
