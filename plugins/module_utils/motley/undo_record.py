@@ -211,6 +211,7 @@ class KeptFile(TypedDict, total=False):
     """A file as it was before Motley changed it; `after`: the hash of what Motley wrote."""
 
     existed: bool
+    whole_in_file: bool
     mode: int
     owner: list[int]
     copy: str
@@ -255,7 +256,8 @@ class Before:
             status = file.stat() if file.is_file() else None
             content = file.read_bytes() if status else b""
             self.data["folders"] += [str(p) for p in missing_parents(file) if str(p) not in self.data["folders"]]
-        entry: KeptFile = {"existed": bool(status)}
+        # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
+        entry: KeptFile = {"existed": bool(status), "whole_in_file": True}
         if status:
             entry |= mode_and_owner(status)
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
@@ -317,13 +319,14 @@ class Before:
     def _back(self, path: Path, entry: KeptFile, was: str | None) -> tuple[str, str | None]:
         """What to say about a file, and what it is to be; None: gone."""
         now = read_text(path)
-        if now is not None and BEGIN in now:
+        before = digest(self.folder / entry["copy"]) if entry["existed"] else ""
+        untouched = digest(path) in (entry.get("after", digest(path)), before)
+        if now is not None and BEGIN in now and (entry.get("whole_in_file") or not untouched):
             rest = without_block(now)
             if rest == (was or ""):
                 return "", was
             return f"{path} was edited since: only Motley's block is taken out", rest
-        before = digest(self.folder / entry["copy"]) if entry["existed"] else ""
-        if digest(path) in (entry.get("after", digest(path)), before):
+        if untouched:
             return "", was
         return f"{path} was edited since: left as it is", now
 
