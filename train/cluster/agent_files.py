@@ -22,7 +22,21 @@ ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
 STEPS = ("step", "piece")
 """What a trainer writes when it has come further."""
-KINDS = "up plan lost joined waiting failed stalled unfit woke away back leaving ended".split()
+KINDS = (
+    "up",
+    "plan",
+    "lost",
+    "joined",
+    "waiting",
+    "failed",
+    "stalled",
+    "unfit",
+    "woke",
+    "away",
+    "back",
+    "leaving",
+    "ended",
+)
 
 
 class MemberLog:
@@ -49,6 +63,10 @@ class MemberLog:
             self.unwritten = ""
 
 
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 @dataclass
 class AgentMemory:
     """What an agent must know after it was killed: its newest generation, whether this launch has begun or ended,
@@ -65,11 +83,11 @@ class AgentMemory:
 
     @classmethod
     def load(cls, file: Path, token: str, outside: Outside) -> AgentMemory:
-        memory = cls(file, hashlib.sha256(token.encode()).hexdigest(), outside)
+        memory = cls(file, _hash(token), outside)
         with contextlib.suppress(OSError, *ODD):
             facts = json.loads(outside.disk.read(file))
             memory.number = int(facts["epoch"])
-            if facts["launch"] == memory.launch:
+            if (facts.get("launch") or _hash(facts["token"])) == memory.launch:  # the token: until November 2026
                 memory.begun = bool(facts["begun"])
                 memory.verdict = RunEnd(**facts["verdict"]) if facts["verdict"] else None
                 memory.ledger = Ledger.of(facts["notices"])

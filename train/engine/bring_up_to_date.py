@@ -51,16 +51,16 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: Stat
     send_state(run, source, step, kept)
     if run.strategy.own_moments and saved is not None and saved.step == step:
         checkpoint.load_moments(saved, run.trained.named, run.trained.optimizer)
-    run.step, run.balance = step, run.balance.knowing(state["speeds"])
-    run.warm_up = state["warm_up"]
+    run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
+    run.warm_up = state.get("warm_up", run.config.warmup_steps)
     here = step if saved and saved.step == step else -1
     run.milestones = Milestones(
         settled=step,
         saved=here,
-        evaluated=state["evaluated"],
+        evaluated=state.get("evaluated", step),
         best=state["best"],
-        base=state["base"],
-        gains=Gains(**state["gains"]),
+        base=state.get("base"),
+        gains=Gains(**state["gains"]) if "gains" in state else Gains(),
     )
     if run.trained.scaler and state["scaler"]:
         run.trained.scaler.load_state_dict(state["scaler"])

@@ -53,8 +53,7 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd
 )
 def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str, Any]) -> None:
     file = tmp_path / "epoch.json"
-    launch = AgentMemory.load(file, "t", Outside()).launch
-    file.write_text(json.dumps({"launch": launch, "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
+    file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
     memory = AgentMemory.load(file, "t", Outside())
     assert memory.number == (0 if "epoch" in odd else 3)
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
@@ -68,6 +67,13 @@ def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path: Path)
     assert token not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert AgentMemory.load(file, token, Outside()).begun
+    assert not AgentMemory.load(file, "another", Outside()).begun
+
+
+def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path: Path) -> None:
+    file = tmp_path / "epoch.json"
+    file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN}))
+    assert AgentMemory.load(file, "t", Outside()).begun
     assert not AgentMemory.load(file, "another", Outside()).begun
 
 
