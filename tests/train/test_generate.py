@@ -93,7 +93,8 @@ def test_a_machine_that_is_lost_loses_nothing_and_comes_back(alone, agents):
     for name in agents.names:
         assert answers(agents.folder(name)) == alone
         numbers = [line["piece"]["number"] for line in pieces(agents.folder(name))]
-        assert sorted(numbers) == sorted({*numbers})
+        # The killed one may have kept a piece that it could tell nobody: then another's of it comes behind.
+        assert len(numbers) - len({*numbers}) <= (name == "node-0"), name
 
 
 def test_who_is_frozen_is_replaced_and_a_stopped_run_goes_on_where_it_was(alone, agents):
