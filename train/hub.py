@@ -14,6 +14,8 @@ from train.errors import BadInput, Gated, first_line
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """The files of a model that are loaded: none that would have to be unpickled."""
+NOT_NEEDED = ("consolidated*", "training_args*", "optimizer*")
+"""Those of them that nobody reads, such as a second copy of the weights."""
 LOUD = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 """The loggers that would print each try."""
 NO_ROOM, NO_RIGHT = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -31,7 +33,7 @@ def hub_model(repo: str) -> Path:
     from huggingface_hub import snapshot_download
 
     with explained(repo, "model"):
-        folder = Path(snapshot_download(repo, allow_patterns=list(MODEL_FILES)))
+        folder = Path(snapshot_download(repo, allow_patterns=[*MODEL_FILES], ignore_patterns=[*NOT_NEEDED]))
     if not any(folder.glob("*.safetensors")):
         raise no_safetensors(repo)
     return folder

@@ -38,7 +38,6 @@ from train.plan.model.catalogue import FETCHED, Model, resolve_dataset, resolve_
 
 LISTED = ".motley-hashes.json"
 """Name to size, time and SHA-256, as the relay between the nodes keeps it: what was hashed here is not read again."""
-NOT_NEEDED = ("consolidated*", "training_args*", "optimizer*")
 CHUNK = 1 << 20
 """What a broken connection costs at most; by itself the client counts in tens of megabytes."""
 TRIES = 5
@@ -258,7 +257,7 @@ def model_files(names: list[str]) -> set[str]:
     """At the top level, nothing that would have to be unpickled, and no second copy of the weights."""
     top = [name for name in names if "/" not in name]
     kept = [name for name in top if any(fnmatch.fnmatch(name, pattern) for pattern in hub.MODEL_FILES)]
-    return {name for name in kept if not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_NEEDED)}
+    return {name for name in kept if not any(fnmatch.fnmatch(name, pattern) for pattern in hub.NOT_NEEDED)}
 
 
 def bring(listing: Listing, folder: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils import filter_repo_objects, validate_repo_id
 
 from train.errors import BadInput
-from train.hub import explained
+from train.hub import explained, hub_model
 
 
 def raise_os_error(number: int) -> Callable[[], None]:
@@ -41,3 +42,15 @@ def test_what_was_in_the_way_is_said_with_its_fix(fails: Callable[[], None], wha
         fails()
     lines = str(said.value).splitlines()
     assert len(lines) == 3 and fix in lines[2], lines
+
+
+def test_a_second_copy_of_the_weights_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["config.json", "model.safetensors", "consolidated.safetensors", "optimizer.safetensors", "model.bin"]
+
+    def download(_: str, **patterns: list[str]) -> str:
+        for name in filter_repo_objects(names, **patterns):
+            (tmp_path / name).touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert sorted(file.name for file in hub_model("a/model").iterdir()) == ["config.json", "model.safetensors"]
