@@ -6,7 +6,6 @@ python -m console fetch [--run NAME] [--inventory FOLDER]
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import tarfile
@@ -23,6 +22,7 @@ from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import counted, in_place, progress_bar, say
+from train.files import DISK_FULL
 from train.plan.machines.nodes import gb
 from train.plan.run_name import RULE, is_name
 from train.runlog import merge_traces, paths
@@ -148,13 +148,13 @@ def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
 
 
 def bring_or_say(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:
-    """As bring(); -1 also where the node stops sending or the disk is full: the others are fetched all the same."""
+    """Does what bring() does; -1 also where the node stops sending or the disk is full, and the others are fetched."""
     try:
         return bring(node, run, folder, files, results=results)
     except (Silent, tarfile.TarError):
         say(f"  ✗ {node.name}: it stopped sending\n    fix: the same command again, once it answers")
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in DISK_FULL:
             raise
         say(f"  ✗ the disk of {folder} is full\n    fix: make room, or --results FOLDER on another disk; then again")
     return -1

@@ -4,7 +4,6 @@ file when the connection breaks, or Ctrl-C comes, is kept, and the next call con
 
 from __future__ import annotations
 
-import errno
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +14,7 @@ from console.infra.node import Node, Silent
 from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import say
-from train.files import file_hash
+from train.files import DISK_FULL, file_hash
 from train.plan.machines.nodes import gb
 
 SPARE_BYTES = 1 << 26
@@ -55,7 +54,7 @@ def fetch(node: Node, run: str, made: Made, results: Path) -> int:
         say(f"{node.name} stopped sending after {part}: that is kept\nfix: again, and it continues there")
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in DISK_FULL:
             raise
         return no_room(f"the disk of {folder} is full; what has come is kept", node, made)
     except KeyboardInterrupt:

@@ -37,7 +37,6 @@ PEER_SIGNS = (
     "communicator was aborted",
 )  # fmt: skip
 NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 

@@ -1,5 +1,6 @@
 """Writing files so that a power cut leaves either the old or the new one, never half of it."""
 
+import errno
 import hashlib
 import json
 import os
@@ -9,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a disk without room answers."""
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from train.errors import BadInput, Gated, first_line
+from train.files import DISK_FULL
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """The files of a model that are loaded: none that would have to be unpickled."""
 NOT_NEEDED = ("consolidated*", "training_args*", "optimizer*")
-"""Those of them that nobody reads, such as a second copy of the weights."""
+"""The files among them that nobody reads, such as a second copy of the weights."""
 LOUD = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
 """The loggers that would print each try."""
-NO_ROOM, NO_RIGHT = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
-"""What the disk of this machine answers; the hub has no part in it."""
+NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def hub_file(repo: str, name: str, kind: str = "model", revision: str | None = None) -> Path:
@@ -125,7 +125,7 @@ def explained(repo: str, kind: str) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise _unreachable(repo, kind, first_line(error)) from None
     except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError, TransportError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM + NO_RIGHT:
+        if isinstance(error, OSError) and error.errno in DISK_FULL + NO_RIGHT:
             raise _not_kept(repo, error) from None
         reason = f"not in this machine's hub cache, and the hub cannot be reached ({type(error).__name__})"
         raise _unreachable(repo, kind, reason) from None
@@ -133,7 +133,7 @@ def explained(repo: str, kind: str) -> Iterator[None]:
 
 def _not_kept(repo: str, error: OSError) -> BadInput:
     where = f"file: {error.filename}" if error.filename else ""
-    fix = "make room on this machine's disk (df -h)" if error.errno in NO_ROOM else "let this user write there"
+    fix = "make room on this machine's disk (df -h)" if error.errno in DISK_FULL else "let this user write there"
     return BadInput(f"{repo} cannot be kept on this machine: {error.strerror}", where, fix)
 
 

@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 
 
 def within(limit_s: float, call: Callable[[], Answer]) -> Answer:
-    """What the call returns. TimeoutError: it goes on, in a thread that ends with this process."""
+    """Returns what the call returns. After a TimeoutError it continues in a thread, which ends with this process."""
     answers: list[Answer] = []
     errors: list[Exception] = []
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from train.clock import Clock, WorkClock
 from train.engine.shutdown import Leaver
 from train.errors import CheckFailed
-from train.failures import DISK_FULL, classify_failure, report_to_agent
+from train.failures import classify_failure, report_to_agent
+from train.files import DISK_FULL
 from train.plan.settings.config import RunConfig
 from train.pool import PoolRecipe
 from train.pool.piece_thread import Desk, Hands

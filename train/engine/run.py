@@ -230,7 +230,7 @@ class StepFailedError(CheckFailed):
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train.engine import between_steps, shutdown, step_event
-    from train.failures import DISK_FULL
+    from train.files import DISK_FULL
     from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process

@@ -46,7 +46,7 @@ def of(check: str, error: Exception) -> str:
 
 
 def with_cause(what: str, error: Exception) -> str:
-    told = first_line(error)
+    told = first_message(error)
     cause = next((f", as {means}" for pattern, means in CAUSES.items() if re.search(pattern, told)), "")
     if isinstance(error, BadInput):
         return f"{what}{cause} ({told})" if cause else told
@@ -54,7 +54,7 @@ def with_cause(what: str, error: Exception) -> str:
     return f"{what}{cause} ({raw if len(raw) <= MOST else raw[:MOST] + '…'})"
 
 
-def first_line(error: Exception) -> str:
+def first_message(error: Exception) -> str:
     """The first line, with the next one where it only announces that."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])

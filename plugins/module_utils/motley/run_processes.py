@@ -28,7 +28,8 @@ def processes(home: Path) -> dict[int, ProcessFacts]:
             if wanted not in environment or pid == os.getpid():
                 continue
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            # Bytes: the kernel may have cut the name before the bracket within a letter.
+            if (folder / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z":
                 continue
             group = (folder / "cgroup").read_text()
             how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
