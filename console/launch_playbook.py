@@ -35,18 +35,7 @@ def plan(inventory: Inventory, words: list[str], *, as_json: bool = False) -> in
         planned = answer.read()
     if planned and as_json:
         say(json.dumps(planned))
-    return ours(done.returncode) if done.returncode or planned else nothing_done(inventory, as_json=as_json)
-
-
-def nothing_done(inventory: Inventory, *, as_json: bool) -> int:
-    """Whether a playbook that ended well and did nothing should have: Ansible says nothing of machines that are off."""
-    _, silent = ask_all(from_inventory(inventory), lambda node: node.status())
-    with beside_data(as_json=as_json):
-        if silent:
-            say("nothing was done: no machine that is meant answers")
-            for name, why in silent.items():
-                say(f"  {name}  {why}")
-    return 1 if silent else 0
+    return ours(done.returncode)
 
 
 def ours(code: int) -> int:
@@ -149,9 +138,7 @@ def started_by(inventory: Inventory, name: str, words: list[str], *, as_json: bo
                         say(line)
             return interrupt.CODE
         launched: dict[str, Any] | None = answer.read()
-    if code:
-        return ours(code)
-    return nothing_done(inventory, as_json=as_json) if launched is None else launched
+    return ours(code) if code or launched is None else launched
 
 
 def left_on(node: Node) -> Look:
