@@ -9,6 +9,7 @@ from console.command_line.shared_options import PHASES
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import unknown
 from console.playbook import restart, run_playbook
+from console.playbook.ask_passwords import ask_passwords
 from train.errors import BadInput
 
 
@@ -44,4 +45,4 @@ def bootstrap(
         check=check,
         variables={"motley_python_env_rollback": True} if rollback else {},
     )
-    return restart.run(request, run_playbook.ask_passwords(inventory))
+    return restart.run(request, ask_passwords(inventory))

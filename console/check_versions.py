@@ -14,6 +14,7 @@ from pathlib import Path
 
 from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
+from console.playbook.ask_passwords import Passwords, ask_passwords
 from console.playbook.playbook_progress import NodeProgress
 from console.text_layout import counted, drawn
 from train.plan.machines.odd_versions import Versions, VersionTable, judge
@@ -73,7 +74,7 @@ def read(inventory: Inventory, limit: list[str]) -> tuple[dict[str, Versions], d
     )
     key = inventory.state / "controller_ed25519"
     given = os.environ.get("MOTLEY_PASSWORD", "")
-    passwords = run_playbook.Passwords("", "") if key.exists() or not given else run_playbook.Passwords(given, given)
+    passwords = Passwords("", "") if key.exists() or not given else Passwords(given, given)
     log = run_playbook.read(request, passwords, reader, "versions")
     silent = [name for name in limit or inventory.nodes if name not in reader.reported]
     off = {name: why_silent(reader.nodes.get(name), log) for name in silent}
@@ -107,7 +108,7 @@ def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -
             limit=nodes,
             typed="./motley check-versions --fix",
         )
-        passwords = run_playbook.ask_passwords(inventory)
+        passwords = ask_passwords(inventory)
         with interrupt.changing(), redirect_stdout(sys.stderr if as_json else sys.stdout):
             if code := run_playbook.run(request, passwords):
                 return code

@@ -7,6 +7,7 @@ from console.infra import is_local
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import unknown
 from console.playbook import run_playbook
+from console.playbook.ask_passwords import ask_passwords
 from train.errors import BadInput
 
 # What a node has that is only a folder on this machine.
@@ -31,4 +32,4 @@ def undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
         limit=",".join(limit),
         variables={"motley_undo_all": whole},
     )
-    return run_playbook.run(request, run_playbook.ask_passwords(inventory))
+    return run_playbook.run(request, ask_passwords(inventory))

@@ -12,9 +12,10 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
+from console.playbook.ask_passwords import Passwords
 
 
-def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: run_playbook.Passwords) -> int:
+def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: Passwords) -> int:
     """Fixes what is safe, and says of each finding whether that is done. 130 where somebody stopped it."""
     print()
     for finding in wrong:

@@ -13,12 +13,13 @@ from console.doctor.fix import fix_safe
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
+from console.playbook.ask_passwords import Passwords, ask_passwords
 
 LAST = "doctor.json"
 
 
 def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
-    passwords = run_playbook.ask_passwords(inventory)
+    passwords = ask_passwords(inventory)
     verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
     if verdict is None:
         return 1
@@ -62,7 +63,7 @@ def show_verdict(verdict: Verdict, seconds: float) -> None:
 
 
 def look(
-    inventory: Inventory, limit: list[str], passwords: run_playbook.Passwords, *, quick: bool, full: bool
+    inventory: Inventory, limit: list[str], passwords: Passwords, *, quick: bool, full: bool
 ) -> tuple[Verdict | None, float]:
     reader, started = run_playbook.Reader("doctor"), time.monotonic()
     request = run_playbook.PlaybookRun(

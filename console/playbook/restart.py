@@ -10,13 +10,14 @@ import sys
 from dataclasses import replace
 
 from console.playbook import interrupt, run_playbook
+from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
 
 YES = ("y", "yes")
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml
 
 
-def run(request: run_playbook.PlaybookRun, passwords: run_playbook.Passwords) -> int:
+def run(request: run_playbook.PlaybookRun, passwords: Passwords) -> int:
     progress = Progress()
     code = run_playbook.run(request, passwords, progress)
     if code == interrupt.CODE:

@@ -19,7 +19,7 @@ from train.nvidia_driver import numbers, older
 
 Data = dict[str, Any]
 CPU = "node-cpu"
-CATALOGUE = Path(__file__).parents[2] / "roles/motley_gpu_driver/vars/main/driver_catalogue.yml"
+CATALOGUE = Path(__file__).parents[2] / "roles/motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml"
 BRANCHES = yaml.safe_load(CATALOGUE.read_text())["__motley_gpu_driver_catalogue"]["branches"]
 LEAST = {str(branch["set"]): str(branch["least"]) for branch in BRANCHES}
 """The oldest driver that carries the CUDA of a set's torch."""

@@ -52,7 +52,7 @@ EXAMPLES = """
 - name: Put back its driver and its holds
   gpu_driver:
     state: undone
-    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main/driver_catalogue.yml
+    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml
   become: true
 """
 RETURN = r"""

@@ -52,7 +52,7 @@ options: {
 EXAMPLES = """
 - name: Prove that driver, module and library agree
   gpu_info:
-    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main/driver_catalogue.yml
+    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml
     offers: false
     prove: true
   become: true

@@ -23,7 +23,7 @@ from tests.bench.slow_links import NAME, table
 from train.data.row_order import rows_of_step
 from train.data.rows import PackedRows, open_rows
 from train.engine.held_out_loss import loss_over
-from train.engine.optimizer import learning_rate
+from train.engine.make_optimizer import learning_rate
 from train.models import backends
 from train.models.backends import to_tensors
 from train.models.model_files import model_folder

@@ -197,7 +197,7 @@ def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(ol
     assert host.run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") == "580.95.05\n"
 
 
-@pytest.mark.long  # tests/unit/plugins/filter/test_choose_gpu_driver.py
+@pytest.mark.long  # tests/unit/plugins/filter/test_choose_driver_and_torch.py
 def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "driver-570")

@@ -291,7 +291,7 @@ def test_a_node_that_is_off_is_left_out_unless_it_was_named(tiny: Person) -> Non
     said = tiny.plans(model="tiny", max_steps=4, nodes="gpu-master,gpu-worker-2")
     assert said.rc != 0 and "gpu-worker-2 is off" in said.out
     said = tiny.launches(model="tiny", max_steps=4, nodes="gpu-worker-2")
-    assert said.rc != 0 and "no machine that is meant answers\ngpu-worker-2  nobody answers at 10." in said.out, said.out
+    assert said.rc != 0 and "no machine that is meant answers\ngpu-worker-2  nobody answers at" in said.out, said.out
     assert "fix: wake or start one: ./motley wake" in said.out
     said = tiny.plans("-v", model="tiny", max_steps=4, nodes="gpu-master,gpu-worker-1")
     assert said.rc == 0 and "plan " in said.out, said.out

@@ -15,10 +15,11 @@ from tests.train import cluster, pictures, reference, texts
 from tests.train.bases import FORMS, save_in_4bit
 from train import recipes
 from train.engine import checkpoint
-from train.engine.optimizer import make_optimizer
+from train.engine.make_optimizer import make_optimizer
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
-from train.models.weights import Trained, trained_weights
+from train.models.optimizer_step import Trained
+from train.models.weights import trained_weights
 from train.plan.settings.config import load_config
 from train.recipes.images import models as picture_models
 from train.recipes.pretrain import model as new

@@ -21,7 +21,7 @@ from train.engine.consistency import Disagreement
 from train.engine.early_stop import Gains
 from train.engine.run import stays
 from train.models.backends import LossModule
-from train.models.weights import Trained
+from train.models.optimizer_step import Trained
 from train.parallel import gradient_exchange
 from train.parallel.process_group import World
 from train.parallel.worker_orders import TOLD, LeftGroupError, Orders

@@ -15,7 +15,7 @@ from tests.train.proof_of_run import merge, rows_are_right
 from train.engine import checkpoint
 from train.errors import BadInput
 from train.models.model_files import model_folder
-from train.models.weights import Trained
+from train.models.optimizer_step import Trained
 from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from train.data.row_order import rows_of_step
 from train.engine import micro_batch_search
-from train.engine.optimizer import learning_rate
+from train.engine.make_optimizer import learning_rate
 from train.plan.speed.row_split import spans, split_rows
 
 GB = 10**9

@@ -17,10 +17,10 @@ from train.cluster.heartbeat import Peer
 from train.cluster.local_workers import Group, Work, WorkersSeen
 from train.cluster.may_run_here import Fitness, stuck_words
 from train.cluster.membership import End, Idle, Propose, decide
-from train.cluster.newcomers import Newcomers
 from train.cluster.node_status import Generation, RunEnd
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
+from train.cluster.wait_before_rejoining import Newcomers
 from train.cluster.what_agent_sees import Observed
 from train.cluster.worker_failures import whose
 

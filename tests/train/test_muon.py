@@ -9,8 +9,8 @@ from torch import nn
 
 from tests.train import cluster, reference, texts
 from train.data.rows import open_rows
-from train.engine.optimizer import MuonOnCpu, make_optimizer
-from train.models.weights import optimizer_state, set_optimizer_state
+from train.engine.make_optimizer import MuonOnCpu, make_optimizer
+from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.parallel.muon import Muon, orthogonal, owners
 from train.plan.settings.config import load_config
 from train.recipes.pretrain import model as new

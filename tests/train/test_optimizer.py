@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from train.engine.make_optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.engine.micro_batch_search import whole_step
-from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
 from train.models.device import cards_alike
-from train.models.weights import optimizer_state, set_optimizer_state
+from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.plan.machines.nodes import Device
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import SftConfig

@@ -207,7 +207,7 @@ def test_a_longer_row_than_was_prepared_is_refused(settings, tmp_path):
 
 
 def test_wsd_stays_at_its_peak_and_falls_at_the_end():
-    from train.engine.optimizer import learning_rate  # noqa: PLC0415
+    from train.engine.make_optimizer import learning_rate  # noqa: PLC0415
 
     rates = [learning_rate(step, peak=1.0, kind="wsd", warmup_steps=10, total_steps=100) for step in range(100)]
     assert rates[0] == 0.1 and rates[10:80] == [1.0] * 70

@@ -16,7 +16,7 @@ from train.data.rows import open_rows
 from train.errors import BadInput
 from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
-from train.plan.placement import choose_load_in
+from train.plan.placement import choose_4_8_or_16_bit
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.settings.config import SftConfig
 
@@ -108,7 +108,7 @@ def test_eight_bit_runs_and_says_once_what_it_costs(tmp_path):
     data = cluster.make_rows(tmp_path, 12, 2)
     options = {"model": "tiny", "dataset": data, "max_steps": 2, "rows_per_step": 4, "load_in": "8bit", "eval_every": 1}
     run = cluster.train(tmp_path, options, 1)
-    assert run.said().count(choose_load_in.EIGHT_BIT) == 1
+    assert run.said().count(choose_4_8_or_16_bit.EIGHT_BIT) == 1
     assert run.losses()[0] == pytest.approx(6.97, abs=0.1) and len(run.losses()) == 2
 
 

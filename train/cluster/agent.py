@@ -27,7 +27,6 @@ from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.local_workers import LocalWorkers, WorkersSeen
-from train.cluster.newcomers import Newcomers
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
@@ -36,6 +35,7 @@ from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.step_aside import StepAside
 from train.cluster.take_turns import TurnSignals, agent_in_turn
 from train.cluster.timing import TIMING
+from train.cluster.wait_before_rejoining import Newcomers
 from train.cluster.what_agent_sees import Observed
 from train.cluster.worker_failures import Health
 from train.engine.checkpoint_in_memory import Staging

@@ -4,8 +4,8 @@ A line and its answer, each `MAC JSON`. The MAC (HMAC-SHA256, keyed with the tok
 answer repeats the asker's random number: nobody without the token can take part, nothing old can be replayed.
 
 When a peer counts as lost
-    absent   not even its kernel takes the connection (power, cable, sleep): 3 rounds in a row and 3 s
-    mute     its kernel does, its agent does not answer (hung, or starved by load): 3 rounds in a row and 5 s
+    absent   not even its kernel takes the connection (power, cable, sleep): ROUNDS in a row and TIMING.absent_s
+    mute     its kernel does, its agent does not answer (hung, or starved by load): ROUNDS in a row and TIMING.mute_s
 A round that this node itself was late for proves nothing and is not counted.
 """
 

@@ -13,8 +13,8 @@ from train.engine.before_loading import Layout, Settled
 from train.engine.build_or_keep_model import Loaded
 from train.engine.loop import Run
 from train.models.backends import LossModule
+from train.models.optimizer_step import Trained
 from train.models.stream import stream_of
-from train.models.weights import Trained
 from train.parallel import gradient_exchange
 from train.plan.placement.micro_batch import on_cpu
 from train.plan.settings.config import RunConfig

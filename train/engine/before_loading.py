@@ -12,7 +12,7 @@ from train.data import left_out_in_words, mix_data_sets
 from train.data.rows import Rows
 from train.engine import consistency, kept_decisions, pipe_members
 from train.engine.loop import Run
-from train.engine.optimizer import why_on_cpu
+from train.engine.make_optimizer import why_on_cpu
 from train.errors import BadInput
 from train.models.device import look
 from train.parallel.process_group import World, over_nccl

@@ -14,7 +14,7 @@ from train.engine.early_stop import Gains
 from train.engine.loop import Run, drawn_rows
 from train.errors import BadInput
 from train.files import set_aside
-from train.models.weights import optimizer_state, set_optimizer_state
+from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.recipes import making
 
 

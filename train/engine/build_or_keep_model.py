@@ -13,11 +13,12 @@ import torch
 from train import recipes
 from train.engine.before_loading import Layout, Settled
 from train.engine.loop import Run
-from train.engine.optimizer import make_optimizer
+from train.engine.make_optimizer import make_optimizer
 from train.engine.reporter import doing
 from train.errors import PeerFailed
 from train.models.backends import LossModule
-from train.models.weights import Trained, trained_weights
+from train.models.optimizer_step import Trained
+from train.models.weights import trained_weights
 from train.parallel.pipeline import Stage
 from train.parallel.process_group import World
 from train.plan.settings.config import RunConfig, SftConfig

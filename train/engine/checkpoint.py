@@ -26,18 +26,8 @@ from torch import Tensor, nn
 
 from train.files import file_hash, whole_folder, write_manifest
 from train.models import lora_init as first_weights
-from train.models.weights import (
-    ADAPTER,
-    WEIGHTS,
-    Named,
-    Numbers,
-    Trained,
-    optimizer_state,
-    set_optimizer_state,
-    take_weights,
-    trained_weights,
-    write_weights,
-)
+from train.models.optimizer_step import Numbers, Trained, optimizer_state, set_optimizer_state
+from train.models.weights import ADAPTER, WEIGHTS, Named, take_weights, trained_weights, write_weights
 from train.runlog.event_types import Best
 
 OUTER = "outer.safetensors"

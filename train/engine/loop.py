@@ -23,8 +23,8 @@ from train.data.rows import Rows
 from train.engine import kept_decisions
 from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
 from train.engine.early_stop import is_over
+from train.engine.make_optimizer import learning_rate
 from train.engine.micro_batch_search import step_down
-from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.rows_ahead import Ahead, Made, arrays_of
@@ -40,8 +40,8 @@ from train.engine.step_event import (
     step_event,
 )
 from train.models.backends import LossModule, to_tensors
+from train.models.optimizer_step import Trained
 from train.models.stream import stream_of
-from train.models.weights import Trained
 from train.parallel.process_group import World
 from train.parallel.rebalance import Balance
 from train.parallel.row_takers import RowTakers

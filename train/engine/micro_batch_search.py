@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from train.models.backends import Batch, LossModule
-    from train.models.weights import Trained
+    from train.models.optimizer_step import Trained
 
 
 class OutOfMemoryError(Exception):

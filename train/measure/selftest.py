@@ -108,7 +108,7 @@ def kernel() -> str:
 
 
 def load(bench: SimpleNamespace) -> str:
-    from train.engine.optimizer import make_optimizer
+    from train.engine.make_optimizer import make_optimizer
     from train.recipes.sft import recipe as sft
 
     bench.module = sft.build(bench.config, bench.decisions, bench.base, bench.facts.device, 64)
@@ -159,7 +159,8 @@ def save_and_reload(bench: SimpleNamespace) -> str:
     import torch
 
     from train.engine import checkpoint
-    from train.models.weights import Trained, trained_weights
+    from train.models.optimizer_step import Trained
+    from train.models.weights import trained_weights
 
     model = bench.module.model
     wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from train.models.backends import Batch, LossModule
-from train.models.weights import Trained
+from train.models.optimizer_step import Trained
 from train.parallel.delta_exchange import Exchange, connections
 from train.parallel.gradient_exchange import FlatSync
 from train.parallel.process_group import World

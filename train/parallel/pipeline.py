@@ -23,7 +23,7 @@ from torch.profiler import record_function
 from train.models import row_noise
 from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
-from train.models.weights import Trained
+from train.models.optimizer_step import Trained
 from train.models.wrapper import text_of
 from train.parallel.gradient_exchange import all_reduce
 from train.parallel.row_takers import RowTakers

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from train.models.backends import Batch
-from train.models.weights import Trained
+from train.models.optimizer_step import Trained
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""A model as one file for llama.cpp and Ollama, and the Modelfile beside it. llama.cpp's converter writes it; it is
-fetched once, into a folder of its own, as it brings another version of a package that transformers uses."""
+"""A merged model (export.py) as one file for llama.cpp and Ollama, and the Modelfile beside it. llama.cpp's converter
+writes it; it is fetched once, into a folder of its own, as it brings another version of a package that transformers
+uses."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class NamesOfAll(TypedDict):
 
 
 class PackageNames(NamesOfAll, total=False):
-    """How a distribution calls the driver's packages (roles/motley_gpu_driver/vars/main/driver_catalogue.yml)."""
+    """How a distribution calls the driver's packages (motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml)."""
 
     signed: str
     bare: ByKind

@@ -11,6 +11,7 @@ import yaml
 
 from console.inventory.read import Inventory
 from console.playbook import run_playbook
+from console.playbook.ask_passwords import Passwords
 
 ROOT = Path(__file__).parents[3]
 FOUND = {"strangers": ["late"], "contacts": {"late": {"address": "192.0.2.1", "fingerprint": "SHA256:abc"}}}
@@ -34,7 +35,7 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
     monkeypatch.setattr(run_playbook, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
     request = run_playbook.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)
-    assert run_playbook.run(request, run_playbook.Passwords("typed", "typed")) == 1
+    assert run_playbook.run(request, Passwords("typed", "typed")) == 1
     said = capfd.readouterr().out
     assert "the host keys of late were not accepted" in said, said
     assert "fix: nobody could be asked: ./motley bootstrap" in said, said

@@ -27,8 +27,8 @@ from train.plan.placement.fit import Fit
 from train.plan.placement.pipeline_placement import bubbles, staged
 from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.request import Request
+from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Prediction, slows_the_run
-from train.plan.speed.step_time import wire_for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,9 @@
     streamed  whoever cannot brings its layers from main memory or files
     cut       whoever can do neither holds it with others, each some of its layers
 
-The form of the base comes first: 16 bit where every machine could hold it whole, else 4 (choose_load_in.py). A setting
-takes ways out, and adds none. A launch asks for all nodes; a run that was started by hand for the devices it finds.
-Pure.
+The form of the base comes first: 16 bit where every machine could hold it whole, else 4 (choose_4_8_or_16_bit.py). A
+setting takes ways out, and adds none. A launch asks for all nodes; a run that was started by hand for the devices it
+finds. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from train.plan.model.counts import counts_of
 from train.plan.model.memory import ALL_LINEAR, Setup
 from train.plan.model.weight_files import FAMILIES
 from train.plan.placement import pipeline_placement, precision_and_backend
-from train.plan.placement.choose_load_in import choose_form
+from train.plan.placement.choose_4_8_or_16_bit import choose_form
 from train.plan.placement.fit import Case, Fit, Way, fit, setup_for
 from train.plan.placement.hold_or_stream import HELD, place
 from train.plan.settings.config import RunConfig

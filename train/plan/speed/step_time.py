@@ -22,8 +22,6 @@ comes (docs/BENCHMARKS.md, "Exchanging gradients")."""
 LOST_TOGETHER = 0.03
 """Of the sum of their speeds, what machines lose that share a step: who is late in it, and rows that come out unequal
 (docs/BENCHMARKS.md, "Where each has a whole computer")."""
-SLOW_S = 0.5
-"""An exchange that takes longer is halved by bf16."""
 TOO_MUCH = 0.1
 """Part of a step that the all-reduce may take before something else is proposed."""
 TOO_MANY = 6
@@ -112,13 +110,6 @@ def link_seconds(sent_bytes: float, mbit: float) -> float:
 def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
     slowest = min(machine.link_mbit for machine in machines)
     return link_seconds(ring_bytes(gradient_bytes, len(machines)), slowest)
-
-
-def wire_for(fp32_s: float, wanted: str = "auto") -> str:
-    """The wire that is set; what `auto` becomes follows from the seconds that an exchange takes in fp32."""
-    if wanted != "auto":
-        return wanted
-    return "bf16" if fp32_s > SLOW_S else "fp32"
 
 
 def together(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False) -> Estimate:

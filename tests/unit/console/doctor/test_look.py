@@ -11,6 +11,7 @@ from console.doctor import look
 from console.doctor.readings_and_findings import Finding, Verdict
 from console.inventory.read import Inventory
 from console.playbook import run_playbook
+from console.playbook.ask_passwords import Passwords
 
 
 def test_while_it_fixes_only_json_is_on_standard_output(
@@ -21,7 +22,7 @@ def test_while_it_fixes_only_json_is_on_standard_output(
     )
     verdicts = iter([Verdict(nodes=["one"], probes=[], findings=found) for found in ([gone], [])])
     monkeypatch.setattr(look, "look", lambda *_, **__: (next(verdicts), 1.0))
-    monkeypatch.setattr(run_playbook, "ask_passwords", lambda _: run_playbook.Passwords("", ""))
+    monkeypatch.setattr(look, "ask_passwords", lambda _: Passwords("", ""))
     monkeypatch.setattr(run_playbook, "run", lambda *_: print("what bootstrap shows") or 0)
     assert look.run(Inventory(path=tmp_path), ["one"], as_json=True, fix=True, quick=False, full=False) == 0
     printed = capsys.readouterr()

@@ -15,6 +15,7 @@ import pytest
 from console import __main__, launch_playbook, processes
 from console.inventory.read import Inventory
 from console.playbook import interrupt, restart, run_playbook
+from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
 from tests.support import pace
 
@@ -209,7 +210,7 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
 
     monkeypatch.setattr(run_playbook, "run", lambda *_: 1)
     monkeypatch.setattr(restart, "ask", interrupted)
-    assert restart.run(request(), run_playbook.Passwords("", "")) == 130
+    assert restart.run(request(), Passwords("", "")) == 130
     assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out
 
 

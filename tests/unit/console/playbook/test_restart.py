@@ -6,6 +6,7 @@ import pytest
 
 from console.inventory.read import Inventory
 from console.playbook import interrupt, restart, run_playbook
+from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
 
 STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": restart.STOPPED}}
@@ -42,4 +43,4 @@ def test_who_has_stopped_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asks"))
     request = run_playbook.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=tmp_path))
-    assert restart.run(request, run_playbook.Passwords("", "")) == interrupt.CODE
+    assert restart.run(request, Passwords("", "")) == interrupt.CODE

@@ -17,6 +17,7 @@ import yaml
 from console import playbook_receipt
 from console.inventory.read import Inventory
 from console.playbook import run_playbook
+from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
 
 ROOT = Path(__file__).parents[4]
@@ -155,7 +156,7 @@ def run(folder: Path, playbook: str) -> Ran:
             playbook_receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets)
         )
         request = run_playbook.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
-        assert run_playbook.run(request, run_playbook.Passwords("", ""), Progress()) == 1
+        assert run_playbook.run(request, Passwords("", ""), Progress()) == 1
     return Ran(words.getvalue(), kept[0])
 
 

@@ -12,7 +12,7 @@ from console.infra.node import Silent
 from console.infra.slurm import INFRA
 from console.infra.slurm.node import PlaceNode, SlurmNode, login
 from console.inventory.check import check
-from console.playbook import run_playbook
+from console.playbook.ask_passwords import Passwords, ask_passwords
 from plugins.module_utils.motley import slurm_login_node
 
 REPOSITORY = Path(__file__).parents[5]
@@ -87,7 +87,7 @@ def test_a_verb_that_a_login_node_does_not_answer_is_refused_before() -> None:
 
 def test_nobody_is_asked_for_a_password_where_nobody_is_named_to_log_in(tmp_path: Path) -> None:
     inventory = check(written(tmp_path, {"login": {"ansible_host": "l.org"}}))
-    assert run_playbook.ask_passwords(inventory) == run_playbook.Passwords("", "")
+    assert ask_passwords(inventory) == Passwords("", "")
 
 
 @pytest.mark.parametrize("ssh", [(), ("ssh", "l.org")])

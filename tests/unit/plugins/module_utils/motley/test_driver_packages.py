@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.in_host import nvidia_smi
-from plugins.filter import choose_gpu_driver as planner
+from plugins.filter import choose_driver_and_torch as planner
 from plugins.module_utils.motley import driver_packages as rules
 from plugins.module_utils.motley.driver_packages import Package, Simulated
 from train import nvidia_driver
 
 ROLE = Path(__file__).resolve().parents[5] / "roles/motley_gpu_driver"
-VARS = yaml.safe_load((ROLE / "vars/main/driver_catalogue.yml").read_text())
+VARS = yaml.safe_load((ROLE / "vars/main/driver_and_torch_catalogue.yml").read_text())
 CATALOGUE: dict[str, Any] = VARS["__motley_gpu_driver_catalogue"]
 
 UBUNTU = {

@@ -8,10 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.filter import choose_gpu_driver as planner
+from plugins.filter import choose_driver_and_torch as planner
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/motley_gpu_driver"
-VARS = yaml.safe_load((ROLE / "vars/main/driver_catalogue.yml").read_text())
+VARS = yaml.safe_load((ROLE / "vars/main/driver_and_torch_catalogue.yml").read_text())
 CATALOGUE: dict[str, Any] = VARS["__motley_gpu_driver_catalogue"]
 RTX_5070_TI, RTX_4070, RTX_3070_TI, GTX_1080 = "2c05", "2820", "2482", "1b80"
 BOTH = {"open", "closed"}

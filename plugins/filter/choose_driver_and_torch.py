@@ -1,8 +1,8 @@
-"""Chooses one driver branch that serves every card of the cluster and the pinned CUDA, and says why. Pure.
+"""Chooses one driver branch that serves every card of the cluster, and with it the torch and CUDA; says why. Pure.
 
-A node's facts come from gpu_info; what is known of branches and package names is the role's catalogue
-(roles/motley_gpu_driver/vars/main/driver_catalogue.yml). The answer is a plan, or `error` and `fix` where none can be
-right.
+A node's facts come from gpu_info; what is known of branches and package names is a catalogue
+(roles/motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml). The answer is a plan, or `error` and `fix` where
+none can be right.
 """
 
 from __future__ import annotations
