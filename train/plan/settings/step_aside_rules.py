@@ -49,8 +49,14 @@ def rules(values: Any) -> AsideRules:
         then=str(values.get("then") or ""),
         on_battery=str(values.get("on_battery", ON_BATTERY[0])),
         in_use=str(values.get("in_use", IN_USE[0])),
-        programs=tuple(map(str, values.get("programs") or ())),
+        programs=names(values.get("programs") or ()),
     )
+
+
+def names(programs: Any) -> tuple[str, ...]:
+    """A list, or a text with commas."""
+    listed = programs.split(",") if isinstance(programs, str) else programs
+    return tuple(name for program in listed if (name := str(program).strip()))
 
 
 def windows(hours: str) -> list[tuple[int, int]]:

@@ -90,6 +90,7 @@ def test_outside_ends_at_the_next_begin(first: int, length: int, now: float) -> 
 def test_rules_are_read_and_what_is_wrong_is_named() -> None:
     found = step_aside_rules.rules({"hours": NIGHT, "in_use": "auto", "programs": ["blender"], "not_before": 5})
     assert found == step_aside_rules.AsideRules(hours=NIGHT, in_use="auto", programs=("blender",), not_before=5.0)
+    assert step_aside_rules.rules({"programs": "blender, cs2"}).programs == ("blender", "cs2"), "as one text"
     assert step_aside_rules.rules({}) == step_aside_rules.AsideRules()
     for wrong, words in (({"hour": NIGHT}, "did you mean 'hours'"), ({"in_use": "yes"}, "never, auto"), (7, "is not")):
         with pytest.raises(BadInput, match=words):
