@@ -154,7 +154,18 @@ def do_up(args: argparse.Namespace) -> None:
     print(f"       .venv/bin/python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
 
 
+def refuse_without_effect(args: argparse.Namespace) -> None:
+    """The demos of Slurm and of a rented machine are each one story."""
+    story = "--infra slurm" if args.infra == "slurm" else "--rent fake" if args.rent else ""
+    usual = {"recipe": "sft", "fast": False, "folders": False, "base": base.default_suite(), "infra": "machines"}
+    usual |= {"rent": None} if args.infra == "slurm" else {}
+    given = [f"--{name}" for name, value in usual.items() if getattr(args, name) != value and f"--{name}" not in story]
+    if story and given:
+        raise LabError(f"{', '.join(given)}: without effect beside {story}\nfix: leave it out", code=2)
+
+
 def do_demo(args: argparse.Namespace) -> int:
+    refuse_without_effect(args)
     if args.infra == "slurm":
         return slurm_demo.main()
     if args.rent:

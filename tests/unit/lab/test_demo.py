@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from lab import __main__ as lab_command
 from lab import demo, demo_courses, demo_summary
 from lab.demo_courses import KIND
 from lab.demo_sites import LOST, Folders, Simulated
@@ -389,3 +390,15 @@ def test_on_a_terminal_a_line_takes_the_place_of_the_unfinished_one(
         demo.say("gone")
     out = capsys.readouterr().out
     assert "\r\x1b[2K  tools      looking" in out and out.endswith("\r\x1b[2K⚡ gone\n") and "�" not in out
+
+
+@pytest.mark.parametrize(
+    ("story", "option"),
+    [("--infra slurm", "--base trixie"), ("--infra slurm", "--rent fake"), ("--rent fake", "--fast")],
+)
+def test_an_option_that_a_demo_does_not_know_is_refused(
+    story: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["lab", "demo", *story.split(), *option.split()])
+    assert lab_command.main() == 2
+    assert capsys.readouterr().err == f"{option.split()[0]}: without effect beside {story}\nfix: leave it out\n"
