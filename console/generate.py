@@ -20,7 +20,8 @@ def generate(
     asked: dict[str, object] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
     runs = commands_in_pieces.known_runs(inventory)
     if resume:
-        asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
+        # The launch refuses a setting with which the run was not begun.
+        asked, name = asked | {"recipe": "generate", "resume": resume}, resume
     else:
         if not prompts:
             raise BadInput("what is to be answered?", fix="fix: ./motley generate --prompts FILE")

@@ -68,8 +68,9 @@ def test_a_model_needs_no_run(launched: list[Any]) -> None:
 
 
 def test_what_was_stopped_goes_on_under_its_name(launched: list[Any]) -> None:
-    generate.generate(INVENTORY, **NOTHING | {"prompts": "", "resume": "new-answers"})
-    assert launched == [("new-answers", {"resume": "new-answers"}, [])]
+    generate.generate(INVENTORY, **NOTHING | {"prompts": "", "resume": "new-answers"}, temperature="0.5")
+    asked = {"recipe": "generate", "resume": "new-answers", "temperature": "0.5"}
+    assert launched == [("new-answers", asked, [])], "the launch says whether that is what it was begun with"
 
 
 @pytest.mark.parametrize(

@@ -401,4 +401,4 @@ def test_an_option_that_a_demo_does_not_know_is_refused(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["lab", "demo", *story.split(), *option.split()])
     assert lab_command.main() == 2
-    assert capsys.readouterr().err == f"{option.split()[0]}: without effect beside {story}\nfix: leave it out\n"
+    assert capsys.readouterr().err == f"{option.partition(' ')[0]}: without effect beside {story}\nfix: leave it out\n"
