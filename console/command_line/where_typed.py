@@ -10,11 +10,14 @@ from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe, task_files
 from train.plan.settings.picture_sets import SUFFIXES
+from train.plan.settings.pretrain import PLAIN
 from train.plan.settings.rewards import file_of, with_file
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("model", "dataset", "recipe", "rewards", "adapter", "chat_template", "tasks")
+PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template", "tasks")
 """Launch variables whose value may be a file or a folder of this computer."""
+CATALOGUES = {"model": "models", "tokenizer": "models", "dataset": "datasets", "prompts": "datasets"}
+"""Where the names stand that a value may have instead."""
 
 
 def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: Path) -> None:
@@ -56,8 +59,8 @@ def moved(kind: str, value: str, folder: Path) -> str:
         return ",".join(str(folder / Path(name).expanduser()) if task_files.is_file(name) else name for name in names)
     if kind in ("dataset", "prompts") and not data_sets.is_here(value, folder):
         return data_sets.moved(value, folder)
-    names = catalogue().get("datasets" if kind == "prompts" else f"{kind}s", {}) if kind else {}
+    names = catalogue()[CATALOGUES[kind]] if kind in CATALOGUES else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
-    if not value or value in known:
+    if not value or value in known or (kind == "tokenizer" and value in PLAIN):
         return value
     return str(folder / value) if os.path.exists(folder / value) else value  # noqa: PTH110  it takes a text too long

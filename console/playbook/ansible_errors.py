@@ -131,6 +131,7 @@ CONNECTING = re.compile(
     re.IGNORECASE,
 )
 UNKNOWN = "--verbose shows all that Ansible says; ./motley bootstrap --phase … --nodes {host} repeats one phase on it"
+UNKNOWN_IN_A_LAUNCH = "--verbose shows all that Ansible says; ./motley doctor whether something is wrong with a machine"
 
 # Ansible's own sentences that say nothing of the task.
 EMPTY = re.compile(r"\A(non-zero return code|MODULE FAILURE.*|One or more items failed)$", re.MULTILINE)
@@ -139,7 +140,7 @@ OVER_SSH = re.compile(r"(Data could not be sent to remote host|Failed to connect
 LINES, WIDTH = 5, 300
 
 
-def explain(result: TaskResult, *, unreachable: bool = False) -> Cause:
+def explain(result: TaskResult, *, unreachable: bool = False, otherwise: str = UNKNOWN) -> Cause:
     """A task that already says its fix is believed; else the message is looked up; else it is quoted."""
     message = full_message(result)
     what, marked, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
@@ -149,7 +150,7 @@ def explain(result: TaskResult, *, unreachable: bool = False) -> Cause:
         if found := re.search(pattern, message, re.IGNORECASE):
             return Cause(what=known, fix=fix, output=_line_around(message, found))
     kind = "it cannot be reached: " if unreachable else ""
-    return Cause(what=kind + "\n".join(own_words(result)), fix=UNKNOWN)
+    return Cause(what=kind + "\n".join(own_words(result)), fix=otherwise)
 
 
 def full_message(result: TaskResult) -> str:

@@ -177,7 +177,7 @@ def spoken(task: Any, result: Any, *, unreachable: bool = False) -> str:
     ours = "." not in task.action or task.action in ("ansible.builtin.fail", "ansible.builtin.assert")
     if message and ours and not unreachable and not MADE_BY_ANSIBLE.match(message):
         return ansible_errors.PREFIX.sub("", message)
-    cause = ansible_errors.explain(result, unreachable=unreachable)
+    cause = ansible_errors.explain(result, unreachable=unreachable, otherwise=ansible_errors.UNKNOWN_IN_A_LAUNCH)
     own = [cause.what, *([f"its output: {cause.output}"] if cause.output else []), f"fix: {cause.fix}"]
     return "\n  ".join([task.get_name().replace(" : ", ": "), *own])
 

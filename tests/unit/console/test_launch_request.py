@@ -211,6 +211,11 @@ def test_what_is_not_finite_is_no_number(name: str, value: str) -> None:
     assert "shares: 'nan,1' is not a list of numbers" in refusal(shares="nan,1")
 
 
+@pytest.mark.parametrize("name", ["model", "dataset", "recipe", "tokenizer", "rewards", "adapter"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    assert f"{name}: a name has at most 255 letters, {'ä' * 20}… has 130" in refusal(**{name: f"./{'ä' * 130}"})
+
+
 def test_a_rate_without_its_minus_sign_is_refused() -> None:
     assert "learning_rate: 20000 is above 100\nfor example: --learning-rate 2e-4" in refusal(learning_rate="2e4")
 

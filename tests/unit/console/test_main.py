@@ -86,22 +86,23 @@ def test_what_was_typed_lies_where_one_stands(tmp_path: Path) -> None:
     """Also what is still to be written; an inventory of the checkout can be named from anywhere."""
     long = "{% for message in messages %}" * 20
     assert call(tmp_path, "plan", "--set", f"chat_template={long}").settings == [f"chat_template={long}"]
-    for file in ("my.jsonl", "my.yml", "mine.py", "mylab"):
+    for file in ("my.jsonl", "my.yml", "mine.py", "mylab", "mytok"):
         (tmp_path / file).touch()
     assert call(tmp_path, "fetch", "--results", "out").results == tmp_path / "out"
     assert call(tmp_path, "inventory", "--inventory", "new").inventory == str(tmp_path / "new")
     assert call(tmp_path, "status", "--inventory", "mylab").inventory == str(tmp_path / "mylab")
     assert call(tmp_path, "status", "--inventory", "inventory/loopback").inventory == "inventory/loopback"
-    words = [f"--set={word}" for word in ("dataset=my.jsonl", "recipe=./mine.py", "@my.yml", "run=mine.py")]
+    words = [f"--set={word}" for word in ("dataset=my.jsonl", "recipe=./mine.py", "tokenizer=mytok", "@my.yml")]
     moved = call(tmp_path, "launch", "--dataset", "my.jsonl", *words)
     assert moved.dataset == f"{tmp_path}/my.jsonl"
-    here = [f"dataset={tmp_path}/my.jsonl", f"recipe={tmp_path}/mine.py", f"@{tmp_path}/my.yml"]
-    assert moved.settings == [*here, "run=mine.py"]
+    here = ("dataset=HERE/my.jsonl", "recipe=HERE/mine.py", "tokenizer=HERE/mytok", "@HERE/my.yml")
+    assert moved.settings == [setting.replace("HERE", str(tmp_path)) for setting in here]
 
 
 def test_what_was_not_typed_and_what_the_catalogue_has_stay(tmp_path: Path) -> None:
-    for folder in ("results", "inventory/homelab", "tiny", "stdlib-qa", "images"):
+    for folder in ("results", "inventory/homelab", "tiny", "stdlib-qa", "images", "bytes", "mine.py"):
         (tmp_path / folder).mkdir(parents=True)
     assert call(tmp_path, "fetch") == parser("fetch").parse_args([])
-    found = call(tmp_path, "launch", "--model", "tiny", "--set=dataset=stdlib-qa", "--set=recipe=images")
-    assert found.model == "tiny" and found.settings == ["dataset=stdlib-qa", "recipe=images"]
+    settings = ["dataset=stdlib-qa", "recipe=images", "tokenizer=bytes", "tokenizer=tiny", "run=mine.py"]
+    found = call(tmp_path, "launch", "--model", "tiny", *(f"--set={setting}" for setting in settings))
+    assert found.model == "tiny" and found.settings == settings

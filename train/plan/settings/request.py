@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -66,6 +67,21 @@ class Findings(list[str]):
             return None
 
 
+LONGEST = 255
+"""Bytes of a file's name; of a longer one no file system says that it is not there."""
+FILES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter")
+
+
+def refuse_long_names(given: Settings) -> None:
+    for name in FILES:
+        for part in re.split(r"[/,\s]", str(given.get(name, ""))):
+            if len(part.encode()) > LONGEST:
+                raise BadInput(
+                    f"{name}: a name has at most {LONGEST} letters, {part[:20]}… has {len(part)}",
+                    fix=f"fix: give {name} the name of a file, or one that Motley or the hub knows",
+                )
+
+
 def read(
     values: Settings,
     home: Path | None = None,
@@ -82,6 +98,7 @@ def read(
         raise BadInput("\n".join(wrong))
     findings = Findings()
     given = {name: value for name, value in values.items() if name in known and name not in also}
+    refuse_long_names(given)
     chosen = recipe_of(given)
     adapter = found_adapter(given, chosen, home, findings)
     missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in given]
