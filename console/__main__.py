@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import stat
 import sys
@@ -65,6 +66,11 @@ def run_verb(verb: str, words: list[str]) -> int:
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
         return 1 if isinstance(wrong, CheckFailed) else 2
+    except OSError as wrong:
+        if wrong.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"{str(wrong.filename)[:40]}… is too long for a file's name\nfix: give the name of one", file=sys.stderr)
+        return 2
     except (KeyboardInterrupt, EOFError) as stopped:  # Ctrl-D at a question is a Ctrl-C
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
         print(f"\nstopped; {left}", file=sys.stderr)

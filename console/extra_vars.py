@@ -16,9 +16,10 @@ def extra_vars(settings: list[str]) -> list[str]:
     """The words for ansible-playbook, of NAME=VALUE each in one piece and of its own files (@FILE) and JSON ({…})."""
     whole = [setting for setting in settings if setting.startswith(("@", "{"))]
     pairs = [setting for setting in settings if setting not in whole]
-    wrong = next((pair for pair in pairs if "=" not in pair), "")
-    if wrong:
-        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: --set \"NAME='{wrong} …'\"")
+    for pair in pairs:
+        if "=" not in pair:
+            fix = f"fix: quote a value that has spaces: --set \"NAME='{pair} …'\"" if pair else "fix: --set NAME=VALUE"
+            raise BadInput(f"'{pair}' is not NAME=VALUE", fix=fix)
     values = dict(pair.split("=", 1) for pair in pairs)
     if SECRET in values:
         fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"

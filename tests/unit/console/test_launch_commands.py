@@ -35,6 +35,7 @@ def test_a_model_that_does_not_fit_is_exit_code_1(capsys: pytest.CaptureFixture[
         ([], {}, "model: a value is missing"),
         ([], {"model": "tiny", "nodes": "a"}, "nodes: it does not go with --cards"),
         (["follow"], {"model": "tiny"}, "'follow' is not NAME=VALUE"),
+        ([""], {"model": "tiny"}, "'' is not NAME=VALUE\nfix: --set NAME=VALUE"),
         (["{follow: true}"], {"model": "tiny"}, "'{follow: true}' is not JSON"),
     ],
 )
