@@ -9,7 +9,7 @@ from pathlib import Path
 
 from console.inventory import rules
 from console.inventory.keys import KEYS, role_keys
-from console.inventory.read import Inventory, hosts_file, read
+from console.inventory.read import Inventory, hosts_file, programs, read
 from console.inventory.what_is_wrong import Finding
 from console.strict_yaml import YamlError
 
@@ -21,6 +21,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     try:
         file = hosts_file(path)
         read(file, inventory, keys)
+        inventory.findings += [program_too_many(program) for program in programs(path) if program != file]
     except FileNotFoundError:
         if not path.exists() and path.name != "homelab":
             inventory.findings.append(
@@ -33,7 +34,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         inventory.findings.append(Finding(what=wrong.what, where=wrong.where, fix=wrong.fix))
     except OSError as wrong:
         what = f"it cannot be read: {wrong.strerror}"
-        inventory.findings.append(Finding(what=what, where=str(wrong.filename), fix="look at it: ls -ld"))
+        inventory.findings.append(Finding(what=what, where=str(wrong.filename or file), fix="look at it: ls -ld"))
     if inventory.nodes:
         where = str(file)
         for rule in rules.RULES:
@@ -41,3 +42,8 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         inventory.notes.extend(rules.guarded_ssh(inventory.nodes, where))
         inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is reported once
     return inventory
+
+
+def program_too_many(program: Path) -> Finding:
+    fix = "if it prints your machines, call it hosts.sh; else take it out of this folder"
+    return Finding(what="Ansible would run this program, and take its machines too", where=str(program), fix=fix)

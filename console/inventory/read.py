@@ -45,7 +45,12 @@ def hosts_file(path: Path) -> Path:
         return path
     if (path / RENTED).exists():
         return path / RENTED
-    return next(filter(_is_program, sorted(path.iterdir())), path / "hosts.yml")
+    return next((program for program in programs(path) if program.stem == "hosts"), path / "hosts.yml")
+
+
+def programs(folder: Path) -> list[Path]:
+    """What Ansible would run of an inventory's folder. We run hosts.sh alone: the folder may have been mistyped."""
+    return [file for file in sorted(folder.iterdir()) if _is_program(file)] if folder.is_dir() else []
 
 
 def _is_program(file: Path) -> bool:

@@ -75,7 +75,11 @@ def test_ctrl_d_at_a_question_is_a_stop(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "stopped; nothing was changed" in capsys.readouterr().err
 
 
-def test_a_name_that_no_file_can_have_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_no_file_can_have_is_bad_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for signal in ("sigint", "sigterm"):
+        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
     assert main.run_verb("report", ["--results", "a" * 300]) == 2
     said = capsys.readouterr().err
     assert said == f"{'a' * 40}… is too long for a file's name\nfix: give the name of one\n"

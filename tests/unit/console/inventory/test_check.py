@@ -148,9 +148,19 @@ def test_a_template_without_quotes_is_named(tmp_path: Path, file: str) -> None:
     ],
 )
 def test_a_program_that_prints_no_inventory_is_a_finding(tmp_path: Path, text: str, what: str) -> None:
-    (tmp_path / "mine").write_text(text)
-    (tmp_path / "mine").chmod(0o755)
+    (tmp_path / "hosts.sh").write_text(text)
+    (tmp_path / "hosts.sh").chmod(0o755)
     assert what in check(tmp_path).findings[0].what
+
+
+def test_no_other_program_of_a_folder_is_run(tmp_path: Path) -> None:
+    """The folder may be a home or a download folder by mistake."""
+    (tmp_path / "cleanup").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "cleanup").chmod(0o755)
+    assert check(tmp_path).findings[0].what == "no machines are described yet"
+    written(tmp_path)
+    assert [finding.where for finding in check(tmp_path).findings] == [str(tmp_path / "cleanup")]
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("text", ["cluster:\n\thosts: {}\n", "hosts:\n", "", "cluster:\n  hosts:\n", "- a\n"])
