@@ -363,7 +363,18 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
     raise _unknown("data set", name, catalogue()["datasets"])
 
 
+def refuse_everything(folder: Path) -> None:
+    """A home folder, or one above it, is a slip: all that somebody has would be read, sent and trained on."""
+    if Path.home().resolve().is_relative_to(folder.resolve()):
+        raise BadInput(
+            "this folder has your whole home folder in it, and all of that would go to the nodes",
+            f"folder: {folder.resolve()}",
+            "name the folder that has your data alone",
+        )
+
+
 def text_folder(name: str, folder: Path) -> Dataset:
+    refuse_everything(folder)
     files = sorted(
         path
         for path in folder.rglob("*")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from console.infra.kubernetes.objects import steps
+from tests.support.cluster import REPOSITORY
 from tests.support.plans import handed_on
 from tests.unit.train.plan.test_own_recipe import decided, ran
 from tests.unit.train.plan.test_plan import look as node
@@ -148,3 +149,15 @@ def test_paths_are_those_of_where_it_was_typed(folder: Path, monkeypatch: pytest
 def test_a_card_names_them_and_no_folder() -> None:
     text, hub = about_data("/home/me/secret/a.jsonl:2,owner/name:main/train:0.5,stdlib-qa")
     assert text == "`a × 2, owner/name:main/train × 0.5, stdlib-qa`" and hub == "owner/name"
+
+
+@pytest.mark.parametrize("recipe", ["pretrain", "images", str(REPOSITORY / "examples/table.py")])
+@pytest.mark.parametrize("folder", [".", "~", "/", ".."])
+def test_a_whole_home_folder_is_no_data(
+    recipe: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that somebody has would be read, sent and trained on."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="your whole home folder"):
+        request.read({"recipe": recipe, "dataset": folder})
