@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from train.cache import home_dir
 from train.errors import BadInput
+from train.files import holds_home
 from train.layout import BASE_MODELS
 from train.nearest_word import meant
 from train.plan.model.counts import Counts
@@ -365,7 +366,7 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
 
 def refuse_everything(folder: Path) -> None:
     """A home folder, or one above it, is a slip: all that somebody has would be read, sent and trained on."""
-    if Path.home().resolve().is_relative_to(folder.resolve()):
+    if holds_home(folder):
         raise BadInput(
             "this folder has your whole home folder in it, and all of that would go to the nodes",
             f"folder: {folder.resolve()}",

@@ -38,6 +38,9 @@ def test_what_is_wrong_is_said_before_anything_is_connected_to(script: Path, mon
         read([str(script)], run="a b")
     with pytest.raises(BadInput, match="No closing quotation"):
         torchrun_request.split("train.py 'a")
+    with monkeypatch.context() as patch, pytest.raises(BadInput, match="has your whole home folder in it"):
+        patch.setenv("HOME", str(script.parent))
+        read([str(script)])
     monkeypatch.setattr(torchrun_request, "LIMIT_BYTES", 10)
     with pytest.raises(BadInput, match=r"more than 0 MB or 5000 files, as \w+: a script's folder is brought"):
         read([str(script)])
