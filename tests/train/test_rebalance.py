@@ -23,9 +23,17 @@ def test_no_split_is_faster(rows, v):
     assert found <= min(compute_seconds(s, v) for s in splits if sum(s) == rows) * (1 + 1e-12)
 
 
-@given(st.integers(1, 100), speeds)
-def test_a_split_has_all_rows(rows, v):
-    assert sum(fastest_split(rows, v)) == rows
+@given(st.integers(0, 100), speeds, st.lists(st.sampled_from([0.0, 0.1, 3.0, 1e4]), min_size=5, max_size=5))
+def test_each_row_goes_to_whoever_has_it_done_earliest(rows, v, fixed):
+    counts = [0] * len(v)
+    for _ in range(rows):
+        ends = [fixed[i] + (counts[i] + 1) / speed for i, speed in enumerate(v)]
+        counts[ends.index(min(ends))] += 1
+    assert fastest_split(rows, v, fixed[: len(v)]) == counts
+
+
+def test_a_million_rows_are_split_in_a_moment():
+    assert sum(fastest_split(10**15, [300.0, 5.0, 1.0])) == 10**15  # one by one it would take years
 
 
 @dataclass

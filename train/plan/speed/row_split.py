@@ -42,15 +42,26 @@ def fastest_split(rows: int, speeds: Sequence[float], fixed_s: Sequence[float] =
     Largest remainder would be nearest to the proportions, but not always the quickest: of 6 rows at speeds 10 and 1
     it gives one to the slow process, and the step takes 1 s instead of 0.6 s.
     """
-    counts = [0] * len(speeds)
     before = list(fixed_s) or [0.0] * len(speeds)
-    ends = [(before[rank] + 1 / speed, rank) for rank, speed in enumerate(speeds)]
+    counts = surely_taken(rows, speeds, before)
+    ends = [(before[rank] + (counts[rank] + 1) / speed, rank) for rank, speed in enumerate(speeds)]
     heapq.heapify(ends)
-    for _ in range(rows):
+    for _ in range(rows - sum(counts)):
         _, rank = heapq.heappop(ends)
         counts[rank] += 1
         heapq.heappush(ends, (before[rank] + (counts[rank] + 1) / speeds[rank], rank))
     return counts
+
+
+def surely_taken(rows: int, speeds: Sequence[float], before: Sequence[float]) -> list[int]:
+    """The rows that each has done well before all are done, if rows could be cut: only the last few must be dealt out
+    one by one."""
+    ranks, end_s = range(len(speeds)), math.inf
+    while active := [rank for rank in ranks if before[rank] < end_s]:
+        end_s = (rows + sum(before[i] * speeds[i] for i in active)) / sum(speeds[i] for i in active)
+        if all(before[rank] < end_s for rank in active):
+            break
+    return [max(0, int((end_s - before[rank]) * speeds[rank]) - 1) for rank in ranks]
 
 
 def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
