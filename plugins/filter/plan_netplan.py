@@ -171,7 +171,7 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
                 d for d, stanza in devices.items() if d != "renderer" and _is_nic(d, stanza or {}, nic, kind)
             ]:
                 by_section = {"renderer": devices["renderer"]} if "renderer" in devices else {}
-                section, name, joined = kind, device, {**joined, **by_section, **(devices.pop(device) or {})}
+                section, name, joined = kind, device, join({**joined, **by_section}, devices.pop(device) or {})
                 network = {**network, kind: devices}
                 homes.append(path)
                 names.add(device)
@@ -184,6 +184,18 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
             return section, name, {}, []
         joined.pop("networkmanager", None)
     return section, name, joined, homes
+
+
+def join(earlier: Data, later: Data) -> Data:
+    """As netplan joins the files: lists become longer, what is below a key is joined too, all else is the later one."""
+    joined = {**earlier, **{key: value for key, value in later.items() if value is not None or key not in earlier}}
+    for key in earlier.keys() & later.keys():
+        match earlier[key], later[key]:
+            case dict() as before, dict() as after:
+                joined[key] = join(before, after)
+            case list() as before, list() as after:
+                joined[key] = [*before, *(value for value in after if value not in before)]
+    return joined
 
 
 def put_in(document: Data, section: str, name: str, stanza: Data) -> None:
@@ -304,10 +316,10 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
     Where no name servers are asked for those stay that its settings name, else those that the node uses by it.
     """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
-    others = [address for address in stanza.get("addresses", []) if _stays(address, params)]
+    others = [address for address in stanza.get("addresses") or [] if _stays(address, params)]
     gateway = params["gateway"] or nic.get("gateway")  # none is named where there is no router; what is there stays
     out = [{"to": "default", "via": gateway}] if gateway else []
-    routes = [*out, *(route for route in stanza.get("routes", []) if not _is_default(route))]
+    routes = [*out, *(route for route in stanza.get("routes") or [] if not _is_default(route))]
     named = stanza.get("nameservers") or {}
     servers = list(params["dns"] or named.get("addresses") or nic["dns"]["servers"])
     search = list(named.get("search") or nic["dns"]["search"])

@@ -509,3 +509,19 @@ def test_what_netplan_could_not_do_as_well_is_not_taken_over(
         and word in plan["error"]
         and "in your router" in plan["fix"]
     )
+
+
+def test_what_two_files_say_of_one_card_is_joined_as_netplan_does() -> None:
+    plan = planned(
+        {
+            "/etc/netplan/00-installer-config.yaml": "{network: {ethernets: {enp5s0: {addresses: [10.9.0.1/24],"
+            " routes: [{to: 10.0.0.0/8, via: 10.9.0.254}], nameservers: {search: [lan]}}}}}",
+            "/etc/netplan/90-storage.yaml": "{network: {ethernets: {enp5s0: {addresses: [10.8.0.1/24], routes:,"
+            " nameservers: {addresses: [10.9.0.2]}}}}}",
+        },
+        {"dns": []},
+    )
+    own = stanza(plan, "ethernets", "enp5s0")
+    assert own["addresses"] == ["192.168.1.100/24", "10.9.0.1/24", "10.8.0.1/24"]
+    assert own["nameservers"] == {"addresses": ["10.9.0.2"], "search": ["lan"]}
+    assert {"to": "10.0.0.0/8", "via": "10.9.0.254"} in own["routes"]
