@@ -16,6 +16,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.infra.slurm.machine_facts import MachineFacts
 from console.text_layout import say
+from train.errors import BadInput
 
 if TYPE_CHECKING:
     from console.inventory.read import Inventory
@@ -89,6 +90,9 @@ def machine(name: str, address: str, facts: MachineFacts) -> Machine:
 
 
 def slurm_conf(inventory: Inventory, *, to: str) -> int:
+    if there := [name for name in FILES if to and (Path(to) / name).exists()]:
+        what = f"{to} has a {there[0]} already, which would be lost"
+        raise BadInput(what, fix="fix: name another folder: --to slurm; then compare the two")
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.read_by(MachineFacts, MACHINE_FACTS, "facts()"))
     if silent:

@@ -1,8 +1,14 @@
 """slurm.conf of unequal machines; tests/lab/test_slurm.py gives the same files to a real Slurm."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from console.infra.slurm.slurm_conf import Card, Machine, machine, rendered
+import pytest
+
+from console.infra.slurm.slurm_conf import Card, Machine, machine, rendered, slurm_conf
+from console.inventory.check import check
+from tests.support.cluster import REPOSITORY
+from train.errors import BadInput
 
 TOWER = Machine(
     name="tower",
@@ -48,3 +54,11 @@ def test_an_option_of_ones_own_replaces_ours() -> None:
     text = rendered("home", [TOWER], {"ProctrackType": "proctrack/linuxproc"})["slurm.conf"]
     assert "ProctrackType=proctrack/linuxproc" in text
     assert "proctrack/cgroup" not in text
+
+
+def test_a_slurm_conf_that_is_there_stays(tmp_path: Path) -> None:
+    """It may be the cluster's own."""
+    (tmp_path / "slurm.conf").write_text("mine")
+    with pytest.raises(BadInput, match="has a slurm.conf already, which would be lost"):
+        slurm_conf(check(REPOSITORY / "inventory/loopback"), to=str(tmp_path))
+    assert [file.name for file in tmp_path.iterdir()] == ["slurm.conf"]
