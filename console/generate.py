@@ -16,7 +16,7 @@ def generate(
     inventory: Inventory, *, prompts: str, run: str, model: str, name: str, resume: str, out: str, results: Path,
     settings: list[str], nodes: str, **named: str,
 ) -> int:  # fmt: skip
-    target = target_of(out)
+    target = target_of(out, prompts)
     asked: dict[str, object] = {key: value for key, value in {**named, "nodes": nodes}.items() if value}
     runs = commands_in_pieces.known_runs(inventory)
     if resume:
@@ -37,11 +37,13 @@ def generate(
     return 0
 
 
-def target_of(out: str) -> Path | None:
+def target_of(out: str, prompts: str) -> Path | None:
     """Where a copy goes; BadInput before anything is launched where it cannot."""
     if not out:
         return None
     file = Path(out).expanduser()
     if file.is_dir() or not file.parent.is_dir():
         raise BadInput(f"out: {out} is no file in a folder that is there", fix="fix: --out ./answers.jsonl")
+    if any(file.resolve() == Path(name).expanduser().resolve() for name in prompts.split(",")):
+        raise BadInput(f"out: {out} has the prompts, which would be lost", fix="fix: --out ./answers.jsonl")
     return file

@@ -85,6 +85,7 @@ def test_what_was_stopped_goes_on_under_its_name(launched: list[Any]) -> None:
         ({"run": "made"}, "made has made no adapter"),
         ({"out": "/no/such/folder/a.jsonl"}, "no file in a folder that is there"),
         ({"out": "/"}, "no file in a folder that is there"),
+        ({"out": "q.jsonl"}, "has the prompts, which would be lost"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_launched(

@@ -59,6 +59,6 @@ def test_an_option_of_ones_own_replaces_ours() -> None:
 def test_a_slurm_conf_that_is_there_stays(tmp_path: Path) -> None:
     """It may be the cluster's own."""
     (tmp_path / "slurm.conf").write_text("mine")
-    with pytest.raises(BadInput, match="has a slurm.conf already, which would be lost"):
+    with pytest.raises(BadInput, match=r"has a slurm\.conf already, which would be lost"):
         slurm_conf(check(REPOSITORY / "inventory/loopback"), to=str(tmp_path))
     assert [file.name for file in tmp_path.iterdir()] == ["slurm.conf"]
