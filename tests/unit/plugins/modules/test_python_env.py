@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import venv
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 from plugins.modules import python_env
 from tests.support import made_wheels
 
-PYTHON = "{}.{}".format(*sys.version_info[:2])
 NAME = "Shown-1.0-py3-none-any.whl"
 INFO = "shown-1.0.dist-info"
 NOTES = ("INSTALLER", "RECORD", "REQUESTED", "uv_cache.json", "direct_url.json", "motley-files.json", ".lock")
@@ -63,12 +63,16 @@ def header_folder(path: str) -> str:
     return path.lower() if "include/site/" in path else path
 
 
-def test_it_is_what_pip_installs(tmp_path: Path) -> None:
+def pip(env: Path, *words: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(env / "bin/python"), "-q", *words], check=True)
+
+
+def test_it_is_what_pip_installs_and_can_remove(tmp_path: Path) -> None:
     files = wheel(tmp_path)
     ours, theirs = environment(tmp_path / "a/env"), environment(tmp_path / "b/env")
+    before = tree(ours).keys()
     install(tmp_path, files, ours)
-    pip = [sys.executable, "-m", "pip", "--python", str(theirs / "bin/python"), "-q", "install", "--no-index"]
-    subprocess.run([*pip, "--no-compile", "--no-deps", str(tmp_path / NAME)], check=True)
+    pip(theirs, "install", "--no-index", "--no-compile", "--no-deps", str(tmp_path / NAME))
     mine, other = tree(ours), tree(theirs)
     assert mine.keys() == other.keys()
     scripts = {"bin/Say", "bin/say-kind"}  # their own words differ, what they do does not
@@ -78,6 +82,8 @@ def test_it_is_what_pip_installs(tmp_path: Path) -> None:
         assert subprocess.run([ours / name], capture_output=True, text=True, check=True).stdout == "shown\n"
     assert not [path for path in ours.rglob("*") if path.is_file() and path.stat().st_nlink > 1], "the disk has it once"
     assert not (ours.parent / ".wheels/cache").exists()
+    pip(ours, "uninstall", "-y", "shown")
+    assert tree(ours).keys() == before
 
 
 def test_nodes_that_share_an_environment_take_it_away_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,38 +114,51 @@ def test_what_its_owner_calls_alike_stays(harmed: tuple[Path, dict[str, Any]]) -
     assert sorted(path.name for path in home.iterdir()) == ["env.mine", "env.sh"]
 
 
-def test_pip_can_remove_it(tmp_path: Path) -> None:
-    files, env = wheel(tmp_path), environment(tmp_path / "a")
-    before = tree(env).keys()
-    install(tmp_path, files, env)
-    pip = [sys.executable, "-m", "pip", "--python", str(env / "bin/python"), "-q"]
-    subprocess.run([*pip, "uninstall", "-y", "shown"], check=True)
-    assert tree(env).keys() == before
+def damaged(folder: Path) -> dict[str, dict[str, Any]]:
+    files = wheel(folder)
+    spoil(folder / NAME, b"shown/large.bin", b"shawn/large.bin")
+    return files
 
 
-def damage(path: Path, was: bytes, now: bytes) -> None:
+def wrongly_packed(folder: Path) -> dict[str, dict[str, Any]]:
+    """With the right hash: one of its files differs from the checksum that stands beside it."""
+    wheel(folder)
+    spoil(folder / NAME, b"[extra]", b"[EXTRA]")
+    return {NAME: {"sha256": hashlib.sha256((folder / NAME).read_bytes()).hexdigest()}}
+
+
+def no_wheel(folder: Path) -> dict[str, dict[str, Any]]:
+    (folder / NAME).write_bytes(b"a page that says sorry")
+    return {NAME: {"sha256": hashlib.sha256(b"a page that says sorry").hexdigest()}}
+
+
+def of_version_2(folder: Path) -> dict[str, dict[str, Any]]:
+    return wheel(folder, CONTENT | {f"{INFO}/WHEEL": b"Wheel-Version: 2.0\n"})
+
+
+def spoil(path: Path, was: bytes, now: bytes) -> None:
     raw = path.read_bytes()
     assert was in raw
     path.write_bytes(raw.replace(was, now))
 
 
-def test_a_damaged_wheel_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    files, env = wheel(tmp_path), environment(tmp_path / "a")
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (damaged, r"a wheel was refused: .*[Hh]ash(.|\n)*shown(.|\n)*\nfix: run again: damaged wheels"),
+        (wrongly_packed, "Bad CRC"),
+        (no_wheel, "(?i)shown"),
+        (of_version_2, "version"),
+    ],
+)
+def test_a_wheel_that_is_not_right_is_refused_before_anything_is_written(
+    tmp_path: Path, made: Callable[[Path], dict[str, dict[str, Any]]], words: str
+) -> None:
+    files, env = made(tmp_path), environment(tmp_path / "a")
     before = tree(env).keys()
-    damage(tmp_path / NAME, b"shown/large.bin", b"shawn/large.bin")
-    with pytest.raises(
-        python_env.ModuleError, match=r"a wheel was refused: .*shown(.|\n)*fix: run again: damaged wheels"
-    ):
+    with pytest.raises(python_env.ModuleError, match=words):
         install(tmp_path, files, env)
     assert tree(env).keys() == before
-
-
-def test_a_good_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
-    files, env = wheel(tmp_path), environment(tmp_path / "a")
-    wheel(tmp_path, {**CONTENT, "shown/empty.py": b"import os\n"})
-    with pytest.raises(python_env.ModuleError, match=r"a wheel was refused: .*[Hh]ash"):
-        install(tmp_path, files, env)
-    assert not list(env.rglob("shown*"))
 
 
 def test_a_uv_that_is_not_the_locked_one_is_not_started(tmp_path: Path) -> None:
@@ -149,56 +168,29 @@ def test_a_uv_that_is_not_the_locked_one_is_not_started(tmp_path: Path) -> None:
         python_env.bring(tmp_path, tmp_path / "env", {"wheels": str(tmp_path), "files": files})
 
 
-def test_a_file_that_differs_from_its_checksum_is_refused(tmp_path: Path) -> None:
-    """A wheel with the right hash, but made wrong."""
-    wheel(tmp_path)
-    damage(tmp_path / NAME, b"[extra]", b"[EXTRA]")
-    files = {NAME: {"sha256": hashlib.sha256((tmp_path / NAME).read_bytes()).hexdigest()}}
-    with pytest.raises(python_env.ModuleError, match="Bad CRC"):
-        install(tmp_path, files, environment(tmp_path / "a"))
-
-
-@pytest.mark.parametrize("name", ["../outside.py", "/etc/outside", "shown-1.0.data/data/../../outside"])
-def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
-    files, env = wheel(tmp_path, {**CONTENT, name: b"x"}), environment(tmp_path / "home/env")
+def test_nothing_is_written_outside(tmp_path: Path) -> None:
+    names = ["../outside.py", "/etc/outside", "shown-1.0.data/data/../../outside"]
+    files, env = wheel(tmp_path, CONTENT | dict.fromkeys(names, b"x")), environment(tmp_path / "home/env")
     install(tmp_path, files, env)
     assert not [path for path in tmp_path.rglob("outside*") if env not in path.parents]
     assert not Path("/etc/outside").exists()
 
 
+FULL = "failed to write: No space left on device (os error 28)"
+UNREACHED = "cause: tcp connect error cause: Connection refused (os error 111)"
+
+
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("said", "kind", "words"),
     [
-        ({f"{INFO}/WHEEL": b"Wheel-Version: 2.0\n"}, "version"),
-        ({"shown-1.0.data/what/x": b"x"}, "Unknown wheel data type: what"),
+        (FULL, OSError, "No space left"),
+        (UNREACHED, python_env.ModuleError, r"refused \(os error 111\)\nfix: can that machine reach"),
     ],
+    ids=["a full disk", "an index that is out of reach"],
 )
-def test_a_wheel_of_another_format_is_refused(tmp_path: Path, content: dict[str, bytes], words: str) -> None:
-    files = wheel(tmp_path, CONTENT | content)
-    with pytest.raises(python_env.ModuleError, match=words):
-        install(tmp_path, files, environment(tmp_path / "a"))
-
-
-def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"a page that says sorry")
-    with pytest.raises(python_env.ModuleError, match=r"(?i)shown"):
-        install(
-            tmp_path,
-            {NAME: {"sha256": hashlib.sha256(b"a page that says sorry").hexdigest()}},
-            environment(tmp_path / "a"),
-        )
-
-
-def test_a_full_disk_is_called_so() -> None:
-    say = ["sh", "-c", "echo 'failed to write: No space left on device (os error 28)' >&2; exit 2"]
-    with pytest.raises(OSError, match="No space left"):
-        python_env.run(say, "a wheel was refused")
-
-
-def test_an_index_that_is_out_of_reach_is_no_full_disk() -> None:
-    say = ["sh", "-c", "echo 'cause: tcp connect error cause: Connection refused (os error 111)' >&2; exit 2"]
-    with pytest.raises(python_env.ModuleError, match=r"refused \(os error 111\)\nfix: can that machine reach"):
-        python_env.run(say, "its packages could not be fetched", python_env.NO_INDEX)
+def test_a_full_disk_is_called_so_and_the_network_is_not(said: str, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        python_env.run(["sh", "-c", f"echo '{said}' >&2; exit 2"], "not fetched", python_env.NO_INDEX)
 
 
 VERSION = "import importlib.metadata as m; print(m.version('shown'))"
@@ -222,27 +214,11 @@ def version(home: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_repair_that_fails_leaves_a_package_as_it_was_and_the_next_one_succeeds(
-    tmp_path: Path, harmed: tuple[Path, dict[str, Any]]
-) -> None:
-    home, params = harmed
-    before = python_env.look(home, "abc")
-    whole = (tmp_path / "wheels" / NAME).read_bytes()
-    (tmp_path / "wheels" / NAME).write_bytes(whole[:-10])
-    with pytest.raises(python_env.ModuleError, match="a wheel was refused"):
-        python_env.build(home, params, pretend=False)
-    assert version(home) == "1.0"
-    assert python_env.look(home, "abc") == before and before["harmed"] == ["shown-1.0"]
-    (tmp_path / "wheels" / NAME).write_bytes(whole)
-    assert python_env.build(home, params, pretend=False)["motley_say"] == "shown installed again"
-    assert version(home) == "1.0" and not python_env.look(home, "abc")["why"]
-    assert not (home / ".wheels").exists()
-
-
-def test_what_a_killed_repair_has_left_aside_comes_back(
+def test_a_repair_that_is_killed_or_fails_leaves_a_package_as_it_was_and_the_next_one_succeeds(
     tmp_path: Path, harmed: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, params = harmed
+    before = python_env.look(home, "abc")
     with monkeypatch.context() as patch:
         patch.setattr(python_env, "bring", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         if not (child := os.fork()):
@@ -253,10 +229,11 @@ def test_what_a_killed_repair_has_left_aside_comes_back(
     (tmp_path / "wheels" / NAME).write_bytes(whole[:-10])
     with pytest.raises(python_env.ModuleError, match="a wheel was refused"):
         python_env.build(home, params, pretend=False)
-    assert version(home) == "1.0"
+    assert version(home) == "1.0" and python_env.look(home, "abc") == before
     (tmp_path / "wheels" / NAME).write_bytes(whole)
     assert python_env.build(home, params, pretend=False)["motley_say"] == "shown installed again"
-    assert not python_env.look(home, "abc")["why"] and not (home / ".wheels").exists()
+    assert version(home) == "1.0" and not python_env.look(home, "abc")["why"]
+    assert not (home / ".wheels").exists()
 
 
 def test_what_is_layered_over_another_environment_loads_with_what_that_one_has(tmp_path: Path) -> None:

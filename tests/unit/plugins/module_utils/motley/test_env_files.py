@@ -1,5 +1,6 @@
 """A file of the environment that is not as installed is seen, its package is named, and it alone is brought again."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -45,15 +46,25 @@ class Made:
         return str(versions_info.collect(self.home, [])["environment"])
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("built") / "home")
+
+
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made(tmp_path / "home")
+def made(built: Made, tmp_path: Path) -> Made:
+    """One of its own, with its own times."""
+    made = copy.copy(built)
+    made.home, made.wheels = tmp_path / "home", tmp_path / "home/.wheels"
+    shutil.copytree(built.home, made.home, symlinks=True)
+    env_files.write_down(made.env.resolve())
+    return made
 
 
-def change(file: Path, text: bytes = b"A = 9\n") -> None:
+def change(file: Path) -> None:
     """As an editor does it that keeps size and time."""
     before = file.stat()
-    file.write_bytes(text)
+    file.write_bytes(b"A = 9\n")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
@@ -63,21 +74,27 @@ def test_an_untouched_one_is_its_lock(made: Made) -> None:
     assert not made.build()["changed"]
 
 
-def test_a_changed_file_names_its_package(made: Made) -> None:
-    change(made.site / "alpha/__init__.py")
-    assert made.seen() == f"{LOCK}, changed: alpha (alpha/__init__.py)"
-    assert python_env.look(made.home, LOCK)["why"]
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("alpha/__init__.py", b"A = 9\n", "changed: alpha (alpha/__init__.py)"),
+        ("alpha/more.py", None, "changed: alpha (alpha/more.py)"),
+        ("shadow.pth", b"import os\n", "came: shadow.pth"),
+        ("../../../pyvenv.cfg", b"include-system-site-packages = true\n", "changed: Python (pyvenv.cfg)"),
+    ],
+)
+def test_what_is_no_longer_as_installed_is_named(made: Made, file: str, text: bytes | None, said: str) -> None:
+    (made.site / file).unlink(missing_ok=True)
+    if text:
+        (made.site / file).write_bytes(text)
+    assert made.seen() == f"{LOCK}, {said}"
+    assert python_env.look(made.home, LOCK)["why"] == f"it was changed since: {said}"
 
 
-def test_a_missing_file_names_its_package(made: Made) -> None:
-    (made.site / "alpha/more.py").unlink()
-    assert made.seen() == f"{LOCK}, changed: alpha (alpha/more.py)"
-
-
-def test_what_somebody_laid_into_it_is_named(made: Made) -> None:
-    (made.site / "alpha/more.so").write_bytes(b"x")
-    (made.site / "shadow.pth").write_text("import os\n")
-    assert made.seen() == f"{LOCK}, came: alpha/more.so shadow.pth"
+def test_a_link_in_place_of_a_package_is_named(made: Made) -> None:
+    (made.site / "beta").rename(made.home / "beta")
+    (made.site / "beta").symlink_to(made.home / "beta")
+    assert made.seen() == f"{LOCK}, changed: beta (beta/__init__.py); came: beta"
 
 
 def test_a_changed_package_alone_is_brought_again(made: Made) -> None:
@@ -110,21 +127,9 @@ def test_what_is_removed_installed_and_replaced_by_hand_is_named(made: Made) -> 
 def test_what_somebody_added_is_kept_as_the_environment_before(made: Made) -> None:
     before = made.env.readlink()
     (made.site / "mine.py").write_text("KEPT = 1\n")
-    assert made.build()["changed"] and made.seen() == LOCK
+    assert made.build()["motley_say"].endswith(f"env.{LOCK}-again") and made.seen() == LOCK
     assert made.env.readlink() != before == (made.home / "env.previous").readlink()
     assert (made.home / "env.previous" / made.site.relative_to(made.env) / "mine.py").exists()
-
-
-def test_a_link_in_place_of_a_package_is_named(made: Made, tmp_path: Path) -> None:
-    (made.site / "beta").rename(tmp_path / "beta")
-    (made.site / "beta").symlink_to(tmp_path / "beta")
-    assert made.seen() == f"{LOCK}, changed: beta (beta/__init__.py); came: beta"
-
-
-def test_the_environments_own_files_count(made: Made) -> None:
-    (made.env / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
-    assert made.seen() == f"{LOCK}, changed: Python (pyvenv.cfg)"
-    assert made.build()["motley_say"].endswith(f"env.{LOCK}-again")
 
 
 def test_other_times_alone_are_no_change_and_are_read_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,27 +180,22 @@ def test_looking_in_check_mode_writes_nothing(made: Made) -> None:
     assert not (made.env / env_files.LIST).exists()
 
 
-def test_of_a_file_that_two_packages_bring_differently_the_disk_decides(tmp_path: Path) -> None:
-    made = Made(tmp_path / "home")
-    content = {"alpha/__init__.py": b"A = 'other'\n"}
-    info = {f"delta-1.0.dist-info/{name}": text for name, text in (
-        ("METADATA", b"Metadata-Version: 2.1\nName: delta\nVersion: 1.0\n"),
-        ("WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
-    )}  # fmt: skip
-    made.files |= made_wheels.wheel(made.wheels, "delta-1.0-py3-none-any.whl", content | info)
+def test_of_a_file_that_two_packages_bring_differently_the_disk_decides(made: Made) -> None:
+    content = {
+        "alpha/__init__.py": b"A = 'other'\n",
+        "delta-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: delta\nVersion: 1.0\n",
+        "delta-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    made.files = made.files | made_wheels.wheel(made.wheels, "delta-1.0-py3-none-any.whl", content)
     made.env.unlink()
     made.build()
-    assert made.seen() == LOCK
-    assert str(versions_info.collect(made.home, [], full=True)["environment"]) == LOCK
+    assert str(versions_info.collect(made.home, [], full=True)["environment"]) == made.seen() == LOCK
 
 
 def test_only_the_wheels_of_harmed_packages_are_handed_on() -> None:
-    files = {
-        "Alpha-1.0-py3-none-any.whl": {},
-        "beta-2.0-cp311-cp311-linux_x86_64.whl": {},
-        "gamma-3-py3-none-any.whl": {},
-    }
-    files["uv-0.13.9-py3-none-linux_x86_64.whl"] = {}
+    alpha, beta = "Alpha-1.0-py3-none-any.whl", "beta-2.0-cp311-cp311-linux_x86_64.whl"
+    uv = "uv-0.13.9-py3-none-linux_x86_64.whl"
+    files = {name: {} for name in (alpha, beta, "gamma-3-py3-none-any.whl", uv)}
     looks = [{"harmed": ["alpha-1.0"]}, {"harmed": ["beta-2.0"]}]
-    assert list(motley_env_wheels(files, looks)) == [*list(files)[:2], list(files)[3]], "and uv, which puts them down"
+    assert list(motley_env_wheels(files, looks)) == [alpha, beta, uv], "uv puts them down"
     assert motley_env_wheels(files, [*looks, {"harmed": [], "why": "there is no environment yet"}]) == files
