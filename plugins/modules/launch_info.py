@@ -68,7 +68,6 @@ RETURN = r"""
 look: {type: dict, returned: always, description: The facts by name}
 versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
 """
-AGENT_SILENT_S = 15.0
 KNOCK_S = 10.0
 PROOF_S = 120.0
 MEASURED_RUNS, MEASURED_STEPS = 8, 20

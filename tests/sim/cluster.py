@@ -206,11 +206,15 @@ class Cluster(ABC):
         self.training.end_workers(name)
         if status == FAILED_ITSELF:
             self.truth.breaks(f"the agent of {name} failed itself")
-        if status in (0, 1):
+        if self.is_over_for(life, status):
             self.ended[name] = status
+        self.play.after(0.0, life.end)
+
+    def is_over_for(self, life: Life, status: int) -> bool:
+        """Whether systemd has nothing more to start."""
         if status == 1:
             self.truth.breaks(f"the run was given up: {life.agent.reason}")
-        self.play.after(0.0, life.end)
+        return status == 0
 
     def kill_agent(self, name: str) -> None:
         life = self.machines[name].life
@@ -234,7 +238,7 @@ class Cluster(ABC):
         if life and life.frozen_since is not None:
             life.frozen_since = None
             if not life.is_held:
-                life.proceed()
+                life.wake()
 
     # -- machines ----------------------------------------------------------------------------------------------------
 

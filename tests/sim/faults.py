@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.sim.played import Machine
+
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
 
@@ -101,13 +103,6 @@ def agent_asked_to_end(cluster: Cluster, _: Fault, name: str, __: str) -> object
     return lambda: cluster.start_agent(name)
 
 
-@kind(1, 10)
-def paused(cluster: Cluster, _: Fault, name: str, __: str) -> object:
-    """Somebody uses the machine."""
-    cluster.machines[name].paused = True
-    return lambda: setattr(cluster.machines[name], "paused", False)
-
-
 @kind(1, 12)
 def clock_set(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     """To another time of the day, forwards or back, and later right again."""
@@ -115,22 +110,21 @@ def clock_set(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     return lambda: setattr(cluster.machines[name], "clock_off_s", 0.0)
 
 
-@kind(1, 12)
-def full_disk(cluster: Cluster, _: Fault, name: str, __: str) -> object:
-    cluster.machines[name].disk_is_full = True
-    return lambda: setattr(cluster.machines[name], "disk_is_full", False)
+def machine_is(**facts: object) -> Begins:
+    def begins(cluster: Cluster, _: Fault, name: str, __: str) -> object:
+        machine = cluster.machines[name]
+        vars(machine).update(facts)
+        return lambda: vars(machine).update({fact: getattr(Machine, fact) for fact in facts})
+
+    return begins
 
 
-@kind(1, 10)
-def slow_disk(cluster: Cluster, _: Fault, name: str, __: str) -> object:
-    cluster.machines[name].disk_takes_s = 0.6
-    return lambda: setattr(cluster.machines[name], "disk_takes_s", 0.0)
-
-
-@kind(1, 12)
-def taken_ports(cluster: Cluster, _: Fault, name: str, __: str) -> object:
-    cluster.machines[name].taken_ports = True
-    return lambda: setattr(cluster.machines[name], "taken_ports", False)
+KINDS |= {
+    "paused": (machine_is(paused=True), 1, 10),  # somebody uses it
+    "full disk": (machine_is(disk_is_full=True), 1, 12),
+    "slow disk": (machine_is(disk_takes_s=0.6), 1, 10),
+    "taken ports": (machine_is(taken_ports=True), 1, 12),
+}
 
 
 # -- links -------------------------------------------------------------------------------------------------------------

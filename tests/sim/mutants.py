@@ -34,8 +34,8 @@ class Mutant:
 
 
 def known(kind: str) -> list[Mutant]:
-    file = REPOSITORY / f"tests/sim/{kind}_mutants.toml"
-    return [Mutant(kind=kind, **facts) for facts in tomllib.loads(file.read_text())["mutant"]]
+    files = tomllib.loads((REPOSITORY / f"tests/sim/{kind}_mutants.toml").read_text())
+    return [Mutant(kind=kind, file=file, name=name, **fault) for file in files for name, fault in files[file].items()]
 
 
 def named(kind: str, name: str) -> Mutant:

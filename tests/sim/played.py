@@ -7,6 +7,7 @@ story is the same each time it is played, and a minute of three agents takes a f
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,17 +123,12 @@ class Life:
             if task is not getcurrent():
                 task.throw(GreenletExit)
 
-    def wake(self, since: float) -> None:
-        """Its machine slept, and what anybody here waits for has not come nearer."""
+    def wake(self, since: float = math.inf) -> None:
+        """Since then its machine slept, and what anybody here waits for has not come nearer; else it alone stood still,
+        and time went on."""
         held, self.held = self.held, []
         for task, ticket, value, due in held:
             self.play.after(0.0 if value else max(0.0, due - since), task.resume, ticket, value)
-
-    def proceed(self) -> None:
-        """It alone was stopped."""
-        held, self.held = self.held, []
-        for task, ticket, value, _ in held:
-            self.play.after(0.0, task.resume, ticket, value)
 
 
 class Task(greenlet):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.cluster import SETTINGS
 from tests.sim.played import Life, Play, PlayedEvent, PlayedWorkClock, Task, task
 from tests.sim.pool_store import AGAIN_S, LeftGroupError, PlayedGroup, PlayedStore
-from tests.sim.trainer import Trained, Training
+from tests.sim.trainer import Process, Trained, Training
 from train.engine.pool_run import Outside, PoolRun
 from train.failures import classify_failure
 from train.pool.piece_thread import Desk, Hands
@@ -120,19 +120,15 @@ class PieceLog(EventLog):
         machine.changed[log] = machine.changed.get(log, 0) + 1
 
 
-class PoolWorker:
-    """A process. Its agent asks of it what train/cluster/processes.py has; the run in it, what Orders has of its agent
-    (train/parallel/worker_orders.py)."""
+class PoolWorker(Process):
+    """The run in it asks of it what Orders has of its agent (train/parallel/worker_orders.py)."""
+
+    training: Pool
 
     def __init__(self, training: Pool, node: Trained, env: Mapping[str, str]) -> None:
-        self.training, self.node, self.play = training, node, training.play
-        self.name, self.pid = node.machine.name, training.next_pid()
-        self.life = Life(node.machine)
-        self.code: int | None = None
-        self.cause = self.answer = b""
-        self.word = self.taken = self.groups = 0
-        self.is_loaded = self.is_hung = self.leaves = False
-        self.asked_at = 0.0
+        super().__init__(training, node, Life(node.machine))
+        self.play, self.name = training.play, node.machine.name
+        self.taken = self.groups = 0
         self.arrived = PlayedEvent(self.play)
         self.said: tuple[int, Mapping[str, str]] = (0, {})
         self.store: PlayedStore | None = None
@@ -220,7 +216,7 @@ class PoolWorker:
     def can_work(self) -> bool:
         return self.code is None and not self.life.is_held
 
-    @property
+    @property  # type: ignore[override]
     def is_halted(self) -> bool:
         return self.life.frozen_since is not None
 
@@ -228,7 +224,7 @@ class PoolWorker:
     def is_halted(self, halts: bool) -> None:
         self.life.frozen_since = self.play.time if halts else None
         if not halts and not self.life.is_held:
-            self.life.proceed()
+            self.life.wake()
 
     def _reports(self, error: Exception, word: int) -> None:
         if word >= self.word:  # else it is of a group before this one
@@ -254,14 +250,8 @@ class PoolWorker:
 
     # -- what its agent asks -------------------------------------------------------------------------------------------
 
-    def poll(self) -> int | None:
-        return self.code
-
     def reported(self) -> bytes:
         return self.cause
-
-    def can_stay(self) -> bool:
-        return bool(self.answer)
 
     def tell(self, number: int, env: Mapping[str, str]) -> None:
         self.cause, self.word = b"", number
@@ -275,15 +265,6 @@ class PoolWorker:
             return
         self.said = number, env
         self.arrived.set()
-
-    def has_obeyed(self, number: int) -> bool:
-        return self.answer == str(number).encode()
-
-    def is_stopped(self) -> bool:
-        return self.code is None and self.is_halted
-
-    def waits_in_kernel(self) -> bool:
-        return self.node.cannot_end
 
     def send(self, number: signal.Signals) -> None:
         if self.code is not None:

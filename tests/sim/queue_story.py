@@ -16,7 +16,6 @@ from tests.sim.played import Life, PlayedSignals, task
 from tests.sim.story import Story
 from tests.sim.trainer import Group, Trained, Training
 from tests.sim.truth import Truth
-from train.cluster.agent import FAILED_ITSELF
 from train.cluster.membership import majority
 from train.cluster.queue_gossip import QueueKeeper
 from train.cluster.take_turns import take_turns
@@ -258,18 +257,10 @@ class PlayedQueue(Cluster):
             life.end()
         super().ask_to_end(name)
 
-    def _has_ended(self, life: Life, status: int) -> None:
-        name = life.machine.name
-        self.play.note(f"{name} ends with {status}")
-        life.is_over = True
-        self.end_workers(name)
-        if status == FAILED_ITSELF:
-            self.trainings["A"].truth.breaks(f"the agent of {name} failed itself")
+    def is_over_for(self, life: Life, status: int) -> bool:
         keeper = life.agent.keeper if life.agent else None
         is_alone = status == 143 and not (keeper.is_asked_to_end or keeper.has_left)  # no agent for ten minutes
-        if not self.on_disk(name).concerns(name) or is_alone or status == 0:
-            self.ended[name] = status
-        self.play.after(0.0, life.end)
+        return not self.on_disk(life.machine.name).concerns(life.machine.name) or is_alone or status == 0
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 

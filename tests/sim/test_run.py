@@ -6,10 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.sim.faults import Fault
 from tests.sim.run_story import PlayedRun, RunStory
-from tests.sim.search import report, shrunk
-from tests.sim.story import play
 from train.cluster.timing import TIMING
 
 
@@ -50,19 +47,6 @@ def test_an_agent_that_is_held_just_as_the_run_ends_finds_that_its_workers_have_
         cluster.machines[held].life.agent.heartbeat.woke.set()  # the clock is looked at first
         cluster.thaw(held)
         cluster.until(lambda: cluster.ended.get(held) == 0, 10, cluster.states)
-
-
-def test_a_story_that_breaks_is_shrunk_to_what_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here by a bound that nobody can keep."""
-    faults = (Fault("clock set", 1, 3, 0, 1), Fault("cable out", 2, 12, 1, 0), Fault("told twice", 3, 8, 2, 0))
-    story = RunStory(5, 3, faults, "links", (1,), 4, ends=True)
-    assert play(story).broken == ""
-    monkeypatch.setattr("tests.sim.truth.PLACE_S", -1.0)
-    small = shrunk(story)
-    assert [fault.kind for fault in small.faults] == ["cable out"] and small.faults[0].lasts_s == 6
-    assert (small.ending, small.out, small.layers, small.ends) == ("whole", (), 0, False)
-    assert RunStory.from_json(small.to_json()) == small
-    assert "come and gone" in report(story) and "python -m tests.sim run 5" in report(story)
 
 
 @pytest.mark.parametrize("who", [0, 2])

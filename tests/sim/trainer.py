@@ -136,22 +136,45 @@ class Group:
                 play.after(soon_s, one.loses, self, "gloo: connection closed by peer")
 
 
-class Worker:
-    """A process. What an agent asks of it is in train/cluster/processes.py."""
+class Process:
+    """What an agent asks of a worker: as train/cluster/processes.py has it."""
 
-    def __init__(self, training: Training, node: Trained, life: Life, env: Mapping[str, str]) -> None:
+    is_halted = False
+
+    def __init__(self, training: Training, node: Trained, life: Life) -> None:
         self.training, self.node, self.life = training, node, life
-        self.pid = training.next_pid()
+        training.pids += 1
+        self.pid = training.pids
         self.code: int | None = None
         self.cause = self.answer = b""
         self.word = 0
+        self.is_loaded = self.is_hung = self.leaves = False
+        self.asked_at = 0.0
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def can_stay(self) -> bool:
+        return bool(self.answer)
+
+    def has_obeyed(self, number: int) -> bool:
+        return self.answer == str(number).encode()
+
+    def is_stopped(self) -> bool:
+        return self.code is None and self.is_halted
+
+    def waits_in_kernel(self) -> bool:
+        return self.node.cannot_end
+
+
+class Worker(Process):
+    def __init__(self, training: Training, node: Trained, life: Life, env: Mapping[str, str]) -> None:
+        super().__init__(training, node, life)
         self.group: Group | None = None
         self.step = -1
         self.waits = "RANK" not in env
         if not self.waits:
             self._takes(env, life.agent.generation.number)
-        self.is_loaded = self.is_hung = self.is_halted = self.leaves = False
-        self.asked_at = 0.0
         training.play.after(node.loads_s, self._loaded)
 
     def _takes(self, env: Mapping[str, str], number: int) -> None:
@@ -237,16 +260,10 @@ class Worker:
 
     # -- what its agent asks ---------------------------------------------------------------------------------------
 
-    def poll(self) -> int | None:
-        return self.code
-
     def reported(self) -> bytes:
-        """As processes.py has it: what it says of a group before this one does not count."""
+        """What it says of a group before this one does not count."""
         word = json.loads(self.cause).get("word") if self.cause else None
         return b"" if word is not None and word < self.word else self.cause
-
-    def can_stay(self) -> bool:
-        return bool(self.answer)
 
     def tell(self, number: int, env: Mapping[str, str]) -> None:
         self.cause, self.word = b"", number
@@ -263,15 +280,6 @@ class Worker:
         if generation:
             self._takes(env, generation.number)
             self._meets()
-
-    def has_obeyed(self, number: int) -> bool:
-        return self.answer == str(number).encode()
-
-    def is_stopped(self) -> bool:
-        return self.code is None and self.is_halted
-
-    def waits_in_kernel(self) -> bool:
-        return self.node.cannot_end
 
     def send(self, number: signal.Signals) -> None:
         if self.code is not None:
@@ -308,10 +316,6 @@ class Training:
 
     def worker(self, node: Trained, life: Life, env: Mapping[str, str]) -> Worker:
         return Worker(self, node, life, env)
-
-    def next_pid(self) -> int:
-        self.pids += 1
-        return self.pids
 
     def end_workers(self, name: str) -> None:
         """As the kernel does with those of an agent that is gone."""

@@ -34,7 +34,6 @@ from .start_stop_status import runs as runs_at
 JOBS, JOB, OUTPUT = "jobs", "job.json", "output"
 FRESH_S = 6.0
 """An agent writes its file each second; a shared disk may show it a little later."""
-WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "CONFIGURING")
 STOP_S = 55.0
 
 

@@ -59,49 +59,39 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_module_is_built_once_and_again_when_its_source_changes(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
+    for state in range(10):
+        old = cache / f"modules/{state}"
+        old.mkdir(parents=True)
+        os.utime(old, (state, state))
     assert "as it was" in plays(folder, cache)
     first = built(cache)
     assert len(first) == 1
-    assert "as it was" in plays(folder, cache)
+    *old, ours = sorted((cache / "modules").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert [path.name for path in old] == list("3456789"), "few states are kept"
+    assert ours.stat().st_mode & 0o777 == 0o700, "nobody else can write it"
+    said = plays(folder, cache)
+    assert "as it was" in said and "read: at once" in said and "compiled_here: false" in said, said
     assert built(cache) == first
     (folder / "own.py").write_text(MODULE % "otherwise")
     assert "otherwise" in plays(folder, cache)
     assert len(built(cache)) == 2
 
 
-def test_where_nothing_can_be_kept_each_run_builds_its_own(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file")
-    assert "as it was" in plays(folder, tmp_path / "cache")
-
-
-def test_what_somebody_else_has_built_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOTLEY_CACHE", str(tmp_path / "cache"))
-    used = []
-    for name, user in (("own", os.geteuid()), ("other", os.geteuid() + 1)):
-        (tmp_path / name).mkdir()
-        monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path / name))
-        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        CallbackModule().v2_playbook_on_start(None)
-        used.append((tmp_path / name / "ansiballz_cache").exists())
-    assert used == [True, False]
-
-
-def test_few_states_are_kept_and_are_nobody_elses_to_write(folder: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    for state in range(10):
-        old = cache / f"modules/{state}"
-        old.mkdir(parents=True)
-        os.utime(old, (state, state))
-    plays(folder, cache)
-    *old, ours = sorted((cache / "modules").iterdir(), key=lambda path: path.stat().st_mtime)
-    assert [path.name for path in old] == list("3456789")
-    assert ours.stat().st_mode & 0o777 == 0o700
-
-
-def test_it_is_read_at_once_and_holds_its_bytecode(folder: Path, tmp_path: Path) -> None:
-    plays(folder, tmp_path / "cache")
-    said = plays(folder, tmp_path / "cache")
-    assert "read: at once" in said and "compiled_here: false" in said, said
+@pytest.mark.parametrize(
+    ("mine", "has_place", "used"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+    ids=["what I have built", "what somebody else has built", "where nothing can be kept"],
+)
+def test_what_is_run_of_what_was_built_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: bool, has_place: bool, used: bool
+) -> None:
+    monkeypatch.setenv("MOTLEY_CACHE", str(tmp_path / ("cache" if has_place else "a file")))
+    (tmp_path / "a file").touch()
+    user = os.geteuid() + (0 if mine else 1)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    CallbackModule().v2_playbook_on_start(None)
+    assert (tmp_path / "ansiballz_cache").exists() is used
 
 
 def test_a_node_with_another_python_takes_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

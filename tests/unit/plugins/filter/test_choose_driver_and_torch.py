@@ -70,23 +70,25 @@ def test_what_all_have_is_settled_before_the_package_sources_are_asked() -> None
     assert not unlike["settled"] and not plan(a=node(RTX_3070_TI, offers=())).get("settled")
 
 
-def test_it_moves_to_580_when_asked() -> None:
-    made = plan("580", only=node(RTX_3070_TI, has="570.195.03"))
-    assert (made["set"], made["nodes"]["only"]["do"]) == ("node-gpu", "install")
-
-
 def test_where_only_570_can_be_had_the_other_torch_is_chosen_and_the_reason_told() -> None:
     made = plan(a=node(RTX_5070_TI), b=node(RTX_3070_TI, offers=("570.195.03",)))
     assert (made["branch"], made["set"]) == ("570", "node-gpu-r570")
     assert "because b is offered no driver 580" in made["reason"]
 
 
-def test_a_580_too_old_for_the_torch_is_replaced() -> None:
-    assert plan(a=node(RTX_4070, has="580.64.01"))["nodes"]["a"]["do"] == "install"
-
-
-def test_closed_modules_are_replaced_where_the_card_needs_the_open_ones() -> None:
-    made = plan(a=node(RTX_5070_TI, has="580.95.05", is_open=False))
+@pytest.mark.parametrize(
+    ("branch", "alone"),
+    [
+        ("580", node(RTX_3070_TI, has="570.195.03")),
+        ("auto", node(RTX_4070, has="580.64.01")),
+        ("auto", node(RTX_5070_TI, has="580.95.05", is_open=False)),
+        ("auto", node("3a00")),
+    ],
+    ids=["a 570, where 580 is asked for", "a 580 too old for the torch", "closed modules", "a card not known yet"],
+)
+def test_580_with_open_modules_is_installed_where_what_is_there_does_not_do(branch: str, alone: dict[str, Any]) -> None:
+    made = plan(branch, a=alone)
+    assert made["set"] == "node-gpu"
     assert made["nodes"]["a"] | {"say": ""} == {"do": "install", "open": True, "version": "580.95.05", "say": ""}
 
 
@@ -94,10 +96,6 @@ def test_a_newer_driver_is_kept_among_nodes_of_the_branch() -> None:
     made = plan(a=node(RTX_5070_TI, has="590.48.01", is_open=True), b=node(RTX_4070))
     assert made["branch"] == "580"
     assert "newer drivers serve as well" in made["nodes"]["a"]["say"]
-
-
-def test_a_card_that_is_not_known_yet_is_taken_for_a_newer_one() -> None:
-    assert plan(a=node("3a00"))["nodes"]["a"]["open"]
 
 
 @pytest.mark.parametrize(
@@ -238,15 +236,11 @@ def test_graphics_switched_to_the_processor_are_said_with_the_one_command(on_the
     assert made["error"].startswith("a: its graphics are switched to the processor's own (prime-select intel)")
     assert "on a: sudo prime-select on-demand && sudo reboot" in made["fix"]
     assert "desktop" in made["fix"]
+    assert "echo ON | sudo tee /proc/acpi/bbswitch" in plan(a=node(*chips, switched_off="bbswitch"))["fix"]
 
 
 def test_a_laptop_that_shall_train_on_its_processor_may_stay_so() -> None:
     assert "error" not in plan(a=named("none", switched_off="prime-select"), b=node(RTX_3070_TI))
-
-
-def test_the_switch_of_bbswitch_is_another_command() -> None:
-    made = plan(a=node(RTX_4070, switched_off="bbswitch"))
-    assert "echo ON | sudo tee /proc/acpi/bbswitch" in made["fix"]
 
 
 # -- every cluster ---------------------------------------------------------------------------------------------

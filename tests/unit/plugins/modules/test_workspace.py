@@ -42,7 +42,7 @@ def package(name: str = "a", path: str = "train/__init__.py") -> dict[str, str]:
 
 def test_all_of_the_package_travels_and_is_counted_alike(tmp_path: Path) -> None:
     """A lock that stays behind is missed on the node only when somebody exports."""
-    package = Path(__file__).parents[4] / "train"
+    package = ROOT / "train"
     made = motley_package(str(package))
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(made["archive"]))) as archive:
         archive.extractall(tmp_path)

@@ -27,8 +27,6 @@ WHOLE = STOCK | {"header": True, "compiler": "/usr/bin/gcc", "c": True}
     [
         (STOCK, ["gcc", "libc6-dev", "libpython3.12-dev"]),
         (STOCK | {"python": "3.11"}, ["gcc", "libc6-dev", "libpython3.11-dev"]),  # Debian 12
-        (STOCK | {"python": "3.13"}, ["gcc", "libc6-dev", "libpython3.13-dev"]),  # Debian 13
-        (STOCK | {"python": "3.14"}, ["gcc", "libc6-dev", "libpython3.14-dev"]),  # Ubuntu 26.04
         (STOCK | {"compiler": "/usr/bin/gcc"}, ["libc6-dev", "libpython3.12-dev"]),
         (STOCK | {"compiler": "/usr/bin/clang", "c": True}, ["libpython3.12-dev"]),
         (STOCK | {"header": True}, ["gcc", "libc6-dev"]),

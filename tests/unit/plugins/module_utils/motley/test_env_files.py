@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,8 @@ def test_what_is_removed_installed_and_replaced_by_hand_is_named(made: Made) -> 
     assert made.seen() == f"{LOCK}, gone: alpha"
     made_wheels.plain(made.home, "alpha", "3.0", __init__=b"A = 3\n", other=b"")
     made_wheels.plain(made.home, "gamma", "0.1", __init__=b"")
-    pip = [sys.executable, "-m", "pip", "--python", str(made.env / "bin/python"), "-q", "install", "--no-index"]
-    subprocess.run([*pip, "--no-deps", *map(str, made.home.glob("*.whl"))], check=True)
+    for wheel in made.home.glob("*.whl"):
+        zipfile.ZipFile(wheel).extractall(made.site)
     assert made.seen().startswith(f"{LOCK}, changed: alpha (")
     assert made.seen().endswith("; came: alpha-3.0 gamma-0.1")
 

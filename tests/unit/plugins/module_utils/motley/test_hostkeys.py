@@ -16,25 +16,34 @@ WANTED, TODAY = "192.168.1.100", "192.168.1.23"
 NODE = NodeAddresses("a", (WANTED, TODAY))
 
 
-def state(answers: dict[str, str], pins: dict[str, str], place: NodeAddresses = NODE) -> Contact:
-    seen = {(address, 22): key for address, key in answers.items()}
-    return judge([place], seen, {name: (key, "2026-11-01") for name, key in pins.items()})[0]
-
-
-def test_on_first_contact_the_present_address_comes_first() -> None:
-    contact = state({WANTED: KEY_C, TODAY: KEY_A}, {})
-    assert (contact.state, contact.address, contact.key) == ("new", TODAY, KEY_A)
-
-
-def test_a_pinned_node_is_found_wherever_it_is() -> None:
-    assert state({TODAY: KEY_A}, {"a": KEY_A}).address == TODAY
-    assert state({WANTED: KEY_A}, {"a": KEY_A}).address == WANTED
-    assert state({WANTED: KEY_C, TODAY: KEY_A}, {"a": KEY_A}).address == TODAY
-
-
-def test_another_key_is_noticed_with_the_day_of_the_pin() -> None:
-    contact = state({TODAY: KEY_C}, {"a": KEY_A})
-    assert (contact.state, contact.pinned_on) == ("changed", "2026-11-01")
+@pytest.mark.parametrize(
+    ("answers", "pins", "state", "address", "twin"),
+    [
+        ({WANTED: KEY_C, TODAY: KEY_A}, {}, "new", TODAY, ""),
+        ({TODAY: KEY_A}, {"a": KEY_A}, "known", TODAY, ""),
+        ({WANTED: KEY_A}, {"a": KEY_A}, "known", WANTED, ""),
+        ({WANTED: KEY_C, TODAY: KEY_A}, {"a": KEY_A}, "known", TODAY, ""),
+        ({TODAY: KEY_C}, {"a": KEY_A}, "changed", TODAY, ""),
+        ({WANTED: KEY_B}, {"a": KEY_A, "b": KEY_B}, "off", "", "b"),
+        ({}, {"a": KEY_A}, "off", "", ""),
+    ],
+    ids=[
+        "on first contact the present address comes first",
+        "a pinned node is found where it is",
+        "a pinned node is found where it shall be",
+        "somebody else is where it shall be",
+        "another key is noticed",
+        "another node of ours is there",
+        "nobody is there",
+    ],
+)
+def test_a_node_is_known_by_its_key(
+    answers: dict[str, str], pins: dict[str, str], state: str, address: str, twin: str
+) -> None:
+    keys = {(address, 22): key for address, key in answers.items()}
+    [contact] = judge([NODE], keys, {name: (key, "2026-11-01") for name, key in pins.items()})
+    assert (contact.state, contact.address, contact.twin) == (state, address, twin)
+    assert contact.key == answers.get(address, "") and contact.pinned_on == ("2026-11-01" if pins else "")
 
 
 @pytest.mark.parametrize(
@@ -49,20 +58,10 @@ def test_a_server_that_holds_us_off_is_not_called_off(says: bytes, found: str) -
             with connection:
                 connection.sendall(says)
 
-        answered = pool.submit(answer)
-        assert hostkeys.knock(["127.0.0.1"], server.getsockname()[1]) == found
+        answered, port = pool.submit(answer), server.getsockname()[1]
+        assert hostkeys.knock(["127.0.0.1"], port) == found
         answered.result()
-    assert hostkeys.knock(["127.0.0.1"], server_port_that_was_free()) == "refused"
-
-
-def server_port_that_was_free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:
-    contact = state({WANTED: KEY_B}, {"a": KEY_A, "b": KEY_B})
-    assert (contact.state, contact.twin) == ("off", "b")
+    assert hostkeys.knock(["127.0.0.1"], port) == "refused"
 
 
 def seen(
@@ -99,10 +98,6 @@ def test_a_node_in_the_place_of_another_is_no_second_line_of_it(
     pin([Contact(name="b", state="new", key=KEY_B)], tmp_path / "known")
     _, second = seen(places, {"192.168.1.2": KEY_A, "192.168.1.3": KEY_A}, monkeypatch, tmp_path / "known")
     assert (second.state, second.twin) == ("off", "a"), "b has a key of its own"
-
-
-def test_nobody_there_is_off() -> None:
-    assert state({}, {"a": KEY_A}).state == "off"
 
 
 def test_two_nodes_that_swap_are_told_apart() -> None:
@@ -222,8 +217,7 @@ def test_a_busy_machine_that_shows_another_kind_of_key_is_asked_again(
     """Its pinned kind came too late: that is not what a reinstalled machine looks like."""
     known = tmp_path / "known_hosts"
     pin([Contact(name="a", state="new", tried=[], key=KEY_A)], known)
-    ecdsa = "ecdsa-sha2-nistp256 AAAAE2VjZHNh"
-    shown = iter([{(TODAY, 22): ecdsa}, {(TODAY, 22): KEY_A}, {(TODAY, 22): ecdsa}, {(TODAY, 22): ecdsa}])
-    monkeypatch.setattr(hostkeys, "scan", lambda *_: next(shown))
+    shown = iter([ECDSA, KEY_A, ECDSA, ECDSA])
+    monkeypatch.setattr(hostkeys, "scan", lambda *_: {(TODAY, 22): next(shown)})
     assert hostkeys.look([NODE], known)[0].state == "known"
     assert hostkeys.look([NODE], known)[0].state == "changed"  # and stays so where it shows no other

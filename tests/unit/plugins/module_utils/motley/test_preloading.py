@@ -35,17 +35,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def loading(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """An agent of the unit, before its run."""
     monkeypatch.setattr(run_processes, "UNIT", "")  # every process is of that unit
-    assert preloading.begin(home)
+    assert preloading.begin(home) and (home / PRELOAD).exists()
     env = dict(os.environ, MOTLEY_HOME=str(home))
     agent = subprocess.Popen([sys.executable, "-c", AGENT, "train", "agent"], env=env, stdout=subprocess.PIPE)
     assert agent.stdout and agent.stdout.readline() == b"on\n"
     yield agent
     agent.kill()
     agent.wait()
-
-
-def test_a_node_that_can_begins(home: Path) -> None:
-    assert preloading.begin(home) and (home / PRELOAD).exists()
 
 
 UNFIT: dict[str, Callable[[Path], object]] = {
@@ -84,7 +80,10 @@ def test_stop_ends_it_and_says_that_no_run_was_there(home: Path, loading: subpro
     assert not (home / PRELOAD).exists()
 
 
-def test_a_launch_that_is_refused_takes_it_back(home: Path, loading: subprocess.Popen[bytes]) -> None:
+def test_a_launch_that_is_refused_takes_it_back(
+    home: Path, loading: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_stop_status, "UNLOAD_S", 0.1)
     start_stop_status.unload(home)
     assert not (home / PRELOAD).exists(), "the agent sees that: tests/unit/train/cluster/test_preload.py"
 

@@ -11,6 +11,7 @@ import pytest
 
 from console.watch.follow import GONE_S
 from plugins.module_utils.motley import slurm_login_node
+from tests.support import reported
 
 QUEUE = """\
 12|12|RUNNING|motley-qa|2026-11-27T03:00:00|a,b
@@ -127,29 +128,12 @@ def test_checkpoints_of_what_runs_stay(tmp_path: Path) -> None:
     assert (tmp_path / "jobs/qa/place-0/models/checkpoints/qa/step-10").exists()
 
 
-def test_the_last_words_stay_until_the_reader_has_waited_long_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("queue")
+def test_the_last_words_stay_until_the_reader_has_waited_long_enough(tmp_path: Path) -> None:
     has(tmp_path, "old")
     out = tmp_path / "jobs/old" / slurm_login_node.OUTPUT / "12.out"
     out.parent.mkdir(parents=True)
     out.write_text("torch is missing\n")
-    at, views = [100.0], []
-
-    class OverError(Exception):
-        pass
-
-    def sleep(seconds: float) -> None:
-        at[0] += seconds
-        if at[0] > 100 + 2 * GONE_S:
-            raise OverError
-
-    monkeypatch.setattr(slurm_login_node, "slurm", lambda *_, **__: QUEUE)
-    monkeypatch.setattr(slurm_login_node.time, "monotonic", lambda: at[0])
-    monkeypatch.setattr(slurm_login_node.time, "sleep", sleep)
-    keep = lambda kind, line: views.append((at[0], json.loads(line))) if kind == "now" else None  # noqa: E731
-    monkeypatch.setattr(slurm_login_node, "say", keep)
-    with pytest.raises(OverError):
-        slurm_login_node.report(tmp_path, "old")
-    late = [view for moment, view in views if moment - views[0][0] >= GONE_S]
+    views = reported.views(lambda: slurm_login_node.report(tmp_path, "old"), slurm_login_node, 2 * GONE_S)
+    late = [view for at_s, view in views if at_s >= GONE_S]
     assert late and all(view.get("words") == "torch is missing" for view in late)

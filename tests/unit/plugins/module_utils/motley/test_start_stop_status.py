@@ -10,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from console.infra.node import MARK, Node, program
 from console.watch.follow import GONE_S
-from plugins.module_utils.motley import pausing, run_processes, run_unit, start_stop_status
-from tests.support import pace
+from plugins.module_utils.motley import pausing, run_unit, start_stop_status
+from tests.support import pace, reported
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
+ODDLY_NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, 'vierzehn Zeichä'.encode()); " + OBEYS
+"""PR_SET_NAME: the kernel cuts the name within a letter."""
 IGNORES = "import signal; signal.signal(15, 1); " + OBEYS
 LISTENS = "import socket; s = socket.create_server(('127.0.0.1', 29471)); " + OBEYS
 Starter = Callable[..., subprocess.Popen[bytes]]
@@ -36,6 +39,14 @@ def home(tmp_path: Path) -> Path:
         (tmp_path / "home" / folder).mkdir(parents=True)
     (tmp_path / "home/config/cluster_config.yaml").write_text("run: r\n")
     return tmp_path / "home"
+
+
+START = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
+
+
+def logs(home: Path, *events: dict[str, Any], begins: str = "", torn: str = "") -> None:
+    lines = "".join(json.dumps(event) + "\n" for event in events)
+    (home / "logs/runs/r/events.jsonl").write_text(begins + lines + torn)
 
 
 @pytest.fixture
@@ -111,18 +122,6 @@ def test_pause_waits_as_long_as_the_workers_may_save(
     assert here.pause(home)["left"] == []
 
 
-def test_a_run_is_on_while_it_has_a_process_or_its_unit_wants_one(home: Path, starts: Starter) -> None:
-    assert run_processes.run_on(home) == ""
-    (home / "config/run-wanted").touch()
-    assert run_processes.run_on(home) == "r"
-    (home / "config/run-wanted").unlink()
-    agent = starts(OBEYS, "train", "agent")
-    assert run_processes.run_on(home) == "r"
-    agent.kill()
-    agent.wait()
-    assert run_processes.run_on(home) == ""
-
-
 def test_a_script_cannot_do_without_a_machine(here: ModuleType, home: Path, starts: Starter) -> None:
     (home / "logs/runs/r/agent.json").write_text(json.dumps({"script": "train.py"}))
     starts(OBEYS, "train", "torchrun")
@@ -169,8 +168,7 @@ def test_orphans_are_asked_themselves_whatever_is_left_of_their_files(
     here: ModuleType, home: Path, starts: Starter
 ) -> None:
     orphan = starts(OBEYS, "train", "run")
-    for file in ("config/cluster_config.yaml",):
-        (home / file).unlink()
+    (home / "config/cluster_config.yaml").unlink()
     told = here.stop(home)
     assert pace.ended(orphan, 5) == -15 and told["was_on"] and told["forced"] == 0
 
@@ -199,7 +197,7 @@ def test_a_start_right_after_a_stop_waits_until_the_unit_has_left(
 
 def test_a_look_tells_how_it_was_started(here: ModuleType, home: Path, starts: Starter) -> None:
     assert not here.look(home)["on"]
-    process = starts(OBEYS, "train", "agent")
+    process = starts(ODDLY_NAMED, "train", "agent")
     told = here.look(home)
     assert told["on"] and told["agent"] == process.pid and told["how"] == "by hand" and told["checkpoint"] == 10
     process.kill()
@@ -211,9 +209,7 @@ def test_a_look_tells_how_it_was_started(here: ModuleType, home: Path, starts: S
 
 def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, home: Path) -> None:
     step = {"event": "step", "time": 5.0, "step": 12, "loss": 3.0}
-    start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
-    log = "".join(json.dumps(event) + "\n" for event in (start, step)) + '{"event": "step", "ti'
-    (home / "logs/runs/r/events.jsonl").write_text(log)
+    logs(home, START, step, torn='{"event": "step", "ti')
     (home / "models/checkpoints/r/step-10/weights").write_bytes(b"x" * 1000)
     (home / "results/done/adapter").mkdir(parents=True)
     (home / "logs/runs/done").mkdir()
@@ -222,18 +218,23 @@ def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, ho
     known = found["runs"]["r"]
     assert (known["step"], known["steps"], known["loss"], known["bytes"], known["done"]) == (12, 40, 3.0, 1000, False)
     assert known["reward"] is None
-    rewarded = step | {"rollout": {"reward": 0.25}}
-    (home / "logs/runs/r/events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in (start, rewarded)))
+    logs(home, START, step | {"rollout": {"reward": 0.25}})
     assert here.runs(home)["runs"]["r"]["reward"] == 0.25
 
 
-def test_a_run_whose_start_is_far_back_in_its_log_still_has_its_number_of_steps(here: ModuleType, home: Path) -> None:
-    start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 4000}
+def test_the_start_of_a_long_run_is_known_and_reaches_a_follower_first(
+    here: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = [{"event": "step", "time": 5.0 + n, "step": n, "loss": 3.0, "pad": "x" * 200} for n in range(1, 3001)]
-    log = "".join(json.dumps(event) + "\n" for event in (start, *steps))
-    (home / "logs/runs/r/events.jsonl").write_text('{"event": "start", "ti\0\0\n' + log)
+    logs(home, START, *steps, begins='{"event": "start", "ti\0\0\n')
     known = here.runs(home)["runs"]["r"]
-    assert (known["step"], known["steps"]) == (3000, 4000)
+    assert (known["step"], known["steps"]) == (3000, 40)
+    shown: list[tuple[str, bytes]] = []
+    monkeypatch.setattr(here, "say", lambda *words: shown.append(words))
+    monkeypatch.setattr(here, "processes", lambda _: sys.exit())
+    with pytest.raises(SystemExit):
+        here.report(home, "r")
+    assert json.loads(shown[0][1]) == START and json.loads(shown[-1][1]) == steps[-1] and 100 < len(shown) < 2000
 
 
 def test_the_memory_of_an_agent_stays_on_its_node(here: ModuleType, home: Path) -> None:
@@ -261,28 +262,13 @@ def test_clean_takes_the_named_checkpoints_alone_and_never_those_of_a_run_that_i
     assert (home / "results/old/adapter").is_dir()
 
 
-def test_a_follower_of_a_long_run_gets_its_start_first(
-    here: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
-    steps = [{"event": "step", "time": 5.0 + number, "step": number, "pad": "x" * 200} for number in range(3000)]
-    log = "".join(json.dumps(event) + "\n" for event in (start, *steps))
-    (home / "logs/runs/r/events.jsonl").write_text(log)
-    shown: list[tuple[str, bytes]] = []
-    monkeypatch.setattr(here, "say", lambda *words: shown.append(words))
-    monkeypatch.setattr(here, "processes", lambda _: sys.exit())
-    with pytest.raises(SystemExit):
-        here.report(home, "r")
-    assert json.loads(shown[0][1]) == start and json.loads(shown[-1][1]) == steps[-1] and 100 < len(shown) < 2000
-
-
 def test_where_there_is_no_home_yet_its_disk_is_not_full(here: ModuleType, tmp_path: Path) -> None:
     assert here.look(tmp_path / "none")["free_bytes"] is None
 
 
 def test_a_look_has_what_the_newest_steps_took(here: ModuleType, home: Path) -> None:
     steps = [{"event": "step", "time": float(number), "step": number, "step_s": number / 10} for number in range(50)]
-    (home / "logs/runs/r/events.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    logs(home, *steps)
     (home / "logs/runs/r/agent.json").write_text("{}")
     told = here.look(home)
     assert told["step"]["step"] == 49 and told["took_s"] == [step["step_s"] for step in steps[-30:]]
@@ -309,25 +295,10 @@ def test_the_last_words_stay_until_the_reader_has_waited_long_enough(
     here: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes a run for ended once nothing is left for three seconds, and then wants them in what it has just read."""
-    (home / here.OUT).parent.mkdir(parents=True, exist_ok=True)
     (home / here.OUT).write_text("torch is missing\n")
     monkeypatch.setattr(here, "unit_of", lambda _: "none")
-    at, views = [100.0], []
-
-    class OverError(Exception):
-        pass
-
-    def sleep(seconds: float) -> None:
-        at[0] += seconds
-        if at[0] > 100 + 6:
-            raise OverError
-
-    monkeypatch.setattr(here.time, "monotonic", lambda: at[0])
-    monkeypatch.setattr(here.time, "sleep", sleep)
-    monkeypatch.setattr(here, "say", lambda kind, line: views.append((at[0], json.loads(line))) if kind == "now" else 0)
-    with pytest.raises(OverError):
-        here.report(home, "r")
-    late = [view for moment, view in views if moment - views[0][0] >= GONE_S]
+    views = reported.views(lambda: here.report(home, "r"), here, 6)
+    late = [view for at_s, view in views if at_s >= GONE_S]
     assert late and all(view.get("words") == "torch is missing" for view in late)
     assert "words" not in views[0][1], "a run that is just being started has none yet"
 
