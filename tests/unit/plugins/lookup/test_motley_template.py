@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[4]
 TEMPLATE = """\
 {# a comment #}
@@ -35,7 +37,7 @@ def test_it_is_what_ansibles_own_lookup_gives(tmp_path: Path) -> None:
     env = os.environ | {"ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg", "ANSIBLE_INVENTORY": f"{ROOT}/inventory/loopback"}
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout[done.stdout.index("{") :]
-    ours, theirs, our_number, their_number = json.loads(json.loads(said)["msg"])
+    said = yaml.safe_load(done.stdout.partition("=>")[2])["msg"]
+    ours, theirs, our_number, their_number = json.loads(said)
     assert "Wants=B" in ours and "42" in ours
     assert (ours, our_number) == (theirs, their_number)

@@ -109,10 +109,11 @@ def test_what_an_upgrade_would_touch(name: str, touched: bool) -> None:
 
 
 def test_side_effects_of_an_installation() -> None:
-    foreseen = Simulated({"linux-image-6.17.0-14-generic": "1", "dkms": "3"}, ("ubuntu-desktop", "nvidia-driver-570"))
+    removes = ("ubuntu-desktop", "nvidia-driver-570", "nvidia-settings", "nvidia-prime")  # panels are no driver
+    foreseen = Simulated({"linux-image-6.17.0-14-generic": "1", "dkms": "3"}, removes)
     assert rules.side_effects(foreseen, UBUNTU, CATALOGUE) == {
         "kernels": ["linux-image-6.17.0-14-generic"],
-        "strangers": ["ubuntu-desktop"],
+        "strangers": ["ubuntu-desktop", "nvidia-settings", "nvidia-prime"],
         "undrawn": [],
     }
     assert (
@@ -287,11 +288,6 @@ def test_what_draws_a_desktop_is_not_removed_without_its_like() -> None:
     assert undrawn("libnvidia-gl-580") == ["libnvidia-gl-570:i386"]
     assert undrawn("libnvidia-gl-580", "libnvidia-gl-580:i386") == []
     assert undrawn("libnvidia-gl", "libnvidia-gl:i386") == [], "as NVIDIA's own packages are called"
-
-
-def test_panels_of_a_desktop_are_no_driver_to_be_replaced() -> None:
-    foreseen = Simulated({}, ("nvidia-settings", "nvidia-prime"))
-    assert rules.side_effects(foreseen, DESKTOP, CATALOGUE)["strangers"] == ["nvidia-settings", "nvidia-prime"]
 
 
 # -- Secure Boot -------------------------------------------------------------------------------------------------

@@ -76,20 +76,23 @@ def test_an_untouched_one_is_its_lock(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "said", "again"),
     [
-        ("alpha/__init__.py", b"A = 9\n", "changed: alpha (alpha/__init__.py)"),
-        ("alpha/more.py", None, "changed: alpha (alpha/more.py)"),
-        ("shadow.pth", b"import os\n", "came: shadow.pth"),
-        ("../../../pyvenv.cfg", b"include-system-site-packages = true\n", "changed: Python (pyvenv.cfg)"),
+        ("alpha/__init__.py", b"A = 9\n", "changed: alpha (alpha/__init__.py)", ["alpha-1.0"]),
+        ("alpha/more.py", None, "changed: alpha (alpha/more.py)", ["alpha-1.0"]),
+        ("shadow.pth", b"import os\n", "came: shadow.pth", []),
+        ("../../../pyvenv.cfg", b"include-system-site-packages = true\n", "changed: Python (pyvenv.cfg)", []),
     ],
 )
-def test_what_is_no_longer_as_installed_is_named(made: Made, file: str, text: bytes | None, said: str) -> None:
+def test_what_is_no_longer_as_installed_is_named(
+    made: Made, file: str, text: bytes | None, said: str, again: list[str]
+) -> None:
     (made.site / file).unlink(missing_ok=True)
     if text:
         (made.site / file).write_bytes(text)
     assert made.seen() == f"{LOCK}, {said}"
-    assert python_env.look(made.home, LOCK)["why"] == f"it was changed since: {said}"
+    look = python_env.look(made.home, LOCK)
+    assert (look["why"], look["harmed"]) == (f"it was changed since: {said}", again)
 
 
 def test_a_link_in_place_of_a_package_is_named(made: Made) -> None:

@@ -30,6 +30,7 @@ Starter = Callable[..., subprocess.Popen[bytes]]
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(start_stop_status, "SAVE_S", 1.0)
+    monkeypatch.setattr(start_stop_status, "GO_S", 0.5)
     return start_stop_status
 
 
@@ -142,10 +143,10 @@ while True:
 def test_an_agent_that_brings_a_checkpoint_to_a_slow_disk_is_given_time(
     here: ModuleType, home: Path, starts: Starter
 ) -> None:
-    agent = starts(KEEPS, "train", "agent", str(home / "logs/runs/r/agent.json"), "2.5")
+    agent = starts(KEEPS, "train", "agent", str(home / "logs/runs/r/agent.json"), "1.5")
     starts(OBEYS, "train", "warm")
     told = here.stop(home)
-    assert pace.ended(agent, 5) == 143 and told["forced"] <= 1 and told["seconds"] > 2
+    assert pace.ended(agent, 5) == 143 and told["forced"] <= 1 and told["seconds"] > 1.2
 
 
 def test_an_agent_that_no_longer_says_how_it_is_is_not(here: ModuleType, home: Path, starts: Starter) -> None:
@@ -309,7 +310,7 @@ def test_workers_get_as_long_to_save_as_their_agent_says_that_they_need(
     """A large adapter and its moments, on a machine whose agent has no time to say how it is meanwhile."""
     (home / "logs/runs/r/agent.json").write_text(json.dumps({"saves_s": 4.0}))
     os.utime(home / "logs/runs/r/agent.json", (1, 1))
-    agent, worker = starts(KEEPS, "train", "agent", os.devnull, "3"), starts(OBEYS, "train", "run")
+    agent, worker = starts(KEEPS, "train", "agent", os.devnull, "1.5"), starts(OBEYS, "train", "run")
     worker.terminate()
     told = here.stop(home)
-    assert pace.ended(agent, 5) == 143 and told["forced"] == 0 and told["seconds"] > 2.5
+    assert pace.ended(agent, 5) == 143 and told["forced"] == 0 and told["seconds"] > 1.2
