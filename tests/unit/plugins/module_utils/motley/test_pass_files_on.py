@@ -12,7 +12,7 @@ import pytest
 
 from plugins.module_utils.motley import pass_files_on
 from plugins.module_utils.motley.errors import ModuleError
-from plugins.module_utils.motley.pass_files_on import File, Store, Target
+from plugins.module_utils.motley.pass_files_on import Broken, File, Store, Target
 from tests.support import pace
 
 TOKEN = "known to the chain alone"
@@ -136,6 +136,15 @@ def test_a_file_with_another_hash_is_refused_by_every_node(source, tmp_path, por
     feed(source, nodes, port, wait_s=0.5)
     assert all("a.whl is refused" in node.error for node in nodes), [node.error for node in nodes]
     assert not any((node.store.folder / "a.whl").exists() for node in nodes)
+
+
+def test_a_file_is_refused_only_where_it_came_damaged_from_its_beginning(source, tmp_path) -> None:
+    """Else half of it is from an earlier try, here or at the sender."""
+    store = Store(tmp_path, source[1])
+    for resumed, wrong in ((True, Broken), (True, Broken), (False, ModuleError)):
+        store.part(0).touch()
+        with pytest.raises(wrong):
+            store.finish(0, "another hash", resumed)
 
 
 def test_a_lost_node_is_passed_over(source, tmp_path, port) -> None:
