@@ -466,7 +466,7 @@ def test_what_two_files_say_of_one_card_is_joined_as_netplan_does() -> None:
         },
         {"dns": []},
     )
-    own = stanza(plan, "ethernets", "enp5s0")
+    own = plan["own"]
     assert own["addresses"] == ["192.168.1.100/24", "10.9.0.1/24", "10.8.0.1/24"]
     assert own["nameservers"] == {"addresses": ["10.9.0.2"], "search": ["lan"]}
     assert {"to": "10.0.0.0/8", "via": "10.9.0.254"} in own["routes"]
