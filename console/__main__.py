@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import locale
 import os
 import stat
 import sys
@@ -34,12 +35,27 @@ ENTRANCE = ".enter"
 def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))  # Ansible reads none in a folder open to all
+    take_a_locale_that_is_here()
     if ROOT.stat().st_mode & stat.S_IWOTH:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
     with may_be_unread(shown_on):
         return run_verb(verb, sys.argv[2:])
+
+
+def take_a_locale_that_is_here() -> None:
+    """Ansible wants one of UTF-8; ssh brings that of another computer along, which need not be installed here."""
+    before = locale.setlocale(locale.LC_ALL)
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+        usable = locale.nl_langinfo(locale.CODESET) == "UTF-8"
+    except locale.Error:
+        usable = False
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
+    if not usable:
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 @for_one_verb()

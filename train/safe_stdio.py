@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -89,6 +90,9 @@ def may_be_unread(shown_on: Callable[[Any], Callable[[str], str]] = lambda _: pl
     """`… | head -3`: the rest of what is printed is lost, and what was begun is done to its end. `shown_on`: how each
     of the two streams shows a text."""
     before = sys.stdout, sys.stderr
+    for stream in before:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal need not know ✓
     ours = sys.stdout, sys.stderr = [Forgiving(stream, BrokenPipeError, shown_on(stream)) for stream in before]
     try:
         yield

@@ -1,6 +1,8 @@
 """Each verb's options are what its function takes."""
 
 import inspect
+import locale
+import os
 import shutil
 import subprocess
 import sys
@@ -83,6 +85,28 @@ def test_a_name_that_no_file_can_have_is_bad_input(
     assert main.run_verb("report", ["--results", "a" * 300]) == 2
     said = capsys.readouterr().err
     assert said == f"{'a' * 40}… is too long for a file's name\nfix: give the name of one\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"LC_ALL": "xx_YY.UTF-8"}, "C.UTF-8"),
+        ({"LANG": "xx_YY.UTF-8"}, "C.UTF-8"),
+        ({"LC_ALL": "C"}, "C.UTF-8"),
+        ({"LANG": "C.UTF-8"}, ""),
+    ],
+)
+def test_ansible_gets_a_locale_that_is_here(
+    before: dict[str, str], after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "")
+    for name in [name for name in os.environ if name == "LANG" or name.startswith("LC_")]:
+        monkeypatch.delenv(name)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    process = locale.setlocale(locale.LC_ALL)
+    main.take_a_locale_that_is_here()
+    assert os.environ.get("LC_ALL", "") == after and locale.setlocale(locale.LC_ALL) == process
 
 
 def call(folder: Path, *words: str) -> Namespace:

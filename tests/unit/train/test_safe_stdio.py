@@ -155,3 +155,11 @@ def test_a_calm_play_commands_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     callback._display = type("Display", (), {"display": lambda _, text: said.append(text)})()
     callback._say(HOSTILE)
     assert said == [SHOWN]
+
+
+@pytest.mark.parametrize("command", ["console plan --model qwen3-8b --cards 24,6", "lab --help", "train --help"])
+def test_a_terminal_that_knows_only_ascii_gets_all_words(command: str) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command_line = [sys.executable, "-m", *command.split()]
+    done = subprocess.run(command_line, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0 and done.stderr == b"" and done.stdout.isascii()
