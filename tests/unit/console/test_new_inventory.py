@@ -16,7 +16,7 @@ import pytest
 from console import new_inventory
 from console.__main__ import run_verb
 from console.inventory.check import check
-from console.new_inventory import Machine, address_of, describe, parse_machine, reached
+from console.new_inventory import Machine, address_of, describe, parse_hosts, parse_machine, reached
 from train.errors import BadInput
 
 Answers = Callable[..., list[str]]
@@ -89,8 +89,6 @@ def test_a_wrong_answer_is_asked_again_and_the_others_stay(
     assert "8.8.8.8 is a public address" in said
     assert "10.0.0.9 is outside 192.168.1.0/24" in said and "192.168.1.23 was tried" in said
     assert nodes(tmp_path) == ["gpu-master", "gpu-worker-1"] and len(asked) == 9
-    worker = check(tmp_path).nodes["gpu-worker-1"]
-    assert (worker["ansible_user"], worker["ansible_port"]) == ("bert", 2222)
 
 
 def test_end_of_input_is_a_stop_that_changes_nothing(
@@ -110,6 +108,17 @@ def test_a_file_that_is_there_stays_unless_it_is_said_otherwise(own: Path, answe
     assert describe(str(own), "") == 0
     assert len(asked) == 1 and "already describes 2 machines" in asked[0]
     assert (own / "hosts.yml").read_text() == OWN
+
+
+def test_what_hosts_names_is_an_inventory_that_the_check_accepts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert describe(str(tmp_path), "anna@192.168.7.23, bert@192.168.7.31:2222") == 0
+    assert capsys.readouterr().out.endswith(f"; next: ./motley bootstrap --inventory {tmp_path}\n")
+    assert nodes(tmp_path) == ["gpu-master", "gpu-worker-1"]
+    head, worker = check(tmp_path).nodes.values()
+    assert (worker["ansible_user"], worker["ansible_port"]) == ("bert", 2222)
+    assert "ansible_ssh_common_args" in head and "motley_dns" not in head, "a node keeps its own, such as a Pi-hole"
 
 
 def test_no_file_is_ever_lost(own: Path) -> None:
@@ -161,19 +170,19 @@ def test_remove_names_the_machines_there_are(own: Path) -> None:
         describe(str(own), "", remove="atic")
 
 
-@pytest.mark.parametrize("text", ["{cluster: {hosts: {a: {}}}}", OWN.replace("  hosts:", "  hosts: &all")])
-def test_a_file_of_another_form_is_left_alone(own: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("{cluster: {hosts: {a: {}}}}", {"add": "anna@192.168.1.60"}),
+        (OWN.replace("  hosts:", "  hosts: &all"), {"add": "anna@192.168.1.60"}),
+        (OWN.replace("    attic:", "    ? attic\n    :", 1), {"remove": "attic"}),
+    ],
+    ids=["in braces", "with an anchor", "a line that is not found"],
+)
+def test_a_file_of_another_form_is_left_to_its_owner(own: Path, text: str, change: dict[str, str]) -> None:
     (own / "hosts.yml").write_text(text)
     with pytest.raises(BadInput, match="by hand"):
-        describe(str(own), "", add="anna@192.168.1.60")
-    assert (own / "hosts.yml").read_text() == text
-
-
-def test_a_machine_whose_line_is_not_found_is_left_to_its_owner(own: Path) -> None:
-    text = OWN.replace("    attic:", "    ? attic\n    :", 1)
-    (own / "hosts.yml").write_text(text)
-    with pytest.raises(BadInput, match="by hand"):
-        describe(str(own), "", remove="attic")
+        describe(str(own), "", **change)
     assert (own / "hosts.yml").read_text() == text
 
 
@@ -187,18 +196,32 @@ def test_a_name_is_resolved_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     assert parse_machine("anna@desktop.local") == Machine("anna", "192.168.1.23", name="desktop")
-    with pytest.raises(ValueError, match="a port is a number from 1 to 65535"):
-        parse_machine("anna@desktop.local:70000")
     for name, why in (("banana", "nobody here knows"), ("me", "each machine itself"), ("1.2.3", "is not an address")):
         with pytest.raises(ValueError, match=why):
             address_of(name)
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("", "type at least one machine"),
+        ("192.168.1.3", "is not user@address"),
+        ("anna@", "is not user@address"),
+        ("anna@192.168.1.999", "is not an address"),
+        ("anna@192.168.1.23:70000", "a port is a number from 1 to 65535"),
+        ("anna@192.168.1.23 bert@192.168.1.23", "already in the list"),
+    ],
+)
+def test_a_word_of_hosts_that_is_wrong_is_named(words: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_hosts(words)
+
+
 def test_a_list_of_addresses_gives_the_one_at_home() -> None:
     assert parse_machine("fd00::1 172.17.0.1 10.0.0.5", "a").address == "10.0.0.5"
     assert parse_machine("172.17.0.1 fd00::1", "a").address == "172.17.0.1"
-    for words in ("fd00::1 8.8.8.8", "desk attic"):
-        with pytest.raises(ValueError):
+    for words, why in (("fd00::1 8.8.8.8", "none of fd00::1 8.8.8.8 is"), ("desk attic", "one machine at a time")):
+        with pytest.raises(ValueError, match=why):
             parse_machine(words, "a")
     assert address_of("172.31.0.1") == ipaddress.IPv4Address("172.31.0.1")
 
