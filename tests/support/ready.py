@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from lab import base
@@ -38,8 +37,8 @@ def bootstrap(suite: str, folder: Path) -> None:
             labs.down(place)
 
 
-def ensure(suite: str, make: Callable[[str, Path], None] = bootstrap) -> Path:
-    """The folder of the hosts and of their controller's state; `make` fills it where nobody has yet."""
+def ensure(suite: str) -> Path:
+    """The folder of the hosts and of their controller's state; bootstrapped where nobody has yet."""
     folder = CACHE / f"ready-{_key(suite)}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "ready.lock").open("w") as lock:
@@ -47,7 +46,7 @@ def ensure(suite: str, make: Callable[[str, Path], None] = bootstrap) -> Path:
         if not folder.exists():
             unfinished = CACHE / "ready.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
-            make(suite, unfinished)
+            bootstrap(suite, unfinished)
             unfinished.rename(folder)
         os.utime(folder)
         for old in sorted(CACHE.glob("ready-*"), key=lambda path: path.stat().st_mtime)[:-STATES]:

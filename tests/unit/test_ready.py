@@ -1,47 +1,12 @@
-"""Bootstrapped hosts are made once for each state of the code, and only a few states stay."""
+"""Bootstrapped hosts are kept for this state of the code and this base, and for no other."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.support import ready
-
-
-def asked_for(key: str, monkeypatch: pytest.MonkeyPatch, made: list[str]) -> Path:
-    def make(suite: str, folder: Path) -> None:
-        made.append(key)
-        (folder / "gpu-master").mkdir(parents=True)
-
-    monkeypatch.setattr(ready, "_key", lambda suite: f"{suite}-{key}")
-    return ready.ensure("bookworm", make)
-
-
-def test_each_state_is_made_once_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "CACHE", tmp_path)
-    made: list[str] = []
-    for age, key in enumerate(["a", "b", "c", "d", "e"]):
-        os.utime(asked_for(key, monkeypatch, made), (age, age))
-    assert asked_for("b", monkeypatch, made).joinpath("gpu-master").exists()
-    assert made == ["a", "b", "c", "d", "e"]
-    assert sorted(path.name[-1] for path in tmp_path.glob("ready-*")) == ["b", "c", "d", "e"]
-
-
-def test_what_was_cut_short_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "CACHE", tmp_path)
-    monkeypatch.setattr(ready, "_key", lambda suite: suite)
-
-    def cut_short(suite: str, folder: Path) -> None:
-        (folder / "half").mkdir(parents=True)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ready.ensure("bookworm", cut_short)
-    made: list[str] = []
-    there = asked_for("now", monkeypatch, made)
-    assert made == ["now"] and [path.name for path in there.iterdir()] == ["gpu-master"]
 
 
 def test_the_code_and_the_base_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,15 +22,11 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return str(request.param)
 
 
-def test_a_host_joins_one_folder_in_every_tree(layout: str, tmp_path: Path) -> None:
+def test_a_host_joins_one_folder_in_every_tree_and_v2_hands_the_cpu_down_to_it(layout: str, tmp_path: Path) -> None:
     folders = cgroups.create(GROUP)
     assert len(folders) == {"v2": 1, "hybrid": 3}[layout]
     assert all(folder.is_dir() and folder.name == "gpu-master" for folder in folders)
     assert cgroups.check() is None
-
-
-def test_v2_hands_the_cpu_down_to_every_level_above_the_host(layout: str, tmp_path: Path) -> None:
-    cgroups.create(GROUP)
     delegated = [tmp_path, tmp_path / "motley-lab", tmp_path / "motley-lab/lab"]
     written = [(folder / "cgroup.subtree_control").exists() for folder in delegated]
     assert written == [layout == "v2"] * 3
