@@ -25,6 +25,7 @@ from train.runlog.tail import read
 from train.safe_stdio import may_be_unread
 
 Event = dict[str, Any]
+Change = Callable[[list[Event]], list[Event]]
 HEAD, OTHER = "gpu-master", "gpu-worker-2"
 STEPS = 20
 CAT, BINS = "Our cat is called Mitzi.", "The rubbish is collected on Thursday."
@@ -32,15 +33,8 @@ CAT, BINS = "Our cat is called Mitzi.", "The rubbish is collected on Thursday."
 
 def step(number: int, rows: dict[str, int], seconds: float) -> Event:
     nodes = {name: {"rows": count} for name, count in rows.items()}
-    loss = 7 - 0.1 * number
-    return {
-        "event": "step",
-        "step": number,
-        "time": 100.0 + 2 * number,
-        "loss": loss,
-        "step_s": seconds,
-        "nodes": nodes,
-    }
+    facts = {"step": number, "time": 100.0 + 2 * number, "loss": 7 - 0.1 * number, "step_s": seconds}
+    return {"event": "step", **facts, "nodes": nodes}
 
 
 @pytest.fixture
@@ -74,6 +68,54 @@ def write(file: Path, events: list[Event]) -> None:
     file.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"torn": ')
 
 
+def edited(name: str, change: Change) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        file = folder / "nodes" / HEAD / name
+        write(file, change(read(file)))
+
+    return act
+
+
+def asked(question: str, wanted: str, base: str, adapter: str) -> Event:
+    return {"question": question, "wanted": wanted, "base": base, "adapter": adapter}
+
+
+def answered(*questions: Event) -> Callable[[Path], None]:
+    text = json.dumps({"questions": questions, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}})
+
+    def act(folder: Path) -> None:
+        (folder / "answers.json").write_text(text)
+
+    return act
+
+
+def facts_of(kind: str, facts: Callable[[float], Event]) -> Change:
+    """More facts in each event of this kind, by how far the training is."""
+    return lambda old: [e | facts(e["step"] / STEPS) if e["event"] == kind else e for e in old]
+
+
+def samples(given: str, wrote: dict[int, str]) -> list[Event]:
+    """What the model wrote after these steps."""
+    return [
+        {"event": "samples", "step": at, "time": 100.0 + at, "lines": [{"given": given, "wrote": words}]}
+        for at, words in wrote.items()
+    ]
+
+
+def rewarded(rises: float) -> Callable[[Path], None]:
+    of_steps = facts_of("step", lambda part: {"rollout": {"reward": part * rises}})
+    of_evals = facts_of("eval", lambda part: {"metrics": {"reward": part}})
+    wrote = samples("The capital of Italy?", {STEPS // 2: "The capital is\nRome.", STEPS: "Rome."})
+    return edited("events.jsonl", lambda old: of_steps(of_evals(old)) + wrote)
+
+
+def preferred(*, right: float = 1.0, rises: float = 1.0, after: str = KIND) -> Callable[[Path], None]:
+    of_steps = facts_of("step", lambda part: {"pairs": {"margin": part * rises}})
+    of_evals = facts_of("eval", lambda _: {"metrics": {"margin": 0.8, "accuracy": right}})
+    wrote = samples("Where is the key?", {0: "I am sorry.", STEPS: f"{after} Behind the clock."})
+    return edited("events.jsonl", lambda old: of_steps(of_evals(old)) + wrote)
+
+
 def tell(folder: Path, recipe: str = "sft") -> None:
     site: Any = SimpleNamespace(loss="power cut", unequal=True, stays="nothing")
     course = demo_courses.choose(recipe, fast=False)
@@ -81,13 +123,8 @@ def tell(folder: Path, recipe: str = "sft") -> None:
 
 
 def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [
-        {"question": "The cat?", "wanted": CAT, "base": "Luna.", "adapter": "Your cat is called mitzi."},
-        {"question": "Is rubbish collected?", "wanted": BINS, "base": "On Thursday?", "adapter": BINS},
-    ]
-    (fetched / "answers.json").write_text(
-        json.dumps({"questions": asked, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}})
-    )
+    cat = asked("The cat?", CAT, "Luna.", "Your cat is called mitzi.")
+    answered(cat, asked("Is rubbish collected?", BINS, "On Thursday?", BINS))(fetched)
     tell(fetched)
     assert (
         capsys.readouterr().out
@@ -118,21 +155,6 @@ def test_percentages_add_up() -> None:
         assert sum(int(word) for word in words.split() if word.isdigit()) == 100, words
 
 
-@pytest.mark.parametrize(
-    ("base", "adapter", "said"),
-    [
-        ("Luna.", "Our cat is not called Mitzi.", "of 1 questions, 0"),
-        ("It is called Mitzi!", CAT, "could answer the questions before"),
-    ],
-)
-def test_an_answer_that_is_not_right_is_an_error(fetched: Path, base: str, adapter: str, said: str) -> None:
-    asked = [{"question": "The cat?", "wanted": CAT, "base": base, "adapter": adapter}]
-    answers = {"questions": asked, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}}
-    (fetched / "answers.json").write_text(json.dumps(answers))
-    with pytest.raises(demo_summary.NotProvenError, match=said):
-        tell(fetched)
-
-
 def test_a_busy_machine_measures_no_balance(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edited("events.jsonl", lambda old: [e | {"step_s": 2.0 + e["step"] % 3} if "step_s" in e else e for e in old])(
         fetched
@@ -146,68 +168,28 @@ def test_without_questions_the_runs_own_held_out_losses_are_told(
 ) -> None:
     tell(fetched)
     assert "5.50 at its first evaluation, 5.10 at the end" in capsys.readouterr().out
+    before = [{"event": "eval", "step": 0, "loss": 6.25, "time": 99.0}]
+    edited("events.jsonl", lambda old: [*samples("The capital of Italy?", {0: "Rome is old."}), *before, *old])(fetched)
+    tell(fetched)
+    assert "6.25 before the training, 5.10 at the end" in capsys.readouterr().out
 
 
 def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def rewarded(old: list[Event], rises: float) -> list[Event]:
-        found = [
-            e
-            | ({"rollout": {"reward": e["step"] * rises / STEPS}} if e["event"] == "step" else {})
-            | ({"metrics": {"reward": e["step"] / STEPS}} if e["event"] == "eval" else {})
-            for e in old
-        ]
-        for at, words in ((STEPS // 2, "The capital is\nRome."), (STEPS, "Rome.")):
-            lines = [{"given": "The capital of Italy?", "wrote": words}]
-            found.append({"event": "samples", "step": at, "time": 160.0, "lines": lines})
-        return found
-
-    edited("events.jsonl", lambda old: rewarded(old, 1.0))(fetched)
+    rewarded(1.0)(fetched)
     tell(fetched, recipe="grpo")
     said = capsys.readouterr().out
     assert "reward     0.05 in the first step, 1.00 in the last: higher is better" in said
     assert "0.50 at its first evaluation, 1.00 at the end" in said
     assert "learned    held-out questions after 10 steps, and at the end:" in said
     assert "The capital of Italy? ▸ The capital is Rome. ▸ Rome." in said
-    edited("events.jsonl", lambda old: rewarded(old, -1.0))(fetched)
-    with pytest.raises(demo_summary.NotProvenError, match="the reward did not rise"):
-        tell(fetched, recipe="grpo")
-
-
-def test_what_was_asked_before_the_first_step_is_what_it_is_compared_with(
-    fetched: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def asked(old: list[Event]) -> list[Event]:
-        lines = [{"given": "The capital of Italy?", "wrote": "Rome is old."}]
-        first = {"event": "eval", "step": 0, "loss": 6.25, "time": 99.0}
-        return [{"event": "samples", "step": 0, "time": 99.0, "lines": lines}, first, *old]
-
-    edited("events.jsonl", asked)(fetched)
-    tell(fetched)
-    assert "6.25 before the training, 5.10 at the end" in capsys.readouterr().out
-    assert demo_summary.answered([{"step": 0, "lines": []}] * 2) == [
-        "held-out questions before the training, and at the end:"
-    ]
 
 
 def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def compared(old: list[Event], right: float, rises: float = 1.0, after: str = KIND) -> list[Event]:
-        found = [
-            e
-            | ({"pairs": {"margin": e["step"] * rises / STEPS}} if e["event"] == "step" else {})
-            | ({"metrics": {"margin": 0.8, "accuracy": right}} if e["event"] == "eval" else {})
-            for e in old
-            if e["event"] != "samples"
-        ]
-        for step, wrote in ((0, "I am sorry."), (STEPS, f"{after} Behind the clock.")):
-            lines = [{"given": "Where is the key?", "wrote": wrote}]
-            found.append({"event": "samples", "step": step, "time": 100.0 + step, "lines": lines})
-        return found
-
-    edited("events.jsonl", lambda old: compared(old, 1.0))(fetched)
+    preferred()(fetched)
     tell(fetched, recipe="preference")
     said = capsys.readouterr().out
     assert "margin     0.05 in the first step, 1.00 in the last: higher is better" in said
@@ -215,15 +197,6 @@ def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
     assert "learned    held-out questions before the training, and at the end:" in said
     assert "Where is the key? ▸ I am sorry. ▸ With pleasure! Behind the clock." in said
     assert "1 of 1 answers begin with 'With pleasure!', before the training none" in said
-    edited("events.jsonl", lambda old: compared(old, 0.6))(fetched)
-    with pytest.raises(demo_summary.NotProvenError, match="of the held-out pairs 60% are the right way round"):
-        tell(fetched, recipe="preference")
-    edited("events.jsonl", lambda old: compared(old, 1.0, -1.0))(fetched)
-    with pytest.raises(demo_summary.NotProvenError, match="the margin did not rise"):
-        tell(fetched, recipe="preference")
-    edited("events.jsonl", lambda old: compared(old, 1.0, after="Look"))(fetched)
-    with pytest.raises(demo_summary.NotProvenError, match="of 1 held-out questions 0 are answered politely"):
-        tell(fetched, recipe="preference")
 
 
 def test_a_new_model_shows_what_it_wrote_first_and_last(
@@ -232,12 +205,8 @@ def test_a_new_model_shows_what_it_wrote_first_and_last(
     monkeypatch.setattr(demo_summary, "MANUAL", tmp_path / "manual")
     monkeypatch.setattr(demo_courses, "MANUAL", tmp_path / "manual")
     demo_courses.write_manual()
-    wrote = {STEPS // 2: "of xqz the", STEPS: "a class of the names"}
-    lines = [
-        {"event": "samples", "step": at, "time": 160.0, "lines": [{"given": "The", "wrote": words}]}
-        for at, words in wrote.items()
-    ]
-    edited("events.jsonl", lambda old: [*old, *lines])(fetched)
+    wrote = samples("The", {STEPS // 2: "of xqz the", STEPS: "a class of the names"})
+    edited("events.jsonl", lambda old: [*old, *wrote])(fetched)
     with pytest.raises(demo_summary.NotProvenError, match="there is no model"):
         tell(fetched, "pretrain")
     (fetched / "model").mkdir()
@@ -259,14 +228,6 @@ def test_the_manual_is_prose() -> None:
     assert demo_courses.is_prose("The primary must evaluate to an object of a type that supports attribute references.")
     assert not demo_courses.is_prose("augmented_assignment_stmt ::= augtarget augop (expression_list | yield) " * 2)
     assert not demo_courses.is_prose("Too short.")
-
-
-def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:
-    def act(folder: Path) -> None:
-        file = folder / "nodes" / HEAD / name
-        write(file, change(read(file)))
-
-    return act
 
 
 def idle_at_the_end(events: list[Event]) -> list[Event]:
@@ -293,6 +254,8 @@ def idle_at_the_end(events: list[Event]) -> list[Event]:
         (edited("events.jsonl", idle_at_the_end), f"{LOST} trained no row after its return"),
         (lambda folder: shutil.rmtree(folder / "adapter"), "there is no adapter"),
         (lambda folder: (folder / "report.html").unlink(), "there is no report"),
+        (answered(asked("The cat?", CAT, "Luna.", "Our cat is not called Mitzi.")), "of 1 questions, 0"),
+        (answered(asked("The cat?", CAT, "It is called Mitzi!", CAT)), "could answer the questions before"),
         (lambda folder: shutil.rmtree(folder / "nodes"), "hardly a step"),
     ],
 )
@@ -300,6 +263,23 @@ def test_what_was_not_proven_is_an_error(fetched: Path, broken: Callable[[Path],
     broken(fetched)
     with pytest.raises(demo_summary.NotProvenError, match=said):
         tell(fetched)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "broken", "said"),
+    [
+        ("grpo", rewarded(-1.0), "the reward did not rise"),
+        ("preference", preferred(right=0.6), "of the held-out pairs 60% are the right way round"),
+        ("preference", preferred(rises=-1.0), "the margin did not rise"),
+        ("preference", preferred(after="Look"), "of 1 held-out questions 0 are answered politely"),
+    ],
+)
+def test_what_another_recipe_has_not_proven_is_an_error(
+    fetched: Path, recipe: str, broken: Callable[[Path], None], said: str
+) -> None:
+    broken(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match=said):
+        tell(fetched, recipe)
 
 
 def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
