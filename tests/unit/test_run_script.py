@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import stand_ins
+
 ROOT = Path(__file__).parents[2]
 STAND_INS = (
     *(f".venv/bin/{name}" for name in ("python", "ruff", "mypy", "shellcheck", "ansible-lint")),
@@ -20,7 +22,6 @@ STAND_INS = (
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     for name in STAND_INS:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         stand_in(tmp_path / name, "exit 0")
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "tests/run.sh", tmp_path / "tests/run.sh")
@@ -28,8 +29,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def stand_in(program: Path, does: str) -> None:
-    program.write_text(f'#!/bin/sh\necho "$0 $*" >> "$TOLD"\n{does}\n')
-    program.chmod(0o755)
+    stand_ins.program(program, f'#!/bin/sh\necho "$0 $*" >> "$TOLD"\n{does}\n')
 
 
 def runs(tree: Path) -> subprocess.CompletedProcess[str]:

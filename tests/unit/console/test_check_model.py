@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from console import check_model
+from tests.support.stand_ins import program
 from train.errors import BadInput
 
 
@@ -19,10 +20,7 @@ def test_without_torch_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_the_environment_that_trains_computes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    python = tmp_path / "env/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
-    python.chmod(0o755)
+    program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')
     monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
     assert check_model.check_model(model="me/new", as_json=True) == 1
     assert capfd.readouterr().out == "-m train check-model --model me/new --json\n"

@@ -1,6 +1,5 @@
 """./motley check-rewards: where it runs, and with which words."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ import pytest
 from console import check_model, check_rewards
 from console.__main__ import ROOT
 from console.command_line.verbs import parser
+from tests.support import pace
+from tests.support.stand_ins import program
 from train.errors import BadInput
 
 TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
@@ -18,14 +19,10 @@ TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json
 def test_it_runs_where_this_machine_trains(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    python = tmp_path / "env/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "$@"\nexit 1\n')
-    python.chmod(0o755)
+    program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')
     monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
     assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows="3", as_json=True) == 1
-    words = "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
-    assert capfd.readouterr().out == words
+    assert capfd.readouterr().out == "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
 
 
 def test_without_such_an_environment_it_runs_here(
@@ -52,6 +49,6 @@ def test_a_file_among_them_lies_where_it_was_called(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": "a", "answer": "bcd"}\n')
     command = [sys.executable, "-m", "console", "check-rewards", "exact,2@./r.py:f", "p.jsonl"]
     env = {"MOTLEY_CALLED_IN": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = pace.run(*command, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split() == ["1", "its", "own", "1", "3", "7", "bcd"]

@@ -5,27 +5,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import pace
+from tests.support.stand_ins import program
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 ECHO = '#!/bin/sh\necho "there: $*, called in $MOTLEY_CALLED_IN"\n'
 
 
 def called(verb: str, inventory: Path, **env: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "console", verb, "--inventory", str(inventory)]
-    return subprocess.run(words, cwd=REPOSITORY, env=os.environ | env, capture_output=True, text=True, check=False)
+    return pace.run(*words, cwd=REPOSITORY, env=os.environ | env)
 
 
 def test_a_command_goes_where_the_machines_are(tmp_path: Path) -> None:
-    (tmp_path / ".enter").write_text(ECHO)
-    (tmp_path / ".enter").chmod(0o755)
+    program(tmp_path / ".enter", ECHO)
     done = called("status", tmp_path, MOTLEY_CALLED_AS="./motley", MOTLEY_CALLED_IN="/somewhere")
     there = f"{sys.executable} -m console status --inventory {tmp_path}"
     assert done.stdout == f"there: {there}, called in /somewhere\n" and not done.returncode, done.stderr
-
-
-def test_there_it_runs(tmp_path: Path) -> None:
-    (tmp_path / ".enter").write_text(ECHO)
-    (tmp_path / ".enter").chmod(0o755)
-    done = called("check", tmp_path)  # as it is called by its entrance
+    done = called("check", tmp_path)  # as it is called by its entrance: there it runs
     assert "there" not in done.stdout and done.returncode == 2, done
 
 

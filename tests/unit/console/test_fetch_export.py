@@ -18,6 +18,7 @@ from console import fetch_export, use_result
 from console.infra.machines.node import LocalNode
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
+from tests.support.stand_ins import program
 from train.errors import BadInput
 
 CONTENT = bytes(range(256)) * 20_000
@@ -53,16 +54,19 @@ def home(tmp_path: Path) -> Path:
     (home / "exports/qa/gguf-q8_0").mkdir(parents=True)
     (home / "exports/qa/gguf-q8_0/m.gguf").write_bytes(CONTENT)
     (home / "said").write_text(f"a banner\n{json.dumps(made(home))}\n")
-    python = home / "env/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(MADE)
-    python.chmod(0o755)
+    program(home / "env/bin/python", MADE)
     return home
 
 
 def made(home: Path) -> dict[str, Any]:
     sizes, hashes = {"m.gguf": len(CONTENT)}, {"m.gguf": DIGEST}
     return {"ok": True, "folder": f"{home}/exports/qa/gguf-q8_0", "files": sizes, "sha256": hashes}
+
+
+def get(home: Path, results: Path, node: type[LocalNode] = LocalNode, **files: int) -> int:
+    said = made(home)
+    said["files"] |= files
+    return fetch_export.fetch(node(name="a", home=str(home)), "qa", said, results)
 
 
 @pytest.fixture
@@ -87,26 +91,24 @@ def test_it_comes_here_and_says_how_it_is_used(
 def test_it_continues_where_the_connection_broke(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing, here = Failing(name="a", home=str(home)), tmp_path / "results"
-    assert fetch_export.fetch(failing, "qa", made(home), here) == 1
+    assert get(home, tmp_path, Failing) == 1
     assert "it continues there" in capsys.readouterr().out
-    folder = here / "qa/gguf-q8_0"
+    folder = tmp_path / "qa/gguf-q8_0"
     [part] = folder.iterdir()
     assert part.stat().st_size == Failing.after and part.name.startswith(".m.gguf.")
     part.write_bytes(b"x" + part.read_bytes()[1:])  # what it continues is not sent a second time
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), here) == 1
+    assert get(home, tmp_path) == 1
     assert "did not arrive as it was" in capsys.readouterr().out and not list(folder.iterdir())
-    assert fetch_export.fetch(failing, "qa", made(home), here) == 1
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), here) == 0
+    assert (get(home, tmp_path, Failing), get(home, tmp_path)) == (1, 0)
     assert [path.name for path in folder.iterdir()] == ["m.gguf"]
     assert (folder / "m.gguf").read_bytes() == CONTENT
 
 
 def test_a_part_of_another_file_is_not_continued(home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "results/qa/gguf-q8_0"
+    folder = tmp_path / "qa/gguf-q8_0"
     folder.mkdir(parents=True)
     (folder / f".m.gguf.{'0' * 12}.part").write_bytes(b"old")
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), tmp_path / "results") == 0
+    assert get(home, tmp_path) == 0
     assert [path.name for path in folder.iterdir()] == ["m.gguf"]
 
 
@@ -114,10 +116,10 @@ def test_a_disk_without_room_is_said_before_anything_comes(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), tmp_path / "results") == 1
+    assert get(home, tmp_path) == 1
     said = capsys.readouterr().out
     assert "are free\nfix: make room, or --results FOLDER on another disk" in said and f"It lies on a: {home}" in said
-    assert not list((tmp_path / "results/qa/gguf-q8_0").iterdir())
+    assert not list((tmp_path / "qa/gguf-q8_0").iterdir())
 
 
 def test_a_disk_that_fills_up_keeps_what_has_come(
@@ -129,15 +131,13 @@ def test_a_disk_that_fills_up_keeps_what_has_come(
 
     with monkeypatch.context() as patch:
         patch.setattr(fetch_export, "append", fills)
-        assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), tmp_path / "results") == 1
+        assert get(home, tmp_path) == 1
     assert "is full; what has come is kept\nfix: make room" in capsys.readouterr().out
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", made(home), tmp_path / "results") == 0
+    assert get(home, tmp_path) == 0
 
 
 def test_a_name_that_leads_elsewhere_is_not_written(home: Path, tmp_path: Path) -> None:
-    said = made(home)
-    said["files"]["../../../m.gguf"] = 5
-    assert fetch_export.fetch(LocalNode(name="a", home=str(home)), "qa", said, tmp_path / "results") == 0
+    assert get(home, tmp_path / "results", **{"../../../m.gguf": 5}) == 0
     assert sorted(path.name for path in tmp_path.rglob("m.gguf")) == ["m.gguf", "m.gguf"]
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from console import hub
-from lab.hub import Handler, State
+from tests.support import pace, stand_ins
 from tests.unit.train.plan.test_adapters import DESCENT, make
 from train.errors import BadInput
 from train.plan.model import data_sets
@@ -31,18 +28,11 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps({"question": f"{part}?", "answer": split}) + "\n")
     make(tmp_path / "hub/me/adapter", DESCENT)
-    (tmp_path / "hub/behaviour.json").write_text("{}")
-
-    class Own(Handler):
-        state = State(tmp_path / "hub")
-
     monkeypatch.setattr(hub, "FETCHED", tmp_path / "fetched")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+    with stand_ins.hub(tmp_path / "hub") as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
         yield tmp_path
-        server.shutdown()
 
 
 def test_a_part_that_the_hub_does_not_have_is_one_sentence(there: Path) -> None:
@@ -55,9 +45,7 @@ def test_a_part_that_the_hub_does_not_have_is_one_sentence(there: Path) -> None:
 
 def test_what_is_sent_of_it_is_known_at_the_head_as_a_data_set(there: Path) -> None:
     words = ["fetch", "--dataset", "me/qa:main", "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "train", *words], capture_output=True, check=True, env=hub.environment()
-    )
+    done = pace.run(sys.executable, "-m", "train", *words, env=hub.environment())
     told = json.loads(done.stdout.splitlines()[-1])
     assert set(told["files"]) == {"main/train.jsonl", FETCHED}
     head = there / "head"
@@ -78,8 +66,7 @@ def test_an_adapter_of_the_hub_is_fetched_without_what_is_not_needed(there: Path
         "from pathlib import Path; from train.plan.model import adapters; "
         "a = adapters.find('me/adapter', Path('/nowhere')); print(a.hash, sorted(p.name for p in a.folder.iterdir()))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = pace.run(sys.executable, "-c", program, cwd=ROOT)
     assert "['adapter_config.json', 'adapter_model.safetensors', 'descent.json']" in done.stdout, done.stderr
-    program = program.replace("me/adapter", "me/base")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = pace.run(sys.executable, "-c", program.replace("me/adapter", "me/base"), cwd=ROOT)
     assert "adapter: me/base is no adapter: it has no adapter_config.json" in done.stderr

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 
 from console import push
 from console.command_line.verbs import parser
-from lab.hub import LARGE_BYTES, Handler, State
+from lab.hub import LARGE_BYTES, Handler
+from tests.support import stand_ins
 from train.errors import BadInput, CheckFailed
 
 TOKEN = "hf_of_a_test"
@@ -23,19 +22,10 @@ CARD = "---\nlibrary_name: peft\nbase_model: Qwen/Qwen3-0.6B\n---\n# notes\n"
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What the hub has."""
-    folder = tmp_path / "hub"
-    folder.mkdir()
-    (folder / "behaviour.json").write_text(json.dumps({"token": TOKEN}))
-
-    class Own(Handler):
-        state = State(folder)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+    with stand_ins.hub(tmp_path / "hub", json.dumps({"token": TOKEN})) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
-        yield folder
-        server.shutdown()
+        yield tmp_path / "hub"
 
 
 @pytest.fixture
@@ -48,6 +38,10 @@ def results(tmp_path: Path) -> Path:
     (made / "README.md").write_text(CARD)
     (tmp_path / "results/notes/events.jsonl").write_text("{}\n")
     return tmp_path / "results"
+
+
+def send(results: Path, to: str = "hub:anna/notes", run: str = "notes", **values: str) -> int:
+    return push.push(to, run, results, values, yes=True)
 
 
 def sent(folder: Path) -> dict[str, bytes]:
@@ -63,12 +57,11 @@ def asked(folder: Path) -> list[str]:
 def test_what_is_there_is_what_was_sent(
     run: str, there: Path, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert push.push("hub:anna/notes", run, results, {}, yes=True) == 0
+    assert send(results, run=run) == 0
     assert sent(there / "anna/notes") == sent(results / "notes/adapter")
     said = capsys.readouterr().out
-    assert (
-        "adapter_model.safetensors" in said and "private unless it is there already" in said and "sent: 3 files" in said
-    )
+    assert "adapter_model.safetensors" in said and "sent: 3 files" in said
+    assert "private unless it is there already" in said
 
 
 def test_without_a_yes_nothing_is_asked_of_the_hub(
@@ -82,7 +75,7 @@ def test_without_a_yes_nothing_is_asked_of_the_hub(
 def test_it_may_be_sent_again_over_what_is_there(there: Path, results: Path) -> None:
     for text in ("one", "two"):
         (results / "notes/adapter/README.md").write_text(CARD + text)
-        assert push.push("hub:anna/notes", "notes", results, {}, yes=True) == 0
+        assert send(results) == 0
     assert sent(there / "anna/notes")["README.md"].endswith(b"two")
 
 
@@ -91,7 +84,7 @@ def test_a_token_that_may_not_write_is_refused_in_a_line(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_other")
     with pytest.raises(CheckFailed, match=r"(?s)the hub did not take anna/notes: .*401.*fix: may the token") as refused:
-        push.push("hub:anna/notes", "notes", results, {}, yes=True)
+        send(results)
     assert "hf_other" not in str(refused.value) and not (there / "anna").exists()
 
 
@@ -105,7 +98,7 @@ def test_a_file_that_came_damaged_is_noticed(there: Path, results: Path, monkeyp
 
     monkeypatch.setattr(Handler, "_commit", damaged)
     with pytest.raises(CheckFailed, match=r"adapter_model.safetensors is not there as it was sent"):
-        push.push("hub:anna/notes", "notes", results, {}, yes=True)
+        send(results)
 
 
 @pytest.mark.parametrize(
@@ -119,21 +112,20 @@ def test_a_file_that_came_damaged_is_noticed(there: Path, results: Path, monkeyp
 )
 def test_what_cannot_be_sent(to: str, run: str, said: str, there: Path, results: Path) -> None:
     with pytest.raises(BadInput, match=said):
-        push.push(to, run, results, {}, yes=True)
+        send(results, to, run)
     assert asked(there) == []
 
 
 def test_without_a_token_it_says_where_one_goes(there: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(BadInput, match=r"(?s)without a token.*HF_TOKEN=… before the command; of the type Write"):
-        push.push("hub:anna/notes", "notes", results, {}, yes=True)
-    assert push.push("hub:anna/notes", "notes", results, {"motley_hub_token": TOKEN}, yes=True) == 0
+        send(results)
+    assert send(results, motley_hub_token=TOKEN) == 0
 
 
 def test_the_form_is_one_that_is_known() -> None:
     takes = parser("export")
-    assert (
-        takes.parse_args(["hub:anna/notes"]).to == takes.parse_args(["--to", "hub:anna/notes"]).to == "hub:anna/notes"
-    )
+    for words in (["hub:anna/notes"], ["--to", "hub:anna/notes"]):
+        assert takes.parse_args(words).to == "hub:anna/notes"
     with pytest.raises(SystemExit):
         takes.parse_args(["--to", "hub-anna/notes"])

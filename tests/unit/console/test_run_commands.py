@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +26,7 @@ from console.text_layout import detached
 from console.watch import follow, follow_view
 from console.watch.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
+from tests.support.stand_ins import running
 from train.runlog import paths
 from train.runlog.secret import Secret, secret_of
 from train.runlog.state import RunState
@@ -57,15 +56,8 @@ def kept(tmp_path: Path, run: str) -> int:
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[None]:
     """The run that is done is running again, on node b."""
-    (tmp_path / "b/config").mkdir()
-    (tmp_path / "b/config/cluster_config.yaml").write_text(f"run: {DONE}\n")
-    code = "import time; print('on', flush=True); time.sleep(60)"
-    env = dict(os.environ, MOTLEY_HOME=str(tmp_path / "b"))
-    process = subprocess.Popen([sys.executable, "-c", code, "train", "agent"], env=env, stdout=subprocess.PIPE)
-    assert process.stdout and process.stdout.readline() == b"on\n"
-    yield
-    process.kill()
-    process.wait()
+    with running(tmp_path / "b", DONE):
+        yield
 
 
 def test_clean_takes_what_is_done_after_asking(

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from console.infra.choose import from_inventory
 from console.infra.machines.node import LocalNode
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
+from tests.support.stand_ins import program, running
 
 TOLD = """#!/bin/sh
 echo "$PWD" "$PYTHONPATH" "${HF_HUB_OFFLINE-online}" "$@"
@@ -26,26 +28,25 @@ exit 3
 """
 
 
+def begun(home: Path, run: str, time: int, *events: dict[str, Any], steps: int = 9) -> Path:
+    """The folder of a run that began then, on that node."""
+    folder = home / "logs/runs" / run
+    folder.mkdir(parents=True)
+    lines = [{"event": "start", "time": time, "total_steps": steps}, *events]
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in lines))
+    return folder
+
+
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     """Run old is done on both, run new on b alone, run half has no checkpoint; a folder's name has a space."""
     homes = {name: tmp_path / f"home of {name}" for name in ("a", "b")}
     for home, runs in zip(homes.values(), (["old"], ["old", "new"]), strict=True):
         for age, run in enumerate(["half", "old", "new"]):
-            (home / "logs/runs" / run).mkdir(parents=True)
-            events = [
-                {"event": "start", "time": age, "total_steps": 9},
-                {"event": "step", "time": age, "step": 4, "loss": 1},
-            ]
-            (home / "logs/runs" / run / "events.jsonl").write_text(
-                "".join(f"{json.dumps(event)}\n" for event in events)
-            )
+            begun(home, run, age, {"event": "step", "time": age, "step": 4, "loss": 1})
             if run in runs:
                 (home / "results" / run / "adapter").mkdir(parents=True)
-        python = home / "env/bin/python"
-        python.parent.mkdir(parents=True)
-        python.write_text(TOLD)
-        python.chmod(0o755)
+        program(home / "env/bin/python", TOLD)
     return inventory_of(tmp_path, homes)
 
 
@@ -53,23 +54,11 @@ def test_what_a_node_says_commands_no_terminal(
     inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The bell, and OSC 52, which writes into the clipboard."""
-    program = tmp_path / "home of b/env/bin/python"
-    program.write_text("#!/bin/sh\nprintf 'an \\033]52;c;ZXZpbA==\\007answer'; printf '\\007why\\n' >&2\n")
+    text = "#!/bin/sh\nprintf 'an \\033]52;c;ZXZpbA==\\007answer'; printf '\\007why\\n' >&2\n"
+    program(tmp_path / "home of b/env/bin/python", text)
     assert use_result.evaluate(inventory, "") == 0
     said = capfd.readouterr()
     assert said.out.endswith("an �]52;c;ZXZpbA==�answer") and said.err == "�why\n"
-
-
-def busy(tmp_path: Path, name: str, run: str) -> subprocess.Popen[bytes]:
-    """A process that is found as one of a run is."""
-    home = tmp_path / f"home of {name}"
-    (home / "config").mkdir(exist_ok=True)
-    (home / "config/cluster_config.yaml").write_text(f"run: {run}\n")
-    code = "import time; print('on', flush=True); time.sleep(60)"
-    environment = dict(os.environ, MOTLEY_HOME=str(home))
-    process = subprocess.Popen([sys.executable, "-c", code, "train", "agent"], env=environment, stdout=subprocess.PIPE)
-    assert process.stdout and process.stdout.readline() == b"on\n"
-    return process
 
 
 @pytest.mark.parametrize(("run", "asked_on"), [("", "b"), ("old", "a"), ("new", "b")])
@@ -92,25 +81,17 @@ def test_a_question_may_come_by_our_input(
     assert capfd.readouterr().out.endswith("--question -\nTwo lines?\nYes.")
 
 
-def scripted(tmp_path: Path) -> None:
-    """As `./motley torchrun` leaves it: newer than any run, and done."""
-    for name in ("a", "b"):
-        folder = tmp_path / f"home of {name}" / "logs/runs/train-4"
-        folder.mkdir()
-        view = {"time": 99.0, "state": "done", "script": "train.py"}
-        (folder / "agent.json").write_text(json.dumps(view))
-
-
-def test_the_newest_is_no_script(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    scripted(tmp_path)
-    assert use_result.ask(inventory, "", "Why?", "") == 3
-    assert capfd.readouterr().out.startswith("run new · on b\n")
-
-
 def test_what_a_script_made_is_not_motleys_to_ask(
     inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    scripted(tmp_path)
+    """As `./motley torchrun` leaves it: newer than any run, and done."""
+    view = {"time": 99.0, "state": "done", "script": "train.py"}
+    for name in ("a", "b"):
+        folder = tmp_path / f"home of {name}" / "logs/runs/train-4"
+        folder.mkdir()
+        (folder / "agent.json").write_text(json.dumps(view))
+    assert use_result.ask(inventory, "", "Why?", "") == 3
+    assert capfd.readouterr().out.startswith("run new · on b\n"), "the newest is no script"
     assert use_result.ask(inventory, "train-4", "Why?", "") == 1
     said = "train-4 was a script of your own (train.py): Motley does not know what it made\nfix: ./motley fetch"
     assert said in capfd.readouterr().out
@@ -124,9 +105,7 @@ def test_a_stopped_run_is_asked_where_its_newest_checkpoint_lies(
     for name, step in (("a", 20), ("b", 40)):
         home = tmp_path / f"home of {name}"
         (home / "models/checkpoints/cut" / f"step-{step}").mkdir(parents=True)
-        (home / "logs/runs/cut").mkdir()
-        events = [{"event": "start", "time": 7, "total_steps": 90}, {"event": "step", "time": 8, "step": 44, "loss": 1}]
-        (home / "logs/runs/cut/events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+        begun(home, "cut", 7, {"event": "step", "time": 8, "step": 44, "loss": 1}, steps=90)
     assert use_result.ask(inventory, run, "why?", "") == 3
     said = capfd.readouterr().out.splitlines()
     assert said[0] == "run cut · stopped at step 44 of 90 · on b"
@@ -175,21 +154,16 @@ def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: 
 def test_a_node_that_trains_is_left_alone(
     inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    processes = [busy(tmp_path, "a", "half")]
-    try:
+    with running(tmp_path / "home of a", "half"):
         use_result.on_a_node(inventory, "old", ["eval"], more=[])
         assert "run old · on b\n" in capfd.readouterr().out
-        processes.append(busy(tmp_path, "b", "half"))
-        assert use_result.on_a_node(inventory, "old", ["eval"], more=[]) == 1
-        said = capfd.readouterr().out
-        assert said == "run half is running there and needs the memory\nfix: wait for its end, or ./motley stop\n"
-        assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
-        told = "run half is running, at step 4 of 9\nfix: wait for its end, or ./motley stop\n"
-        assert capfd.readouterr().out == told
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        with running(tmp_path / "home of b", "half"):
+            assert use_result.on_a_node(inventory, "old", ["eval"], more=[]) == 1
+            said = capfd.readouterr().out
+            assert said == "run half is running there and needs the memory\nfix: wait for its end, or ./motley stop\n"
+            assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
+            told = "run half is running, at step 4 of 9\nfix: wait for its end, or ./motley stop\n"
+            assert capfd.readouterr().out == told
 
 
 @pytest.mark.parametrize(
@@ -217,10 +191,7 @@ def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
 
 def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
     node = LocalNode(name="a", home="~/ai cluster")
-    home = tmp_path / "ai cluster/env/bin"
-    home.mkdir(parents=True)
-    (home / "python").write_text(TOLD)
-    (home / "python").chmod(0o755)
+    program(tmp_path / "ai cluster/env/bin/python", TOLD)
     command = node.train(["ask", "--run", "it's"], {})
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, input="", capture_output=True, text=True, check=False)
     assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"
@@ -231,10 +202,7 @@ def test_what_has_trained_nothing_is_never_asked(
 ) -> None:
     """A run that answered prompts is newer than what was trained: the latter is meant, and the former is refused."""
     home = tmp_path / "home of b"
-    made = home / "logs/runs/many"
-    made.mkdir()
-    (made / "events.jsonl").write_text(json.dumps({"event": "start", "time": 99, "total_steps": 9}) + "\n")
-    (made / "launch.json").write_text(json.dumps({"asked": {"recipe": "generate"}, "time": "now"}))
+    (begun(home, "many", 99) / "launch.json").write_text(json.dumps({"asked": {"recipe": "generate"}, "time": "now"}))
     (home / "results/many/answers").mkdir(parents=True)
     use_result.evaluate(inventory, "")
     assert capfd.readouterr().out.startswith("run new · on b")

@@ -4,14 +4,13 @@ import hashlib
 import http.client
 import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from lab.hub import PIECE, Handler, State
+from lab.hub import PIECE
+from tests.support import stand_ins
 
 SIZE = 5 * PIECE + 3
 
@@ -19,15 +18,8 @@ SIZE = 5 * PIECE + 3
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     (tmp_path / "me/model").mkdir(parents=True)
-    (tmp_path / "behaviour.json").write_text("{}")
-
-    class Own(Handler):
-        state = State(tmp_path)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield tmp_path, server.server_address[1]
-        server.shutdown()
+    with stand_ins.hub(tmp_path) as address:
+        yield tmp_path, int(address.rpartition(":")[2])
 
 
 def got(port: int, path: str, **headers: str) -> bytes:

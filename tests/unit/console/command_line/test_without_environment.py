@@ -10,6 +10,7 @@ import pytest
 
 from console.command_line import without_environment
 from console.command_line.verbs import VERBS
+from tests.support.stand_ins import program
 from train.plan.model.catalogue import catalogue
 
 REPOSITORY = Path(__file__).parents[4]
@@ -27,9 +28,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("console", "train", "Makefile"):
         (checkout / name).symlink_to(REPOSITORY / name)
-    (checkout / "requirements").mkdir()
-    (checkout / "requirements/make_env.sh").write_text("#!/bin/sh\necho it makes an environment\nexit 2\n")
-    (checkout / "requirements/make_env.sh").chmod(0o755)
+    program(checkout / "requirements/make_env.sh", "#!/bin/sh\necho it makes an environment\nexit 2\n")
     shutil.copy(REPOSITORY / "motley", checkout)
     return str(checkout / "motley")
 

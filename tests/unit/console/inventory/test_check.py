@@ -9,6 +9,7 @@ import yaml
 from console.__main__ import checked
 from console.inventory.check import check
 from tests.support import pace
+from tests.support.stand_ins import program
 from train.errors import BadInput
 from train.plan.machines import architectures
 
@@ -212,15 +213,13 @@ def test_what_is_shared_by_an_anchor_is_merged_in(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_prints_no_inventory_is_a_finding(tmp_path: Path, text: str, what: str) -> None:
-    (tmp_path / "hosts.sh").write_text(text)
-    (tmp_path / "hosts.sh").chmod(0o755)
+    program(tmp_path / "hosts.sh", text)
     assert what in check(tmp_path).findings[0].what
 
 
 def test_no_other_program_of_a_folder_is_run(tmp_path: Path) -> None:
     """The folder may be a home or a download folder by mistake."""
-    (tmp_path / "cleanup").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-    (tmp_path / "cleanup").chmod(0o755)
+    program(tmp_path / "cleanup", f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     assert check(tmp_path).findings[0].what == "no machines are described yet"
     written(tmp_path)
     assert [finding.where for finding in check(tmp_path).findings] == [str(tmp_path / "cleanup")]

@@ -1,0 +1,52 @@
+"""What stands in for something larger: a program of a few lines, a process that is found as a run's, the lab's hub."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from lab.hub import Handler, State
+
+
+def program(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+@contextlib.contextmanager
+def running(home: Path, run: str) -> Iterator[None]:
+    """A process that is found on the node of this home as the agent of this run is."""
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config/cluster_config.yaml").write_text(f"run: {run}\n")
+    code = "import time; print('on', flush=True); time.sleep(60)"
+    env = dict(os.environ, MOTLEY_HOME=str(home))
+    process = subprocess.Popen([sys.executable, "-c", code, "train", "agent"], env=env, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout and process.stdout.readline() == b"on\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def hub(folder: Path, behaviour: str = "{}") -> Iterator[str]:
+    """The lab's hub with what this folder has, until the end; its address."""
+    folder.mkdir(exist_ok=True)
+    (folder / "behaviour.json").write_text(behaviour)
+
+    class Own(Handler):
+        state = State(folder)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
