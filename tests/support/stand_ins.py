@@ -1,4 +1,4 @@
-"""What stands in for something larger: a program of a few lines, a process that is found as a run's, the lab's hub."""
+"""What stands in for something larger: a few lines for a program or a run's process, the lab's hub, a clock."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ def program(file: Path, text: str) -> Path:
     file.write_text(text)
     file.chmod(0o755)
     return file
+
+
+class PlayedTime:
+    """In the place of the module `time`: only who sleeps moves it."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import json
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from console.text_layout import detached
 from console.watch import follow, follow_view
 from console.watch.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
-from tests.support.stand_ins import running
+from tests.support.stand_ins import PlayedTime, running
 from train.runlog import paths
 from train.runlog.secret import Secret, secret_of
 from train.runlog.state import RunState
@@ -47,6 +47,15 @@ def inventory(tmp_path: Path) -> Inventory:
         (home / f"results/{DONE}/adapter").mkdir(parents=True)
         (home / f"results/{DONE}/adapter/weights").write_text("the same")
     return inventory_of(tmp_path, homes)
+
+
+def fetched(inventory: Inventory) -> int:
+    return fetch.fetch(inventory, DONE, inventory.path.parent / "results")
+
+
+def weights(tmp_path: Path) -> str:
+    """What was fetched."""
+    return (tmp_path / f"results/{DONE}/adapter/weights").read_text()
 
 
 def kept(tmp_path: Path, run: str) -> int:
@@ -77,12 +86,17 @@ def test_clean_takes_what_is_done_after_asking(
     assert "it is not done: it could not be resumed after this" in capsys.readouterr().out
 
 
-def test_clean_takes_the_address_where_the_inventory_has_none_any_more(
-    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def with_an_address(tmp_path: Path) -> Path:
     file = tmp_path / "a" / paths.SECRET
     file.parent.mkdir()
     file.write_text(Secret(token="5f", messages="https://ntfy.example/secret").to_json())
+    return file
+
+
+def test_clean_takes_the_address_where_the_inventory_has_none_any_more(
+    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = with_an_address(tmp_path)
     inventory.nodes["b"]["motley_notify"] = Vaulted("$ANSIBLE_VAULT;1.1;AES256")
     run_commands.clean(inventory, "", yes=False)
     assert secret_of(file).messages and "motley_notify" not in capsys.readouterr().out
@@ -96,9 +110,7 @@ def test_clean_takes_the_address_where_the_inventory_has_none_any_more(
 def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_something_was(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "a" / paths.SECRET
-    file.parent.mkdir()
-    file.write_text(Secret(token="5f", messages="https://ntfy.example/secret").to_json())
+    file = with_an_address(tmp_path)
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -139,32 +151,26 @@ def test_stop_fails_where_something_is_left_or_was_not_asked(
 
 
 def test_fetch_compares_the_nodes_and_says_where_they_differ(
-    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
-    assert "the same on a, b" in capsys.readouterr().out
-    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+    receipt = tmp_path / f"results/{DONE}/receipt.json"
+    assert fetched(inventory) == 0 and weights(tmp_path) == "the same"
+    assert "the same on a, b" in capsys.readouterr().out and json.loads(receipt.read_text())["typed"] == {}
     (tmp_path / f"b/results/{DONE}/adapter/weights").write_text("another")
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
+    monkeypatch.setenv(commands_as_typed.VARIABLE, "--inventory 'my own'")
+    assert fetched(inventory) == 1
     assert f"✗ results/{DONE}/adapter/weights differs between the nodes" in capsys.readouterr().out
+    assert json.loads(receipt.read_text())["typed"] == {"inventory": "my own"}, "which the report repeats"
     assert fetch.fetch(inventory, "nobody", tmp_path / "results") == 1
 
 
-def test_fetch_keeps_the_inventory_that_was_typed_for_the_report(
-    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for words, kept in (("", {}), ("--inventory 'my own'", {"inventory": "my own"})):
-        monkeypatch.setenv(commands_as_typed.VARIABLE, words)
-        fetch.fetch(inventory, DONE, tmp_path / "results")
-        assert json.loads((tmp_path / f"results/{DONE}/receipt.json").read_text())["typed"] == kept
-
-
-def test_fetch_brings_the_result_from_one_node_alone(
+def test_fetch_brings_the_result_from_one_node_alone_and_no_link(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the same on all and may be large; each node's log is its own."""
     for name in ("a", "b"):
         (tmp_path / name / "logs/runs" / DONE / "events.jsonl").write_text(f"{name}\n")
+        (tmp_path / name / "logs/runs" / DONE / "leads.jsonl").symlink_to("/etc/passwd")
     packed: dict[str, str] = {}
     whole = LocalNode.fetch
 
@@ -175,25 +181,28 @@ def test_fetch_brings_the_result_from_one_node_alone(
         return whole(node, run, made=made)
 
     monkeypatch.setattr(LocalNode, "fetch", seen)
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert fetched(inventory) == 0
     assert "adapter/weights" in packed["a"] and "adapter/weights" not in packed["b"]
-    logs = {name: tmp_path / f"results/{DONE}/nodes/{name}/events.jsonl" for name in ("a", "b")}
-    assert {name: log.read_text() for name, log in logs.items()} == {"a": "a\n", "b": "b\n"}
+    logs = {name: tmp_path / f"results/{DONE}/nodes/{name}" for name in ("a", "b")}
+    assert {name: (folder / "events.jsonl").read_text() for name, folder in logs.items()} == {"a": "a\n", "b": "b\n"}
+    assert not (logs["a"] / "leads.jsonl").exists()
 
 
-def test_a_link_among_what_a_node_sends_is_passed_over(
-    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name / "logs/runs" / DONE / "leads.jsonl").symlink_to("/etc/passwd")
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
-    assert not (tmp_path / f"results/{DONE}/nodes/a/leads.jsonl").exists()
+@pytest.fixture
+def earlier(tmp_path: Path) -> Iterator[None]:
+    """What was fetched before stays where something breaks, and no part of another lies beside it."""
+    folder = tmp_path / f"results/{DONE}/adapter"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("of an earlier fetch")
+    yield
+    assert [path.name for path in folder.iterdir()] == ["weights"]
+    assert weights(tmp_path) == "of an earlier fetch"
 
 
-def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
+@pytest.mark.usefixtures("earlier")
+def test_a_file_that_arrives_damaged_is_not_taken(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
     whole = LocalNode.fetch
 
     def after_a_change(node: LocalNode, run: str, **how: bool) -> subprocess.Popen[bytes]:
@@ -201,26 +210,23 @@ def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
         return whole(node, run, **how)
 
     monkeypatch.setattr(LocalNode, "fetch", after_a_change)
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert fetched(inventory) == 1
     assert f"✗ a: results/{DONE}/adapter/weights did not arrive as it was" in capsys.readouterr().out
-    kept_here = sorted(path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir())
-    assert kept_here == ["weights"]
-    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
 
+@pytest.mark.usefixtures("earlier")
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
         (OSError(errno.ENOSPC, "no space left"), "✗ the disk of {folder} is full\n    fix: make room"),
         (tarfile.ReadError("unexpected end of data"), "✗ a: it stopped sending\n    fix: the same command again"),
     ],
+    ids=["a full disk", "a broken stream"],
 )
-def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
+def test_a_stream_that_breaks_is_said(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *,
     fault: Exception, said: str,
 ) -> None:  # fmt: skip
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
-
     whole = fetch.written
 
     def written(*given: Any) -> str:
@@ -228,12 +234,10 @@ def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
         raise fault
 
     monkeypatch.setattr(fetch, "written", written)
-    capsys.readouterr()
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
-    assert said.format(folder=tmp_path / "results" / DONE) in (printed := capsys.readouterr().out)
+    assert fetched(inventory) == 1
+    printed = capsys.readouterr().out
+    assert said.format(folder=tmp_path / "results" / DONE) in printed
     assert "-1 file" not in printed and "  adapter   did not come whole from a\n" in printed
-    assert [path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir()] == ["weights"]
-    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
 
 def test_a_node_that_falls_silent_amid_a_fetch_is_named_and_the_others_are_fetched(
@@ -247,9 +251,8 @@ def test_a_node_that_falls_silent_amid_a_fetch_is_named_and_the_others_are_fetch
         return whole(node, run, **how)
 
     monkeypatch.setattr(LocalNode, "fetch", of_b_nothing)
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
-    assert "✗ b: it stopped sending" in capsys.readouterr().out
-    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+    assert fetched(inventory) == 1
+    assert "✗ b: it stopped sending" in capsys.readouterr().out and weights(tmp_path) == "the same"
 
 
 def test_a_large_file_is_seen_coming_on_a_terminal(
@@ -258,10 +261,10 @@ def test_a_large_file_is_seen_coming_on_a_terminal(
     monkeypatch.setattr(fetch, "SHOWN_AFTER_S", 0.0)
     for name in ("a", "b"):
         (tmp_path / name / "results" / DONE / "adapter/weights").write_bytes(bytes(3_000_000))
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert fetched(inventory) == 0
     assert "\x1b" not in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert fetched(inventory) == 0
     said = capsys.readouterr().out
     assert "a  weights  ━━━━━━━━────────────────  1 MB of 3 MB" in said
     assert said.rpartition("\x1b[2K")[2].startswith(f"run {DONE} → "), "the line is gone before the result is told"
@@ -290,8 +293,7 @@ def test_a_shell_that_prints_something_spoils_no_answer(
     node = LocalNode(name="a", home=str(tmp_path / "a"))
     assert node.status()["on"] is False and node.read_by(MachineFacts, MACHINE_FACTS, "facts()")
     assert run_commands.stop(inventory) == 0
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
-    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+    assert fetched(inventory) == 0 and weights(tmp_path) == "the same"
     capsys.readouterr()
     with node.events_after(DONE, 0) as process:
         assert process.stdout and json.loads(process.stdout.readline())["offset"] == 0
@@ -323,7 +325,7 @@ def test_fetch_brings_what_each_node_recorded_as_one_picture(
         (tmp_path / "seen").write_text(json.dumps({"traceEvents": [mark | {"name": w} for w in (f"{STEP}4", FIGURES)]}))
         facts = {"run": DONE, "process": name, "processes": ["a", "b"], "steps": [4, 4]}
         write_trace(tmp_path / name / "logs/runs" / DONE / "trace-0.json.gz", tmp_path / "seen", facts)
-    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert fetched(inventory) == 0
     said = capsys.readouterr().out
     assert "steps 4-4 of a, b" in said and "clocks aligned within 0.0 ms by 1 exchange\n" in said
     shown = read_trace(tmp_path / "results" / DONE / "trace.json.gz")["traceEvents"]
@@ -404,7 +406,8 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert capsys.readouterr().out.splitlines()[-1] == detached("run")
 
 
-def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:
+def test_without_a_network_it_goes_on_looking_without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
     tried: list[str] = []
 
     def silent(_: LocalNode) -> None:
@@ -416,15 +419,10 @@ def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) 
 
     monkeypatch.setattr(LocalNode, "events", events)
     monkeypatch.setattr(LocalNode, "status", silent)
+    monkeypatch.setattr(follow, "time", PlayedTime())
     nodes = [LocalNode(name=name, home="") for name in ("a", "b")]
     view = RunView(RunState(run="r"), ["a", "b"])
-    return follow.Follower(nodes, view, tell, lambda: None), tried
-
-
-def test_without_a_network_it_goes_on_looking_without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    follower, tried = without_nodes(monkeypatch, said.append)
     with pytest.raises(TimeoutError):
-        follower.follow(limit_s=2.2)
+        follow.Follower(nodes, view, said.append, lambda: None).follow(limit_s=2.2)
     assert said == ["… no node answers; the run continues without us, and this keeps looking"]
-    assert 3 <= len(tried) <= 6 and set(tried) == {"a", "b"}
+    assert tried == ["a", "b", "a", "b", "a"]

@@ -13,6 +13,7 @@ from console import wake
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from plugins.module_utils.motley import waking
+from tests.support.stand_ins import PlayedTime
 from train.errors import BadInput
 
 MAC = "02:77:00:00:00:02"
@@ -42,8 +43,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(wake, "from_inventory", lambda _: [Fake(name=name, home="~") for name in "abc"])
     monkeypatch.setattr(wake.Sender, "is_here", lambda _: False)
-    for name, seconds in (("WAKES_S", 3.0), ("AGAIN_S", 0.5)):
-        monkeypatch.setattr(wake, name, seconds)
+    monkeypatch.setattr(wake, "time", PlayedTime())
     return state
 
 
@@ -59,8 +59,8 @@ def test_who_wakes_is_told_and_who_does_not_is_named(
     cards = {"b": {"mac": MAC, "wake_on": "armed"}, "c": {"mac": "02:77:00:00:00:03", "wake_on": ""}}
     assert wake.wake(inventory(tmp_path, **cards), []) == 1
     said = capsys.readouterr().out
-    assert "a  is awake" in said and "b  awake after " in said
-    assert "c  did not wake within 3 s: bootstrap found that its network card cannot be woken" in said
+    assert "a  is awake" in said and "b  awake after 5 s" in said
+    assert "c  did not wake within 60 s: bootstrap found that its network card cannot be woken" in said
     assert house["sent"][0] == ("a", [MAC, "02:77:00:00:00:03"], "10.77.0.255")
     assert house["sent"][-1][1] == ["02:77:00:00:00:03"], "one that is awake is left alone"
 
@@ -81,13 +81,10 @@ def test_nobody_is_awake_on_that_side_of_the_network(
     assert "b  did not wake: nobody who is awake is in 10.77.0.0/24" in said
 
 
-def test_all_are_awake(house: dict[str, Any], tmp_path: Path) -> None:
+def test_where_all_are_awake_or_the_name_is_none_nothing_is_sent(house: dict[str, Any], tmp_path: Path) -> None:
+    assert wake.wake(inventory(tmp_path), ["nosuch"]) == 0 and house["sent"] == [], "it is left to the plan"
     house["off"] = set()
     assert wake.wake(inventory(tmp_path), []) == 0 and house["sent"] == []
-
-
-def test_a_name_that_is_none_is_left_to_the_plan(house: dict[str, Any], tmp_path: Path) -> None:
-    assert wake.wake(inventory(tmp_path), ["nosuch"]) == 0 and house["sent"] == []
 
 
 def test_machines_without_a_network_of_their_own_are_refused(house: dict[str, Any]) -> None:

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from console.serve import chat
 from tests.support import pace, served
 from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders
+from train.errors import BadInput
 
 
 @pytest.fixture
@@ -170,16 +172,21 @@ def test_an_endpoint_that_is_running_is_used(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("given", "said"),
     [
-        (["--temperature", "hot"], "temperature: hot is no number from 0 to 2"),
-        (["--temperature", "3"], "temperature: 3 is no number from 0 to 2"),
-        (["--tokens", "0"], "tokens: 0 is no whole number above 0"),
+        (("hot", ""), "temperature: hot is no number from 0 to 2"),
+        (("3", ""), "temperature: 3 is no number from 0 to 2"),
+        (("", "0"), "tokens: 0 is no whole number above 0"),
     ],
 )
-def test_bad_input_starts_nothing(folder: Path, home: Path, words: list[str], said: str) -> None:
-    done = pace.run(*command(folder, *words), cwd=served.REPOSITORY)
-    assert done.returncode == 2 and said in done.stderr and not (home / "pid").exists()
+def test_bad_input_is_refused(given: tuple[str, str], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        chat.options(*given)
+
+
+def test_bad_input_starts_nothing(folder: Path, home: Path) -> None:
+    done = pace.run(*command(folder, "--temperature", "hot"), cwd=served.REPOSITORY)
+    assert done.returncode == 2 and "temperature: hot is no number" in done.stderr and not (home / "pid").exists()
 
 
 def test_terminated_it_leaves_nothing(terminal: Terminal, home: Path) -> None:
