@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -36,18 +35,21 @@ def folder(module: str, depth: int = 1) -> str:
     return ".".join(parts) if len(parts) > depth and ROOT.joinpath(*parts).is_dir() else ""
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def imports(file: Path) -> list[str]:
     """Full names of what a file imports at run time, wherever in it."""
+    found: list[str] = []
     waiting: list[ast.AST] = [ast.parse(file.read_text())]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         waiting += ast.iter_child_nodes(node)
+    return found
 
 
 def graph(package: str) -> dict[str, set[str]]:
@@ -74,9 +76,7 @@ def test_no_folder_imports_itself_through_others(package: str, depth: int) -> No
     TopologicalSorter({name: needed - {name, ""} for name, needed in folders.items()}).prepare()
 
 
-def test_a_circle_is_found() -> None:
-    with pytest.raises(CycleError):
-        TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
+def test_an_import_that_is_there_is_seen() -> None:
     assert "train.engine.bring_up_to_date" not in graph("train")["train.engine.checkpoint"]
     assert "train.engine.checkpoint" in graph("train")["train.engine.bring_up_to_date"]
 

@@ -233,11 +233,6 @@ def test_what_contradicts_itself_is_refused() -> None:
     assert "max_steps and epochs are both set" in refusal(max_steps=5, epochs=2)
 
 
-def test_a_new_model_needs_no_base() -> None:
-    asked = {"recipe": "pretrain", "dataset": "stdlib-qa"}
-    assert launch_request.read(asked, CLUSTER).values == asked
-
-
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
@@ -254,11 +249,15 @@ def test_what_to_train_on_must_be_named(asked: dict[str, object], named: str) ->
         launch_request.read(asked, CLUSTER)
 
 
-def test_a_first_try_and_a_run_that_goes_on_need_no_data(tmp_path: Path) -> None:
-    assert launch_request.read({"model": "tiny"}, CLUSTER).data == {}
-    assert launch_request.read({"resume": "first"}, CLUSTER).data == {}
-    own = Path(__file__).parents[3] / "examples/table.py"
-    assert launch_request.read({"recipe": str(own)}, CLUSTER).values == {"recipe": str(own)}
+def test_a_model_must_be_named() -> None:
+    with pytest.raises(BadInput, match="model: a value is missing; the catalogue has llama2-7b"):
+        launch_request.read({}, CLUSTER)
+
+
+def test_what_is_not_needed_need_not_be_named() -> None:
+    for asked in ({"model": "tiny"}, {"resume": "first"}, {"recipe": str(REPOSITORY / "examples/table.py")}):
+        found = launch_request.read(asked, CLUSTER)
+        assert found.values == asked and found.data == {}
 
 
 def test_the_file_is_read_with_the_request(tmp_path: Path) -> None:
@@ -284,12 +283,6 @@ def test_training_by_a_model_that_judges_is_refused_with_what_is_there(name: str
     said = refusal(recipe=name)
     assert said.startswith(f"recipe: {name}: Motley does not train by a model that judges\n"), said
     assert "recipe=preference" in said and "docs/questions.md#what-is-not-there" in said and "did you mean" not in said
-
-
-def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
-    with pytest.raises(BadInput, match="model: a value is missing; the catalogue has llama2-7b"):
-        launch_request.read({}, CLUSTER)
-    assert launch_request.read({"resume": "first"}, CLUSTER).values == {"resume": "first"}
 
 
 def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
@@ -382,12 +375,10 @@ def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:
     return done, pace.now() - start
 
 
-def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> None:
-    """However a variable is given: NAME=VALUE, JSON, or a file."""
-    file = tmp_path / "request.yml"
-    file.write_text(json.dumps({"modle": "llama2-7b"}))
-    for words in (["modle=llama2-7b"], [json.dumps({"modle": "llama2-7b"})], [f"@{file}"]):
-        done, seconds = launch("-e", *words)
+def test_ansible_itself_stops_before_it_connects_to_anything() -> None:
+    """However a variable is given: NAME=VALUE or JSON; a file in the next test."""
+    for variable in ("modle=llama2-7b", json.dumps({"modle": "llama2-7b"})):
+        done, seconds = launch("-e", variable)
         said = done.stdout + done.stderr
         assert done.returncode == 2 and "unknown variable 'modle' — did you mean 'model'?" in said, said
         assert "PLAY" not in said and "TASK" not in said  # two lines, not a page
@@ -411,11 +402,10 @@ def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
     assert said == {line for line in mine.stderr.splitlines() if line.strip()}
 
 
-@pytest.mark.parametrize("verb", ["plan", "launch"])
-def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp_path: Path) -> None:
+def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
     settings = [f"DATASET={name}", "MODEL=my model", "SET=seed='4 2' max_steps=many lora_r=x"]
-    done = pace.run("make", "--no-print-directory", verb, "INVENTORY=inventory/loopback", *settings, cwd=REPOSITORY)
+    done = pace.run("make", "--no-print-directory", "launch", "INVENTORY=inventory/loopback", *settings, cwd=REPOSITORY)
     said = done.stdout + done.stderr
     assert f"there is no file {name}" in said and "'my model'" in said, said
     assert "max_steps: 'many' is not" in said and "lora_r: 'x' is not" in said and "seed: '4 2' is" in said, said

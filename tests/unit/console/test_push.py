@@ -53,15 +53,17 @@ def asked(folder: Path) -> list[str]:
     return [json.loads(line)["path"] for line in file.read_text().splitlines()] if file.exists() else []
 
 
-@pytest.mark.parametrize("run", ["notes", ""])
-def test_what_is_there_is_what_was_sent(
-    run: str, there: Path, results: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_there_is_what_was_sent_also_over_what_was_there_before(
+    there: Path, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert send(results, run=run) == 0
+    assert send(results) == 0
     assert sent(there / "anna/notes") == sent(results / "notes/adapter")
     said = capsys.readouterr().out
     assert "adapter_model.safetensors" in said and "sent: 3 files" in said
     assert "private unless it is there already" in said
+    (results / "notes/adapter/README.md").write_text(CARD + "two")
+    assert send(results, run="") == 0, "the newest that was fetched"
+    assert sent(there / "anna/notes")["README.md"].endswith(b"two")
 
 
 def test_without_a_yes_nothing_is_asked_of_the_hub(
@@ -70,13 +72,6 @@ def test_without_a_yes_nothing_is_asked_of_the_hub(
     assert push.push("hub:anna/notes", "notes", results, {}, yes=False) == 1
     assert not (there / "anna").exists() and asked(there) == []
     assert "nothing was sent (without a terminal: --yes)" in capsys.readouterr().out
-
-
-def test_it_may_be_sent_again_over_what_is_there(there: Path, results: Path) -> None:
-    for text in ("one", "two"):
-        (results / "notes/adapter/README.md").write_text(CARD + text)
-        assert send(results) == 0
-    assert sent(there / "anna/notes")["README.md"].endswith(b"two")
 
 
 def test_a_token_that_may_not_write_is_refused_in_a_line(

@@ -59,7 +59,7 @@ def test_who_wakes_is_told_and_who_does_not_is_named(
     cards = {"b": {"mac": MAC, "wake_on": "armed"}, "c": {"mac": "02:77:00:00:00:03", "wake_on": ""}}
     assert wake.wake(inventory(tmp_path, **cards), []) == 1
     said = capsys.readouterr().out
-    assert "a  is awake" in said and "b  awake after 5 s" in said
+    assert "a  is awake" in said and "b  awake after 5 s" in said and "b  is awake" not in said
     assert "c  did not wake within 60 s: bootstrap found that its network card cannot be woken" in said
     assert house["sent"][0] == ("a", [MAC, "02:77:00:00:00:03"], "10.77.0.255")
     assert house["sent"][-1][1] == ["02:77:00:00:00:03"], "one that is awake is left alone"
