@@ -104,10 +104,8 @@ def test_rows_are_those_of_the_window_and_not_of_a_step_after_it() -> None:
 
 def test_a_step_is_the_slowest_the_latest_the_exchange_and_the_rest():
     """Each of two computes for 1 s on average, and in each step one of them for 1.2 s."""
-    steps = [
-        {"step_s": 1.5, "sync_s": 0.1, "nodes": {"a": {"compute_s": a}, "b": {"compute_s": 2 - a}}} for a in (0.8, 1.2)
-    ]
-    assert speed.where_seconds_go(steps) == pytest.approx(
-        {speed.SLOWEST: 1.0, speed.LATEST: 0.2, speed.EXCHANGE: 0.1, speed.REST: 0.2}
-    )
+    nodes = [{"a": {"compute_s": a}, "b": {"compute_s": 2 - a}} for a in (0.8, 1.2)]
+    steps = [{"step_s": 1.5, "sync_s": 0.1, "nodes": each} for each in nodes]
+    spent = {speed.SLOWEST: 1.0, speed.LATEST: 0.2, speed.EXCHANGE: 0.1, speed.REST: 0.2}
+    assert speed.where_seconds_go(steps) == pytest.approx(spent)
     assert speed.where_seconds_go([{"step_s": 1.5}]) == {}

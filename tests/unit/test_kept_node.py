@@ -43,10 +43,8 @@ def put_back(node: Path, phase: str) -> list[str]:
 
 def files(node: Path) -> dict[str, dict[str, str]]:
     found = [path for path in node.rglob("*") if path.is_file()]
-    return {
-        f"/{path.relative_to(node)}": {"sha256": digest(path), "mode": f"{path.stat().st_mode & 0o7777:o}"}
-        for path in found
-    }
+    modes = {path: f"{path.stat().st_mode & 0o7777:o}" for path in found}
+    return {f"/{path.relative_to(node)}": {"sha256": digest(path), "mode": mode} for path, mode in modes.items()}
 
 
 def test_every_file_is_as_it_was_before(node: Path) -> None:

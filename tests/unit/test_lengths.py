@@ -16,9 +16,8 @@ def files(*folders: str) -> dict[str, str]:
 
 
 def long_functions(source: str) -> list[str]:
-    functions = [
-        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    nodes = ast.walk(ast.parse(source))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions]
     return [f"{name}: {lines} lines" for name, lines in lengths if lines > FUNCTION_LINES]
 

@@ -21,9 +21,8 @@ from jinja2.nativetypes import NativeEnvironment
 from plugins.action import doctor_judge
 
 ROOT = Path(__file__).parents[2]
-FILES = [
-    path for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/[a-z]*.yml")] if path.parent.name != "meta"
-]
+OF_ROLES = [path for path in ROOT.glob("roles/*/*/*.yml") if path.parent.name != "meta"]
+FILES = [*OF_ROLES, *ROOT.glob("playbooks/[a-z]*.yml")]
 CONDITIONS = ("when", "that", "until", "changed_when", "failed_when")
 SAMPLES: dict[str, tuple[Any, ...]] = {"bool": (False, True), "int": (7,), "float": (7.5,)}
 KEEP = {name: function for name, function in Core().filters().items() if name == "bool"}
@@ -52,9 +51,8 @@ class Something(jinja2.Undefined):
     __bool__ = __eq__ = __ne__ = __contains__ = _true  # type: ignore[assignment]
 
     def _compared(self, other: Any) -> bool:
-        return (
-            self.truth if isinstance(other, (int, float, Something)) else bool(other < 0)
-        )  # as Python: no text with a number
+        known = isinstance(other, (int, float, Something))
+        return self.truth if known else bool(other < 0)  # as Python: no text with a number
 
     __lt__ = __le__ = __gt__ = __ge__ = _compared  # type: ignore[assignment]
 

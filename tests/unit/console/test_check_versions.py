@@ -20,6 +20,7 @@ GOOD = {
     "driver_on_disk": "580.95.05",
     "model smollm2": "1234",
 }
+NO_DRIVER = dict.fromkeys(("driver", "driver_library", "driver_on_disk"))
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 
 
@@ -39,7 +40,7 @@ def test_equal_nodes_are_good() -> None:
         {"kernel": "6.8.0-45", "os": "Ubuntu 24.04"},
         {"python": "3.11.9"},
         {"driver": "580.82.07", "driver_library": "580.82.07", "driver_on_disk": "580.82.07"},
-        {"driver": None, "driver_library": None, "driver_on_disk": None},  # no graphics card
+        NO_DRIVER,  # no graphics card
         {"model smollm2": None, "data chat": "77"},  # a run on the others alone, and one of its own
     ],
 )
@@ -52,12 +53,8 @@ def test_what_may_differ_may_differ(odd: dict[str, str | None]) -> None:
     [
         ({"python": "3.13.1"}, "python", "same release of the system on gpu-worker-2"),
         ({"driver_library": "580.105.08"}, "driver_library", "sudo reboot on gpu-worker-2"),
-        ({"driver": "570.1", "driver_library": None, "driver_on_disk": None}, "driver", "--phase gpu_driver"),
-        (
-            {"driver": "not loaded", "driver_library": None, "driver_on_disk": None},
-            "driver",
-            "--phase gpu_driver --nodes gpu-worker-2",
-        ),
+        (NO_DRIVER | {"driver": "570.1"}, "driver", "--phase gpu_driver"),
+        (NO_DRIVER | {"driver": "not loaded"}, "driver", "--phase gpu_driver --nodes gpu-worker-2"),
         ({"environment": "50729b9b53ec, changed: torch"}, "environment", "--phase python_env --nodes gpu-worker-2"),
         ({"environment": None}, "environment", "--phase python_env"),
         ({"train": "def"}, "train", "--phase workspace --nodes gpu-worker-2"),

@@ -31,14 +31,8 @@ OPTIONS = {flag for verb in VERBS.values() for option in verb.options for flag i
 THEIRS = {"--partition", "--gpus", "--nodelist", "--begin", "--time", "--user", "--nproc-per-node", "--ask-vault-pass"}
 """Options of sbatch, systemctl, torchrun and Ansible, which messages name beside their program."""
 OF_A_NODE = (
-    *(
-        "train/__main__.py",
-        "train/cluster/agent.py",
-        "train/measure/",
-        "train/results/",
-        "train/runlog/merge_traces.py",
-    ),
-    *("train/models/fetch.py", "train/recipes/images/recipe.py"),
+    *("train/__main__.py", "train/cluster/agent.py", "train/measure/", "train/results/", "train/models/fetch.py"),
+    *("train/runlog/merge_traces.py", "train/recipes/images/recipe.py"),
 )
 """What a person meets who types `python -m train …` on a node: its options are named there."""
 SET = re.compile(r"--set ([a-z_]+)=")

@@ -64,14 +64,9 @@ def test_the_limit_of_some_cards_is_no_limit_of_all() -> None:
     assert limit(card("it does not say", 8)) is None
 
 
-@pytest.mark.parametrize(
-    ("amount", "words"), [(12.345, "12.35"), (0.1, "0.10"), (0.09, "0.09"), (0.0024, "0.0024"), (2.5e-5, "0.000025")]
-)
-def test_small_change_keeps_two_digits(amount: float, words: str) -> None:
-    assert money(amount) == words
-
-
-def test_a_sign_stands_before_the_amount_and_a_code_behind_it() -> None:
+def test_small_change_keeps_two_digits_and_a_sign_stands_before_it() -> None:
+    amounts = {12.345: "12.35", 0.1: "0.10", 0.09: "0.09", 0.0024: "0.0024", 2.5e-5: "0.000025"}
+    assert {amount: money(amount) for amount in amounts} == amounts
     assert (money(0.25, "€"), money(0.25, "EUR"), money(0.0024, "$")) == ("€0.25", "0.25 EUR", "$0.0024")
 
 

@@ -129,9 +129,8 @@ def test_as_data_it_says_what_was_started_and_then_what_the_run_does(
 ) -> None:
     started = {"run": "new", "nodes": ["a"], "since": 1.0, "follow": following}
     monkeypatch.setattr(launch_playbook, "started_by", lambda *_, **__: started)
-    monkeypatch.setattr(
-        launch_playbook, "from_inventory", lambda _: [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
-    )
+    nodes = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+    monkeypatch.setattr(launch_playbook, "from_inventory", lambda _: nodes)
     monkeypatch.setattr(launch_playbook, "show_as_json", lambda nodes, _: len(nodes) + 2)
     assert launch_playbook.launch(HOUSE, [], as_json=True, following=following) == (3 if following else 0)
     assert json.loads(capsys.readouterr().out) == {"event": "started", "run": "new", "nodes": ["a"]}

@@ -4,7 +4,6 @@ import inspect
 import locale
 import os
 import shutil
-import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from console import __main__ as main
 from console.__main__ import ROOT, does, from_where_it_was_called, typed
 from console.command_line.verbs import VERBS, parser
+from tests.support import pace
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -32,9 +32,7 @@ def test_a_checkout_that_others_may_write_works_and_says_so(tmp_path: Path) -> N
         (checkout / path.name).symlink_to(path)
     checkout.chmod(0o777)
     words = ["undo", "--phase", "workspace", "--inventory", folders(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "console", *words], cwd=checkout, capture_output=True, text=True, check=False
-    )
+    done = pace.run(sys.executable, "-m", "console", *words, cwd=checkout)
     assert done.returncode == 0 and "was not found" not in done.stdout, done.stdout + done.stderr
     assert f"others may change what Motley runs: fix: chmod o-w {checkout}" in done.stderr, done.stderr
 
@@ -53,8 +51,7 @@ def test_a_phase_that_is_none_is_refused_and_an_undo_wants_one(tmp_path: Path) -
 
     def plays(*words: str) -> tuple[int, str]:
         program = Path(sys.executable).parent / "ansible-playbook"
-        command = [program, "-i", inventory, f"playbooks/{words[0]}.yml", *words[1:]]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = pace.run(program, "-i", inventory, f"playbooks/{words[0]}.yml", *words[1:], cwd=ROOT)
         return done.returncode, done.stdout + done.stderr
 
     code, said = plays("bootstrap", "--tags", "hostnme")

@@ -81,7 +81,7 @@ def test_a_wrong_answer_is_asked_again_and_the_others_stay(
     tmp_path: Path, answers: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = answers(
-        "", "", "!!!", "8.8.8.8", "192.168.1.23 172.17.0.1 fd00::1", "10.0.0.9", "bert@192.168.1.31:2222", "", ""
+        "", "", "!!!", "8.8.8.8", "192.168.1.23 172.17.0.1 fd00::1", "10.0.0.9", "bert@192.168.1.31", "", ""
     )
     assert describe(str(tmp_path), "") == 0
     said = capsys.readouterr().out

@@ -29,9 +29,8 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
     (tmp_path / "playbooks/trial.yml").write_text(yaml.safe_dump([book]))
     node = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"hosts": {"late": node}}}))
-    inventory = Inventory(
-        path=tmp_path / "hosts.yml", nodes={"late": {**node, "motley_state": str(tmp_path / "state")}}
-    )
+    nodes = {"late": {**node, "motley_state": str(tmp_path / "state")}}
+    inventory = Inventory(path=tmp_path / "hosts.yml", nodes=nodes)
     monkeypatch.setattr(run_playbook, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
     request = run_playbook.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)

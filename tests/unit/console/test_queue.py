@@ -20,10 +20,8 @@ from train.runlog.queue_order import End, Entry, Queue
 
 NODES = (("a", "10.0.0.1"), ("b", "10.0.0.2"))
 NOW = time.time()
-NOTES, HOUSE, LAST = (
-    Entry(launch=f"l-{run}", run=run, nodes=NODES, added=NOW + i) for i, run in enumerate(("notes", "house", "last"))
-)
-THREE = Queue(key="k").added(NOTES, HOUSE, LAST)
+RUNS = ("notes", "house", "last")
+THREE = Queue(key="k").added(*(Entry(launch=f"l-{run}", run=run, nodes=NODES, added=NOW) for run in RUNS))
 TRAINS = {"state": "training", "step": 210, "since": NOW, "reason": "generation 1"}
 
 
@@ -151,9 +149,8 @@ def test_what_is_no_change_changes_nothing(machines: Machines, inventory: Invent
 def test_as_data(machines: Machines, inventory: Inventory, capsys: pytest.CaptureFixture[str]) -> None:
     assert shows(inventory, as_json=True) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert [(one["run"], one["state"]) for one in facts["queue"]] == [
-        ("notes", "training"), ("house", "waits"), ("last", "waits"),
-    ]  # fmt: skip
+    states = {one["run"]: one["state"] for one in facts["queue"]}
+    assert states == {"notes": "training", "house": "waits", "last": "waits"}
     assert list(facts["silent"]) == ["c"] and '"k"' not in json.dumps(facts), "the secret is not shown"
     machines.known.clear()
     assert shows(inventory) == 1 and "no node answers" in capsys.readouterr().out
@@ -173,9 +170,8 @@ def test_a_launch_goes_behind_all_others_on_all_machines_of_it(machines: Machine
     said = queues.put(launch())
     assert [order(queue) for queue in machines.known.values()] == [["notes", "house", "last", "new"]] * 2
     assert {"a begins l-new True", "b begins l-new False"} <= {*machines.asked}
-    assert said["motley_lines"][0].startswith(
-        "new waits: it begins by itself when notes, house, last have ended, also without this computer"
-    )
+    begins = "new waits: it begins by itself when notes, house, last have ended, also without this computer"
+    assert said["motley_lines"][0].startswith(begins)
     assert said["launched"] == {"queued": {"run": "new", "nodes": ["a", "b"], "after": ["notes", "house", "last"]}}
 
 
@@ -184,9 +180,8 @@ def test_the_first_one_makes_the_secret_and_takes_the_run_that_is_on_before_it(m
     said = queues.put(launch())
     (queue, other) = machines.known.values()
     assert queue == other and len(queue.key) == 32
-    assert [(one.run, one.launch, one.nodes) for one in queue.waiting()] == [
-        ("notes", "l-notes", NODES), ("new", "l-new", NODES),
-    ]  # fmt: skip
+    assert [(one.run, one.launch) for one in queue.waiting()] == [("notes", "l-notes"), ("new", "l-new")]
+    assert [one.nodes for one in queue.waiting()] == [NODES, NODES]
     assert "when notes has ended" in said["motley_lines"][0]
 
 
@@ -239,9 +234,8 @@ def test_of_an_infra_with_a_queue_of_its_own_nothing_is_asked(machines: Machines
 
 
 def test_status_and_runs_show_what_waits() -> None:
-    assert status.waiting_line([{"waiting": ["a", "b", "c"]}, {}, {"waiting": []}]) == [
-        "  then, by itself: b, c   ./motley queue"
-    ]
+    waiting = [{"waiting": ["a", "b", "c"]}, {}, {"waiting": []}]
+    assert status.waiting_line(waiting) == ["  then, by itself: b, c   ./motley queue"]
     assert status.waiting_line([{"waiting": ["a"]}, {}]) == []
     run = {"step": 0, "steps": 0, "loss": None, "time": 0, "done": False, "bytes": 0, "model": ""}
     found = status.gathered({"a": {"runs": {"a": run, "b": run}, "on": "a", "waiting": ["a", "b"]}})

@@ -28,16 +28,13 @@ def test_limits_of_a_card_as_the_script_reads_them() -> None:
 
 def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> None:
     looks = {name: look(obeys=name == "a") for name in "ab"}
-    known: dict[str, Any] = {
-        "ansible_play_hosts": [*looks],
-        "hostvars": {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()},
-    }
+    hosts: dict[str, Any] = {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()}
+    known = {"ansible_play_hosts": [*looks], "hostvars": hosts}
     plan.refuse_deaf(known, {"then": ""})
-    with pytest.raises(
-        BadInput, match=r"then: nothing on b would do that\nfix: ./motley bootstrap --phase run --nodes b,"
-    ):
+    said = r"then: nothing on b would do that\nfix: ./motley bootstrap --phase run --nodes b,"
+    with pytest.raises(BadInput, match=said):
         plan.refuse_deaf(known, {"then": "suspend"})
-    for host in known["hostvars"].values():
+    for host in hosts.values():
         host["motley_max_celsius"] = 75
     with pytest.raises(BadInput, match="motley_max_celsius: nothing on b would do that"):
         plan.refuse_deaf(known, {"then": ""})

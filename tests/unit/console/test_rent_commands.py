@@ -184,10 +184,9 @@ def test_bad_input_orders_nothing(other: dict[str, object], says: str, books: Bo
 
 
 def test_what_it_is_rented_for_may_be_json_as_with_a_launch() -> None:
-    named, as_json = (
-        rent_commands.wanted_of("RTX 4090", 3, 0.5, "", [setting]) for setting in ("model=tiny", '{"model": "tiny"}')
-    )
-    assert named == as_json != rent_commands.wanted_of("RTX 4090", 3, 0.5, "", [])
+    wish = ("RTX 4090", 3, 0.5, "")
+    named = rent_commands.wanted_of(*wish, ["model=tiny"])
+    assert named == rent_commands.wanted_of(*wish, ['{"model": "tiny"}']) != rent_commands.wanted_of(*wish, [])
 
 
 def test_an_account_without_enough_dollars_is_said_before_anything_is_ordered(books: Books) -> None:

@@ -36,10 +36,7 @@ def words(*typed: str) -> dict[str, Any]:
     args = vars(parser("plan").parse_args([*typed]))
     for name in ("inventory", "infra", "as_json", "cards"):
         del args[name]
-    *_, last = [word for word in launch_words(**args) if word != "-e"]
-    return {
-        name: value for word in launch_words(**args) if word != "-e" for name, value in json.loads(word).items()
-    } | (json.loads(last))
+    return {name: value for word in launch_words(**args) if word != "-e" for name, value in json.loads(word).items()}
 
 
 def test_what_is_typed_wins_over_the_file_and_this_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,12 +48,8 @@ def test_what_is_typed_wins_over_the_file_and_this_is_said(tmp_path: Path, capsy
 
 def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, "model: tiny\nmax_steps: 50\n")
-    assert (
-        launch_commands.plan_for_cards(
-            "24", as_json=True, settings=["max_steps=5"], run_file=str(file), vault="", verbose=False
-        )
-        == 0
-    )
+    given = {"settings": ["max_steps=5"], "run_file": str(file), "vault": "", "verbose": False}
+    assert launch_commands.plan_for_cards("24", as_json=True, **given) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["ok"] and "max_steps=5 as typed" in said.err
 
@@ -176,9 +169,8 @@ def test_a_run_that_is_written_back_asks_for_the_same(
     values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "it's: a #file.jsonl").write_text(
-        "".join(f'{{"prompt": "a{n}", "completion": "b"}}\n' for n in range(40))
-    )
+    rows = [f'{{"prompt": "a{n}", "completion": "b"}}\n' for n in range(40)]
+    (tmp_path / "it's: a #file.jsonl").write_text("".join(rows))
     kept(values, tmp_path / "state", monkeypatch)
     monkeypatch.setattr(status, "from_inventory", lambda _: [])
     assert status.runs(SimpleNamespace(state=tmp_path / "state"), as_file=values.get("run", "qa")) == 0  # type: ignore[arg-type]

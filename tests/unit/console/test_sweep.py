@@ -67,9 +67,7 @@ def test_a_setting_with_several_values_is_what_is_tried(launched: list[Any], tmp
     assert load_config(settings).trials == 7  # type: ignore[attr-defined]
     said = capsys.readouterr().out
     assert "3 of 3 trials · best 1.0000 with learning_rate 0.0002  lora_r 16 (a) · 1 failed" in said
-    assert (
-        f"the best one over all machines: ./motley launch -f {tmp_path}/elsewhere/tiny-sweep-2/sweep/best.yml" in said
-    )
+    assert f"the best one over all machines: ./motley launch -f {tmp_path}/elsewhere/tiny-sweep-2/sweep/best" in said
 
 
 def test_then_train_launches_the_best_one(launched: list[Any], tmp_path: Path) -> None:
@@ -89,9 +87,8 @@ def test_who_leaves_a_sweep_that_runs_is_told_how_its_best_is_trained(
 
 
 def test_a_sweep_of_another_recipe_and_one_that_continues(launched: list[Any], tmp_path: Path) -> None:
-    values = sweep.as_sweep(
-        {"recipe": "preference", "model": "tiny", "lora_targets": "q_proj,v_proj", "lora_r": "8,16"}
-    )
+    given = {"recipe": "preference", "model": "tiny", "lora_targets": "q_proj,v_proj", "lora_r": "8,16"}
+    values = sweep.as_sweep(given)
     assert values["trains"] == "preference" and values["search"] == "lora_r=8,16"
     assert values["lora_targets"] == "q_proj,v_proj"
     assert run(["--resume", "night", "--trials", "30"], tmp_path / "results") == 0
@@ -120,21 +117,13 @@ def test_what_is_launched_is_a_launch_that_is_taken() -> None:
 
 
 def test_the_table_has_the_best_first_and_says_what_became_of_each(tmp_path: Path) -> None:
-    trials = [
-        trial(1, loss=2.0),
-        trial(2, "pruned", 0.5),
-        trial(3, "failed"),
-        trial(4, "running", 1.5),
-        trial(5, loss=1.0),
-    ]
+    cut = [trial(2, "pruned", 0.5), trial(3, "failed"), trial(4, "running", 1.5)]
+    trials = [trial(1, loss=2.0), *cut, trial(5, loss=1.0)]
     (tmp_path / "sweep.json").write_text(json.dumps({"trials": [one.to_json() for one in trials]}))
     first, head, *rows = table_lines(tmp_path, 3)
     assert first.startswith("4 of 5 trials · best 1.0000") and first.endswith("1 running · 1 ended early · 1 failed")
-    assert head.split("  ")[1:3] == ["trial", "learning_rate"] and [row.split()[0] for row in rows[:3]] == [
-        "5",
-        "1",
-        "4",
-    ]
+    assert head.split("  ")[1:3] == ["trial", "learning_rate"]
+    assert [row.split()[0] for row in rows[:3]] == ["5", "1", "4"]
     assert rows[-1] == "  and 2 more trials"
     states = {row["trial"]: row["state"] for row in view(trials, 5)["rows"]}
     assert states == {"1": "", "2": "ended early", "3": "out of memory", "4": "is running", "5": ""}

@@ -60,11 +60,8 @@ def test_the_trials_follow_from_what_is_told_of_the_pieces() -> None:
 
 
 def test_a_trial_that_was_lost_begins_again_with_what_is_tried_then() -> None:
-    again = [
-        *LOG[1:5],
-        note(115.0, 2, "desk", params={"learning_rate": 5e-3, "lora_r": 8}),
-        loss(116.0, 2, "desk", 10, 3),
-    ]
+    other = note(115.0, 2, "desk", params={"learning_rate": 5e-3, "lora_r": 8})
+    again = [*LOG[1:5], other, loss(116.0, 2, "desk", 10, 3)]
     [_, second] = from_events(again)
     assert (second.node, second.params["learning_rate"], second.losses) == ("desk", 5e-3, ((10, 3.0),))
     same = [*LOG[1:5], note(115.0, 2, "desk", params={"learning_rate": 1e-2, "lora_r": 16})]
@@ -110,11 +107,8 @@ def test_the_live_page_has_the_table_and_the_picture() -> None:
 
 
 def test_the_report_is_about_the_trials(tmp_path: Path) -> None:
-    write(
-        tmp_path / "nodes/desk",
-        "events.jsonl",
-        [*LOG, {"event": "done", "time": 150.0, "step": 3, "loss": None, "seconds": 50.0}],
-    )
+    end = {"event": "done", "time": 150.0, "step": 3, "loss": None, "seconds": 50.0}
+    write(tmp_path / "nodes/desk", "events.jsonl", [*LOG, end])
     (tmp_path / "sweep").mkdir()
     (tmp_path / "launch.json").write_text(json.dumps({"all": {"recipe": "sweep", "lora_r": 8}, "given": {}}))
     history = read_history(tmp_path)
@@ -126,9 +120,8 @@ def test_the_report_is_about_the_trials(tmp_path: Path) -> None:
     ]
     assert [row["trial"] for row in shown["trials"]["rows"]] == ["1", "3", "2", "4"]
     page = write_page(history, tmp_path / "report.html").read_text()
-    assert (
-        "./motley launch -f results/night/sweep/best.yml" in page and "./motley sweep --resume night --trials 8" in page
-    )
+    assert "./motley launch -f results/night/sweep/best.yml" in page
+    assert "./motley sweep --resume night --trials 8" in page
     assert "./motley ask" not in page and "All trials" in page
 
 

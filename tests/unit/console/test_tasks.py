@@ -39,9 +39,7 @@ def results(tmp_path: Path) -> Path:
     (folder / "tasks.json").write_text(json.dumps(FACTS))
     card = tmp_path / "results/notes/adapter/README.md"
     card.parent.mkdir(parents=True)
-    card.write_text(
-        "---\ntags: [lora]\n---\n# notes\n\n| | |\n|---|---|\n| base | tiny |\n\n## With transformers\n\ncode\n"
-    )
+    card.write_text("---\ntags: [lora]\n---\n# notes\n\n| | |\n|---|---|\n| base | tiny |\n\n## With transformers\n")
     return tmp_path / "results"
 
 
@@ -104,7 +102,7 @@ def test_the_table_has_both_scores_and_marks_what_is_beyond_chance(
     assert tasks.show(results, "notes-tasks") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["task", "metric", "before", "after", "change"]
-    assert " ".join(lines[2].split()) == ("arc_easy acc ↑ 0.4100 ± 0.0100 0.3800 ± 0.0100 -0.0300 ± 0.0050 forgotten")
+    assert " ".join(lines[2].split()) == "arc_easy acc ↑ 0.4100 ± 0.0100 0.3800 ± 0.0100 -0.0300 ± 0.0050 forgotten"
     assert not any("mmlu_law" in line for line in lines)
     assert "1 more, of parts of these: scores/tasks.json" in lines
 
@@ -126,9 +124,7 @@ def test_the_card_of_the_run_says_what_it_was_asked_last(results: Path) -> None:
     assert text.replace(text[text.index(scores.TITLE) : text.index("## With")], "") == before
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"rows": [{}]}', '{"rows": 3}', '{"rows": [{"task": "a", "metric": "b"}]}']
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"rows": [{}]}', '{"rows": 3}', '{"rows": [{"task": "", "metric": ""}]}'])
 def test_scores_that_are_none_are_no_scores(text: str, results: Path) -> None:
     (results / "notes-tasks/scores/tasks.json").write_text(text)
     assert scores.read(results / "notes-tasks") is None and scores.of_run(results, "notes") is None

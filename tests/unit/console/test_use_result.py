@@ -182,10 +182,9 @@ def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, 
 
 def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
     nodes = from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
+    said = "./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
     for run in ("", "qa"):
-        with pytest.raises(
-            use_result.NowhereToAsk, match=r"./motley launch --model qwen3-0.6b --dataset stdlib-qa trains one"
-        ):
+        with pytest.raises(use_result.NowhereToAsk, match=said):
             use_result.choose(nodes, run)
 
 

@@ -107,9 +107,6 @@ def test_what_bootstrap_saw_is_kept_beside_what_others_know(tmp_path: Path) -> N
     assert found == {"name": "enp1s0", "mac": MAC, "wake_on": "armed"}
     wake.remember(tmp_path, {"b": found})
     wake.remember(tmp_path, {"c": {"mac": "y"}})
-    nodes: dict[str, dict[str, Any]] = {
-        "a": {"motley_mac": "z", "motley_state": str(tmp_path)},
-        "b": {"motley_mac": "q"},
-    }
+    nodes = {"a": {"motley_mac": "z", "motley_state": str(tmp_path)}, "b": {"motley_mac": "q"}}
     cards = wake.known(Inventory(path=Path("x"), nodes=nodes))
     assert {name: card["mac"] for name, card in cards.items()} == {"a": "z", "b": MAC, "c": "y"}

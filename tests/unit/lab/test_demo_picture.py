@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab import demo_picture
+from lab.demo_picture import BLUE, GREEN, GREY, PLAIN, YELLOW
 
 RECORD = """\
 making .venv (controller dev); the first time takes a minute or two
@@ -75,17 +76,10 @@ def test_a_line_that_is_too_wide_continues_below_its_words() -> None:
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ("⚡ gpu-worker-1 lost", [(0, demo_picture.YELLOW, "⚡ gpu-worker-1 lost")]),
-        (
-            "  tools      all is here   0.3 s",
-            [
-                (2, demo_picture.BLUE, "tools"),
-                (13, demo_picture.PLAIN, "all is here"),
-                (27, demo_picture.GREY, "0.3 s"),
-            ],
-        ),
-        ("done       42 steps", [(0, demo_picture.GREEN, "done"), (11, demo_picture.PLAIN, "42 steps")]),
-        ("               after   Mitzi.   (right)", [(15, demo_picture.GREEN, "after   Mitzi.   (right)")]),
+        ("⚡ gpu-worker-1 lost", [(0, YELLOW, "⚡ gpu-worker-1 lost")]),
+        ("  tools      all is here   0.3 s", [(2, BLUE, "tools"), (13, PLAIN, "all is here"), (27, GREY, "0.3 s")]),
+        ("done       42 steps", [(0, GREEN, "done"), (11, PLAIN, "42 steps")]),
+        ("               after   Mitzi.   (right)", [(15, GREEN, "after   Mitzi.   (right)")]),
         ("", []),
     ],
 )
@@ -99,5 +93,5 @@ def test_every_colour_can_be_read_on_its_own_ground() -> None:
         red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    inks = {demo_picture.PLAIN, *(colour for _, colour in demo_picture.COLOURS)}
+    inks = {PLAIN, *(colour for _, colour in demo_picture.COLOURS)}
     assert min((light(ink) + 0.05) / (light(demo_picture.GROUND) + 0.05) for ink in inks) >= 4.5

@@ -69,9 +69,8 @@ def test_a_lab_owns_its_namespaces_and_no_other_labs() -> None:
 
 def test_what_cannot_be_fetched_says_what_to_look_at() -> None:
     said = "echo 'E: Failed to fetch http://mirror' >&2; echo 'E: setup exit code 100' >&2; exit 25"
-    with pytest.raises(
-        LabError, match=r"^the base: E: Failed to fetch http://mirror\nfix: sudo apt-get update"
-    ) as told:
+    shown = "^the base: E: Failed to fetch http://mirror\nfix: sudo apt-get update"
+    with pytest.raises(LabError, match=shown) as told:
         fetch("the base", "sh", "-c", said, timeout_s=10)
     assert "exit code" not in str(told.value)
     fetch("the base", "true", timeout_s=10)

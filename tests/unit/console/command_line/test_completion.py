@@ -10,6 +10,7 @@ import pytest
 from console.command_line import completion
 from console.command_line.completion import OF_FILES, OF_WORDS, SCRIPTS
 from console.command_line.verbs import VERBS
+from tests.support import pace
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -27,9 +28,8 @@ def test_each_option_is_one_word_to_zsh() -> None:
     for line in SCRIPTS["zsh"]():
         name, found, words = line.strip().removesuffix(" ;;").partition(") _arguments ")
         if found:
-            assert len(shlex.split(words)) == len(VERBS[name].options) + (
-                VERBS[name].rest in (*OF_WORDS, *OF_FILES, "FORM")
-            ), line
+            more = VERBS[name].rest in (*OF_WORDS, *OF_FILES, "FORM")
+            assert len(shlex.split(words)) == len(VERBS[name].options) + more, line
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,7 @@ def test_bash_completes(typed: list[str], offered: list[str]) -> None:
     words = " ".join(f"'{word}'" for word in typed)
     ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed) - 1}; _motley; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     script = "\n".join([*SCRIPTS["bash"](), ask])
-    command = ["bash", "-c", script]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    done = pace.run("bash", "-c", script, cwd=REPOSITORY)
     assert done.stdout.split() == offered
 
 
@@ -85,9 +84,7 @@ def test_what_is_no_shell_gets_the_shells_that_there_are(words: list[str], capsy
 )
 def test_fish_completes(typed: str, offered: list[str]) -> None:
     script = "\n".join([*SCRIPTS["fish"](), f"complete -C '{typed}'"])
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
+    done = pace.run("fish", "--no-config", "-c", script, cwd=REPOSITORY)
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == offered
 
 
@@ -113,7 +110,5 @@ def test_zsh_completes(typed: str, completed: str, tmp_path: Path) -> None:
         zpty -r z said '*ready*'
         zpty -w -n z {shlex.quote(typed)}$'\\t\\x18'; zpty -r z said '*<*>*'; print -r -- "$said"
     """
-    done = subprocess.run(
-        ["zsh", "-f", "-c", asks], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = pace.run("zsh", "-f", "-c", asks, cwd=REPOSITORY, limit_s=60)
     assert f"<{completed}" in done.stdout

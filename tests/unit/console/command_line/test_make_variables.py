@@ -42,11 +42,8 @@ def test_make_itself_refuses_before_it_does_anything() -> None:
     ("verb", "given", "words"),
     [
         ("undo", {"PHASE": "all", "LIMIT": "a,b"}, ["--phase=all", "--nodes=a,b"]),
-        (
-            "launch",
-            {"MODEL": "my model", "SET": "lora_r=8 dataset='a b'"},
-            ["--model=my model", "--set=lora_r=8", "--set=dataset=a b"],
-        ),
+        ("launch", {"MODEL": "my model"}, ["--model=my model"]),
+        ("launch", {"SET": "lora_r=8 dataset='a b'"}, ["--set=lora_r=8", "--set=dataset=a b"]),
         ("bootstrap", {"CHECK": "0", "ROLLBACK": "yes"}, ["--rollback"]),
         ("ask", {"TOKENS": "400", "QUESTION": 'what\'s "it"?'}, ['--question=what\'s "it"?', "--tokens=400"]),
         ("logs", {"NODE": "a", "LINES": "24"}, ["--nodes=a"]),

@@ -91,9 +91,8 @@ def test_the_front_door_makes_one_only_where_it_is_needed(bare: Path, words: lis
 
 def test_it_knows_the_models_of_the_catalogue() -> None:
     known = catalogue()["models"]
-    assert sorted(without_environment.models()) == sorted(
-        [*known, *(name for one in known.values() for name in one.get("aliases", []))]
-    )
+    others = [name for one in known.values() for name in one.get("aliases", [])]
+    assert sorted(without_environment.models()) == sorted([*known, *others])
 
 
 def test_it_needs_no_more_than_python() -> None:

@@ -18,10 +18,8 @@ def test_a_dead_node_is_one_finding_and_the_others_are_judged() -> None:
 def test_all_dead_is_said_of_each_and_nothing_else_is_claimed() -> None:
     readings = healthy()
     for name in NAMES:
-        readings = with_node(
-            readings, name, contact={"state": "off", "tried": ["x"]}, look=None, links=None, versions=None
-        )
-        readings = with_node(readings, name, collective=None, sudo=None)
+        off = {"state": "off", "tried": ["x"]}
+        readings = with_node(readings, name, contact=off, look=None, links=None, versions=None, collective=None)
     verdict = judge(readings)
     assert [finding.probe for finding in verdict.wrong] == ["reach"] * 3
     assert all(probe.skipped for probe in verdict.probes if probe.name != "ssh")
@@ -64,8 +62,6 @@ def test_folders_on_one_machine_are_not_asked_what_is_the_machines() -> None:
 def test_a_look_without_root_stands_in_and_the_cards_own_packet_size_is_taken() -> None:
     hostvars = {"a": {"motley_doctor_as_root": {"failed": True}, "motley_doctor_as_user": {"look": {"x": 1}}}, "b": {}}
     assert motley_doctor_looks(["a", "b"], hostvars) == {"a": {"x": 1}}
-    assert (
-        motley_doctor_mtu({"network": {"nic": "e", "links": [{"name": "d", "mtu": 1}, {"name": "e", "mtu": 9000}]}})
-        == 9000
-    )
+    cards = [{"name": "d", "mtu": 1}, {"name": "e", "mtu": 9000}]
+    assert motley_doctor_mtu({"network": {"nic": "e", "links": cards}}) == 9000
     assert motley_doctor_mtu({}) == 1500

@@ -9,10 +9,8 @@ from tests.support.spoiled import card, disk, part, wrong
 def test_a_hot_card_at_full_load_is_not_also_in_use_but_a_full_one_is() -> None:
     hot = {"reasons": "0x48", "utilization.gpu": "97"}
     assert wrong(card(**hot)(healthy())) == [("gpu throttled", "left")]
-    assert wrong(card(**hot, **{"memory.used": "6000"})(healthy())) == [
-        ("gpu throttled", "left"),
-        ("gpu in use", "left"),
-    ]
+    full = card(**hot, **{"memory.used": "6000"})(healthy())
+    assert wrong(full) == [("gpu throttled", "left"), ("gpu in use", "left")]
 
 
 def test_power_caps_and_idling_are_no_throttling_and_not_available_is_no_number() -> None:
@@ -30,9 +28,8 @@ def test_a_lost_card_is_not_a_driver_fault_as_well() -> None:
 
 
 def test_a_lost_compiler_is_one_finding_with_the_phase_that_brings_it() -> None:
-    lost = with_node(
-        healthy(), "left", driver_fault="there is no C compiler\nfix: ./motley bootstrap --phase gpu_driver; if not: x"
-    )
+    fault = "there is no C compiler\nfix: ./motley bootstrap --phase gpu_driver; if not: x"
+    lost = with_node(healthy(), "left", driver_fault=fault)
     assert wrong(lost) == [("driver", "left")]
     assert judge(lost).wrong[0].fix == "./motley bootstrap --phase gpu_driver --nodes left; if not: x"
 

@@ -101,14 +101,10 @@ def test_every_finding_marks_the_line_of_a_probe() -> None:
         assert len(marked) == 1 and "left: see below" in marked[0], (probe, marked)
 
 
-@given(
-    st.sets(
-        st.sampled_from(
-            [name for name in FAULTS if FAULTS[name][1] in ("clock", "power", "apt", "names", "sudo", "runs")]
-        ),
-        min_size=1,
-    )
-)
+APART = [name for name in FAULTS if FAULTS[name][1] in ("clock", "power", "apt", "names", "sudo", "runs")]
+
+
+@given(st.sets(st.sampled_from(APART), min_size=1))
 def test_faults_of_different_kinds_do_not_hide_each_other(chosen: set[str]) -> None:
     readings, expected = healthy(), set()
     for name in chosen:

@@ -17,9 +17,7 @@ from console.playbook.ask_passwords import Passwords
 def test_while_it_fixes_only_json_is_on_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = Finding(
-        probe="firewall", node="one", what="its rules are gone", fix="bootstrap", phase="firewall", safe=True
-    )
+    gone = Finding(probe="firewall", node="one", what="they are gone", fix="bootstrap", phase="firewall", safe=True)
     verdicts = iter([Verdict(nodes=["one"], probes=[], findings=found) for found in ([gone], [])])
     monkeypatch.setattr(look, "look", lambda *_, **__: (next(verdicts), 1.0))
     monkeypatch.setattr(look, "ask_passwords", lambda _: Passwords("", ""))

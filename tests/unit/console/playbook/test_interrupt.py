@@ -158,9 +158,8 @@ def at(phase: str, *tasks: str) -> Progress:
 
 
 def request(**more: Any) -> run_playbook.PlaybookRun:
-    return run_playbook.PlaybookRun(
-        inventory=Inventory(path=Path("hosts.yml")), **{"verb": "bootstrap", "playbook": "bootstrap"} | more
-    )
+    words = {"verb": "bootstrap", "playbook": "bootstrap"} | more
+    return run_playbook.PlaybookRun(inventory=Inventory(path=Path("hosts.yml")), **words)
 
 
 def test_it_says_where_it_stopped_and_what_to_type() -> None:

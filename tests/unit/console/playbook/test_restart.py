@@ -20,18 +20,12 @@ def test_an_encrypted_disk_is_named_in_the_question(monkeypatch: pytest.MonkeyPa
     progress, asked = Progress(), []
     why = "it must restart before its driver works: it runs module 570"
     progress.take(stopped("plain", f"{why}\nfix: say yes"))
-    progress.take(
-        stopped(
-            "locked", f"{why}\nits disk is encrypted: the start waits at its passphrase, at the machine\nfix: say yes"
-        )
-    )
+    locked = "its disk is encrypted: the start waits at its passphrase, at the machine"
+    progress.take(stopped("locked", f"{why}\n{locked}\nfix: say yes"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
     assert restart.ask(restart.waiting(progress)) == ["plain", "locked"]
-    assert asked == [
-        "restart plain now? [y/N] ",
-        "restart locked now? its disk is encrypted: the start waits at its passphrase, at the machine [y/N] ",
-    ]
+    assert asked == ["restart plain now? [y/N] ", f"restart locked now? {locked} [y/N] "]
 
 
 def test_who_has_stopped_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

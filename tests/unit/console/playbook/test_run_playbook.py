@@ -21,7 +21,7 @@ from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
 
 ROOT = Path(__file__).parents[4]
-SH = "ansible.builtin.shell"
+SH, INCLUDE = "ansible.builtin.shell", "ansible.builtin.include_tasks"
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ KINDS = (
         {SH: "[ {{ item }} = b ] || { echo bad {{ item }}; exit 6; }", "loop": ["a", "b"]},
         ("bad a", "code 6"),
     ),
-    Failing(
-        "again-and-again", {SH: "echo never; exit 7", "retries": 1, "delay": 0, "until": False}, ("never", "code 7")
-    ),
+    Failing("again", {SH: "echo never; exit 7", "retries": 1, "delay": 0, "until": False}, ("never", "code 7")),
     Failing("untrue", {"ansible.builtin.assert": {"that": ["1 == 2"]}}, ("1 == 2",)),
     Failing("untemplated", {"ansible.builtin.debug": {"msg": "{{ nowhere.found }}"}}, ("'nowhere' is undefined",)),
     Failing("raising", {"crashes": {}}, ("ZeroDivisionError", "division by zero")),
@@ -69,7 +67,7 @@ KINDS = (
         ("/nowhere/sudo",),
         {"ansible_become_exe": "/nowhere/sudo"},
     ),
-    Failing("not-included", {"ansible.builtin.include_tasks": "missing.yml"}, ("missing.yml",)),
+    Failing("not-included", {INCLUDE: "missing.yml"}, ("missing.yml",)),
     Failing("gone", {SH: "true"}, (REFUSED,), {"ansible_connection": "ssh", "ansible_host": "127.0.0.1"}),
 )
 ALWAYS = Failing("tidied", {SH: "echo before tidying; exit 9"}, ("before tidying", "exit code 9"))
@@ -99,9 +97,7 @@ def project(folder: Path) -> Path:
         (folder / name).symlink_to(ROOT / name)
     role = folder / "roles/motley_trial"
     for place, text in {
-        "tasks/main.yml": yaml.safe_dump(
-            [{"name": "Fail", "ansible.builtin.include_tasks": "{{ inventory_hostname }}.yml"}]
-        ),
+        "tasks/main.yml": yaml.safe_dump([{"name": "Fail", INCLUDE: "{{ inventory_hostname }}.yml"}]),
         **{f"tasks/{node}.yml": yaml.safe_dump(own, sort_keys=False) for node, own in tasks().items()},
         "library/crashes.py": f"#!/usr/bin/python\n{CRASHES}",
         "library/advises.py": f"#!/usr/bin/python\n{ADVISES}",
@@ -151,10 +147,7 @@ def run(folder: Path, playbook: str) -> Ran:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(words):
         patch.setattr(run_playbook, "ROOT", folder)
         patch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
-        write = playbook_receipt.write
-        patch.setattr(
-            playbook_receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets)
-        )
+        patch.setattr(playbook_receipt, "write", lambda place, data, _: kept.append(data) or place)
         request = run_playbook.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
         assert run_playbook.run(request, Passwords("", ""), Progress()) == 1
     return Ran(words.getvalue(), kept[0])

@@ -149,11 +149,10 @@ def test_ctrl_c_stops_an_answer_and_no_more(folder: Path, home: Path) -> None:
 
 
 def test_each_line_of_a_pipe_is_a_message(folder: Path, home: Path) -> None:
-    with subprocess.Popen(
-        command(folder), cwd=served.REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        said, _ = process.communicate("Hi\n\nand?\n")
-    assert process.returncode == 0, said
+    done = subprocess.run(
+        command(folder), cwd=served.REPOSITORY, input="Hi\n\nand?\n", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
     assert messages(home) == [[("user", "Hi")], [("user", "Hi"), ("assistant", "…"), ("user", "and?")]]
     assert all(order["temperature"] == 0.7 for order in orders(home) if "ask" in order)
 

@@ -115,9 +115,8 @@ def test_a_node_runs_it_by_a_script_that_says_what_is_set() -> None:
     data = {"run": "mnist", "script": "train.py 'a b'", "nodes": [node], "folder": "scripts/torchrun/mnist"}
     data |= {"source": "/here", "files": {"train.py": {"size": 2000}}, "warnings": ["b is off; it is skipped"]}
     plan = TorchrunPlan.from_json(data | {"old_code": []})
-    script, about, secret = torchrun_plan.files(
-        plan, "a", Secret(messages="https://me"), {"watts": 250}, {"NCCL_ALGO": "Ring"}
-    )
+    told = Secret(messages="https://me")
+    script, about, secret = torchrun_plan.files(plan, "a", told, {"watts": 250}, {"NCCL_ALGO": "Ring"})
     assert (secret.path, secret.mode) == ("config/secret.json", 0o600) and "https://me" in secret.content
     assert script.path == "scripts/launch_cluster.sh" and script.mode == 0o700
     assert "export GLOO_SOCKET_IFNAME=enp3s0" in script.content and "NCCL_ALGO=Ring" in script.content

@@ -85,10 +85,8 @@ def test_every_field_that_motley_asks_for_can_be_queried() -> None:
     ],
 )
 def test_what_it_tells_of_its_load(condition: dict, reasons: int, busy: bool) -> None:
-    said = ask(
-        "--query-gpu=clocks_throttle_reasons.active,utilization.gpu", "--format=csv,noheader,nounits", **condition
-    )
-    bits, usage = said.split(", ")
+    fields = "--query-gpu=clocks_throttle_reasons.active,utilization.gpu"
+    bits, usage = ask(fields, "--format=csv,noheader,nounits", **condition).split(", ")
     assert int(bits, 16) == reasons
     assert (int(usage) > 90) is busy
 
