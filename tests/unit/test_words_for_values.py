@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def language() -> NativeEnvironment:
 
 
 LANGUAGE = language()
+template = cache(LANGUAGE.from_string)
 
 
 def declared() -> dict[str, str]:
@@ -124,6 +126,7 @@ def expressions(file: Path) -> Iterator[tuple[str, str]]:
     yield from below(yaml.safe_load(file.read_text()), "", {})
 
 
+@cache
 def options_of(module: str) -> dict[str, str]:
     file = ROOT / f"plugins/modules/{module}.py"
     text = re.search(r'DOCUMENTATION = r"""(.*?)"""', file.read_text(), re.DOTALL) if file.exists() else None
@@ -133,7 +136,7 @@ def options_of(module: str) -> dict[str, str]:
 
 def outcome(text: str, values: dict[str, Any]) -> str:
     try:
-        result = LANGUAGE.from_string(text).render(**values)
+        result = template(text).render(**values)
     except Exception as trouble:
         return type(trouble).__name__
     return f"{type(result).__name__} {result}"

@@ -126,25 +126,12 @@ def test_a_time_means_the_same_in_yaml() -> None:
 
 # -- written back ------------------------------------------------------------------------------------------------------
 
+TINY = {"model": "tiny"}
 LAUNCHED: dict[str, dict[str, Any]] = {
-    "as typed": {"model": "tiny", "dataset": "stdlib-qa", "max_steps": "40", "learning_rate": "1e-4", "rslora": "true"},
-    "named": {
-        "model": "tiny",
-        "dataset": "stdlib-qa",
-        "run": "notes",
-        "shares": "5,2",
-        "pipes": "off",
-        "load_in": "auto",
-    },
-    "of the launch": {
-        "model": "tiny",
-        "nodes": "n1",
-        "at": "22:00",
-        "then": "suspend",
-        "follow": "false",
-        "report_to": "wandb",
-    },
-    "odd words": {"model": "tiny", "dataset": "./it's: a #file.jsonl"},
+    "as typed": {**TINY, "dataset": "stdlib-qa", "max_steps": "40", "learning_rate": "1e-4", "rslora": "true"},
+    "named": {**TINY, "dataset": "stdlib-qa", "run": "notes", "shares": "5,2", "pipes": "off", "load_in": "auto"},
+    "of the launch": {**TINY, "nodes": "n1", "at": "22:00", "then": "suspend", "follow": "false", "report_to": "wandb"},
+    "odd words": {**TINY, "dataset": "./it's: a #file.jsonl"},
 }
 
 

@@ -1,10 +1,8 @@
 """The doctor where it may not look, or cannot: dead nodes, no root, silent parts, folders of one machine."""
 
-import copy
-
 from console.doctor.judge import judge
 from plugins.filter.doctor import motley_doctor_looks, motley_doctor_mtu
-from tests.support.readings import NAMES, healthy, with_node, with_part
+from tests.support.readings import NAMES, healthy, look, with_node, with_part
 from tests.support.spoiled import contact, wrong
 
 
@@ -28,9 +26,8 @@ def test_all_dead_is_said_of_each_and_nothing_else_is_claimed() -> None:
 def test_without_root_what_needs_it_is_left_out_with_a_sentence() -> None:
     readings = healthy()
     for name in NAMES:
-        seen = copy.deepcopy(next(n for n in readings.nodes if n.name == name).look or {})
-        seen |= {"root": False, "phases": None, "units": None, "firewall": None, "apt": {"holder": None}}
-        readings = with_node(readings, name, look=seen, sudo=None)
+        hidden = {"root": False, "phases": None, "units": None, "firewall": None, "apt": {"holder": None}}
+        readings = with_node(readings, name, look=look(name) | hidden, sudo=None)
     verdict = judge(readings)
     assert verdict.ok
     left_out = {probe.name: probe.seen for probe in verdict.probes if probe.skipped}
@@ -41,17 +38,16 @@ def test_without_root_what_needs_it_is_left_out_with_a_sentence() -> None:
 def test_a_part_that_could_not_be_read_says_why() -> None:
     readings = healthy()
     for name in NAMES:
-        seen = (next(n for n in readings.nodes if n.name == name).look or {}) | {"clock": None}
-        readings = with_node(readings, name, look=seen | {"troubles": {"clock": "OSError: timedatectl"}})
+        unread = {"clock": None, "troubles": {"clock": "OSError: timedatectl"}}
+        readings = with_node(readings, name, look=look(name) | unread)
     assert {p.name: p.seen for p in judge(readings).probes if p.skipped} == {"clock": "OSError: timedatectl"}
 
 
 def test_folders_on_one_machine_are_not_asked_what_is_the_machines() -> None:
     readings = healthy()
     for name in NAMES:
-        seen = copy.deepcopy(next(n for n in readings.nodes if n.name == name).look or {})
         kept = ("root", "home", "took", "names", "clock", "disk", "disk_speed", "processor", "files", "runs")
-        seen = {key: seen[key] for key in kept} | {"names": {"hostname": "pc", "lead_to": {}, "loopback": ["pc"]}}
+        seen = {key: look(name)[key] for key in kept} | {"names": {"hostname": "pc", "lead_to": {}, "loopback": ["pc"]}}
         readings = with_node(readings, name, managed=False, contact={}, sudo=None, look=seen, links=None)
     verdict = judge(readings)
     assert verdict.ok, verdict.wrong

@@ -1,14 +1,12 @@
 """The doctor: each reading that shows a fault is one finding on its node, with its cause and its fix. No host."""
 
-import copy
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console.doctor import show
 from console.doctor.judge import PROBES, judge
-from tests.support.readings import healthy, lan_card, with_links, with_node
+from tests.support.readings import healthy, lan_card, look, with_links, with_node
 from tests.support.spoiled import LEFT, Spoil, card, contact, links, node, only, part, wrong
 
 
@@ -83,22 +81,19 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_one_finding_on_its_node_with_cause_and_mend(name: str) -> None:
+def test_a_fault_is_one_finding_on_its_node_with_cause_and_fix_and_marks_its_probes_line(name: str) -> None:
     spoil, probe, cause, fix = FAULTS[name]
-    finding = only(spoil(healthy()))
+    spoiled = spoil(healthy())
+    finding = only(spoiled)
     assert (finding.probe, finding.node) == (probe, "left")
     assert cause in finding.what and fix in finding.fix, finding
     assert "\n" not in finding.what + finding.fix and "{" not in finding.what + finding.fix
+    (marked,) = [line for line in show.lines(judge(spoiled), 1.0) if line.startswith("  ✗")]
+    assert "left: see below" in marked
 
 
 def test_a_run_of_one_node_alone_names_no_network_card_to_compare() -> None:
     assert judge(part("files", interface="lo")(healthy())).ok
-
-
-def test_every_finding_marks_the_line_of_a_probe() -> None:
-    for spoil, probe, _, _ in FAULTS.values():
-        marked = [line for line in show.lines(judge(spoil(healthy())), 1.0) if line.startswith("  ✗")]
-        assert len(marked) == 1 and "left: see below" in marked[0], (probe, marked)
 
 
 APART = [name for name in FAULTS if FAULTS[name][1] in ("clock", "power", "apt", "names", "sudo", "runs")]
@@ -116,6 +111,6 @@ def test_faults_of_different_kinds_do_not_hide_each_other(chosen: set[str]) -> N
 
 @given(st.sets(st.sampled_from(sorted(healthy().nodes[0].look or {})), min_size=1))
 def test_whatever_cannot_be_read_the_rest_is_judged_without_a_crash(lost: set[str]) -> None:
-    seen = copy.deepcopy(healthy().nodes[1].look or {})
+    seen = look("left")
     seen |= dict.fromkeys(lost - {"root", "took"}) | ({"took": {}} if "took" in lost else {})
     assert judge(with_node(healthy(), "left", look=seen)).ok
