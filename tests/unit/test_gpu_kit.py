@@ -182,9 +182,7 @@ def test_processes_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_is_found_again_until_code_card_or_versions_are_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_is_known_until_code_card_or_versions_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results.keep(tmp_path, line(), HOME, Verdict(True, "found 1"), values={"n": 1}, seconds=2.0)
     found = results.known(tmp_path, line(), HOME)
     assert found and (found["state"], found["machine"], found["values"]) == ("passed", "RTX 4070", {"n": 1})

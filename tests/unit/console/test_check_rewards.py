@@ -16,7 +16,7 @@ from train.errors import BadInput
 TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
 
 
-def test_it_runs_where_this_machine_trains(
+def test_it_runs_where_training_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')

@@ -74,7 +74,7 @@ def inventory(tmp_path: Path, home: Path) -> Inventory:
     return inventory_of(tmp_path, {"a": home})
 
 
-def test_it_comes_here_and_says_how_it_is_used(
+def test_it_comes_with_its_use(
     inventory: Inventory, home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = tmp_path / "results"
@@ -88,9 +88,7 @@ def test_it_comes_here_and_says_how_it_is_used(
     assert use_result.export(inventory, "qa", "gguf", here) == 0
 
 
-def test_it_continues_where_the_connection_broke(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_continues_where_a_connection_broke(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert get(home, tmp_path, Failing) == 1
     assert "it continues there" in capsys.readouterr().out
     folder = tmp_path / "qa/gguf-q8_0"

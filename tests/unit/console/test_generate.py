@@ -88,9 +88,7 @@ def test_what_was_stopped_goes_on_under_its_name(launched: list[Any]) -> None:
         ({"out": "q.jsonl"}, "has the prompts, which would be lost"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_launched(
-    launched: list[Any], wrong: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_is_refused_before_a_launch(launched: list[Any], wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         generate.generate(INVENTORY, **NOTHING | wrong)
     assert launched == []

@@ -56,7 +56,7 @@ def test_a_file_of_settings_is_asked_about_where_it_can_be_read(
 
 
 @pytest.mark.parametrize(("said", "code"), [("y", 0), ("", 1), ("no", 1)])
-def test_somebody_at_a_terminal_is_asked(
+def test_who_is_at_a_terminal_is_asked(
     launched: list[Any], monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)

@@ -77,7 +77,7 @@ def nodes(folder: Path) -> list[str]:
     return [*found.nodes]
 
 
-def test_a_wrong_answer_is_asked_again_and_the_others_stay(
+def test_a_wrong_answer_alone_is_asked_again(
     tmp_path: Path, answers: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = answers(
@@ -110,9 +110,7 @@ def test_a_file_that_is_there_stays_unless_it_is_said_otherwise(own: Path, answe
     assert (own / "hosts.yml").read_text() == OWN
 
 
-def test_what_hosts_names_is_an_inventory_that_the_check_accepts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_hosts_names_is_an_inventory_without_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert describe(str(tmp_path), "anna@192.168.7.23, bert@192.168.7.31:2222") == 0
     assert capsys.readouterr().out.endswith(f"; next: ./motley bootstrap --inventory {tmp_path}\n")
     assert nodes(tmp_path) == ["gpu-master", "gpu-worker-1"]
@@ -148,7 +146,7 @@ def test_add_keeps_what_a_person_wrote(own: Path, answers: Answers, capsys: pyte
     assert (own / "hosts.yml").read_text() == text
 
 
-def test_remove_says_to_undo_first_and_keeps_the_rest(
+def test_remove_says_undo_first_and_keeps_the_rest(
     own: Path, answers: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers("n")
@@ -241,7 +239,7 @@ def test_whether_ssh_answers() -> None:
         ("default via inet6 fe80::1 dev wwan0", "192.168.1.1"),
     ],
 )
-def test_the_gateway_is_this_computers_where_it_is_in_that_network(
+def test_the_gateway_is_this_computers_in_that_network(
     route: str, gateway: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{route}\n"))

@@ -66,17 +66,13 @@ def test_what_is_there_is_what_was_sent_also_over_what_was_there_before(
     assert sent(there / "anna/notes")["README.md"].endswith(b"two")
 
 
-def test_without_a_yes_nothing_is_asked_of_the_hub(
-    there: Path, results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_yes_the_hub_is_asked_nothing(there: Path, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert push.push("hub:anna/notes", "notes", results, {}, yes=False) == 1
     assert not (there / "anna").exists() and asked(there) == []
     assert "nothing was sent (without a terminal: --yes)" in capsys.readouterr().out
 
 
-def test_a_token_that_may_not_write_is_refused_in_a_line(
-    there: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_that_may_not_write_is_refused(there: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_other")
     with pytest.raises(CheckFailed, match=r"(?s)the hub did not take anna/notes: .*401.*fix: may the token") as refused:
         send(results)

@@ -62,9 +62,7 @@ def rent(**other: object) -> int:
     )  # type: ignore[arg-type]
 
 
-def test_without_a_yes_nothing_is_ordered_and_the_plan_is_shown(
-    books: Books, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_yes_the_plan_is_shown_and_nothing_ordered(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
     assert rent(yes=False) == 1
     shown = capsys.readouterr().out
     assert books.orders == {}
@@ -136,9 +134,7 @@ def test_one_that_cannot_be_proven_is_given_back_at_once_and_says_once_why(
     assert "the account" not in shown, "what cost nothing to speak of has changed nothing"
 
 
-def test_stopped_by_a_person_before_it_is_proven_it_is_given_back(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_before_it_is_proven_it_is_given_back(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(lease: object) -> str:
         raise KeyboardInterrupt
 
@@ -247,7 +243,7 @@ def test_an_inventory_of_rented_machines_with_another_name_stays(books: Books, t
     assert while_rented.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
 
 
-def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
+def test_a_market_that_is_away_disturbs_nobody_who_rents_nothing(
     books: Books, capsys: pytest.CaptureFixture[str]
 ) -> None:
     books.faults["my_orders"] = ["500"] * 20
@@ -282,7 +278,7 @@ def test_a_keeper_that_cannot_means_no_order(books: Books) -> None:
     assert books.orders == {}
 
 
-def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
+def test_a_lease_without_a_watcher_gets_one_from_the_next_command(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rent()
@@ -347,9 +343,7 @@ def test_nobody_or_a_machine_at_home_may_be_the_answer(
     assert worst in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("worst"))
 
 
-def test_on_a_machine_without_a_battery_and_with_a_keeper_named_nobody_is_asked_who(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_battery_or_with_a_keeper_nobody_is_asked_who(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = sits_at(monkeypatch, "n")
     monkeypatch.setattr(rented_machine, "kept_by", lambda node, market, lease: Kept(""))
     rent(yes=False, keeper="inventory/loopback:gpu-master")
@@ -380,7 +374,7 @@ def test_all_cards_of_the_machine_train_in_one_run(books: Books, capsys: pytest.
 
 
 @pytest.mark.parametrize("verb", ["launch", "torchrun"])
-def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
+def test_a_script_uses_a_rented_machine_as_a_launch_does(
     verb: str, books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rent()

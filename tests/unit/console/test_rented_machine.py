@@ -44,9 +44,7 @@ def look(lease: Lease, status: dict[str, Any] | None, monkeypatch: pytest.Monkey
     return rented_machine.look(lease)
 
 
-def test_a_run_that_has_ended_is_fetched_and_only_then_it_goes_back(
-    lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_it_goes_back_once_its_run_is_fetched(lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert look(lease, RUNNING, monkeypatch) == ""
     kept = Book(tmp_path.resolve()).read(lease.mark)
     assert kept and kept.run == "mine"

@@ -128,7 +128,7 @@ def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_somet
         run_commands.stop(inventory)
 
 
-def test_clean_does_not_offer_a_run_that_is_on(
+def test_clean_leaves_a_run_that_is_on(
     inventory: Inventory, tmp_path: Path, on: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_commands.clean(inventory, "", yes=True) == 0 and kept(tmp_path, DONE) == 2
@@ -270,7 +270,7 @@ def test_a_large_file_is_seen_coming_on_a_terminal(
     assert said.rpartition("\x1b[2K")[2].startswith(f"run {DONE} → "), "the line is gone before the result is told"
 
 
-def test_a_result_of_gigabytes_may_take_long_to_be_hashed(
+def test_a_large_result_may_be_hashed_long(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalNode, "answer_s", 0.001)
@@ -309,9 +309,7 @@ def test_a_shell_that_answers_itself_is_named_with_where_to_look(monkeypatch: py
         LocalNode(name="a", home="").status()
 
 
-def test_follow_reads_first_from_a_node_that_trains(
-    inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_reads_from_a_node_that_trains(inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(run_commands, "show", lambda nodes, *_: asked.append([node.name for node in nodes]) or 0)
     assert run_commands.follow(inventory) == 0 and asked == [["b", "a"]]
@@ -332,7 +330,7 @@ def test_fetch_brings_what_each_node_recorded_as_one_picture(
     assert {event["pid"] for event in shown if event.get("name") == FIGURES} == {0, 1}
 
 
-def test_logs_of_a_node_stand_behind_its_name(
+def test_logs_stand_behind_a_nodes_name(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b"):
@@ -343,7 +341,7 @@ def test_logs_of_a_node_stand_behind_its_name(
     assert capsys.readouterr().out.splitlines() == ["b  b says one", "b  b says two"]
 
 
-def test_the_last_line_of_data_is_no_event_of_the_run(
+def test_the_last_line_of_data_is_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "done": True, "reason": "all steps"}

@@ -96,9 +96,7 @@ def test_what_cannot_be_asked_is_refused_before_a_machine_is(results: Path, tmp_
         ask(results, shots="3")
 
 
-def test_the_table_has_both_scores_and_marks_what_is_beyond_chance(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_marks_what_is_beyond_chance(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tasks.show(results, "notes-tasks") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["task", "metric", "before", "after", "change"]
@@ -132,9 +130,7 @@ def test_scores_that_are_none_are_no_scores(text: str, results: Path) -> None:
         tasks.show(results, "notes-tasks")
 
 
-def test_the_report_has_the_table_of_what_the_run_was_asked_last(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_has_what_the_run_was_asked_last(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands_as_typed, "remember", lambda _: None)
     folder = results / "notes"
     end = {"event": "done", "time": 105.0, "step": 1, "loss": 0.3, "seconds": 5}

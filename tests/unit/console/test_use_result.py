@@ -81,7 +81,7 @@ def test_a_question_may_come_by_our_input(
     assert capfd.readouterr().out.endswith("--question -\nTwo lines?\nYes.")
 
 
-def test_what_a_script_made_is_not_motleys_to_ask(
+def test_what_a_script_made_is_not_asked(
     inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As `./motley torchrun` leaves it: newer than any run, and done."""
@@ -123,9 +123,7 @@ def test_a_stopped_run_that_lost_its_event_log_is_not_meant_by_itself(
     assert capfd.readouterr().out.startswith("run new · on b\n")
 
 
-def test_a_picture_that_lies_here_travels(
-    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_picture_from_here_travels(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "my cat.JPG"
     picture.write_bytes(bytes(range(256)))
     assert use_result.ask(inventory, "new", str(picture), "") == 3
@@ -151,9 +149,7 @@ def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: 
     assert f"{tmp_path}/home of a code online -m train export gguf --run old --home ." in capfd.readouterr().out
 
 
-def test_a_node_that_trains_is_left_alone(
-    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_trains_is_spared(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path / "home of a", "half"):
         use_result.on_a_node(inventory, "old", ["eval"], more=[])
         assert "run old · on b\n" in capfd.readouterr().out
@@ -196,7 +192,7 @@ def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"
 
 
-def test_what_has_trained_nothing_is_never_asked(
+def test_what_trained_nothing_is_not_asked(
     inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A run that answered prompts is newer than what was trained: the latter is meant, and the former is refused."""

@@ -161,9 +161,7 @@ def test_a_busy_machine_measures_no_balance(fetched: Path, capsys: pytest.Captur
     assert "not measurable here" in capsys.readouterr().out
 
 
-def test_without_questions_the_runs_own_held_out_losses_are_told(
-    fetched: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_questions_its_own_held_out_losses_are_told(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tell(fetched)
     assert "5.50 at its first evaluation, 5.10 at the end" in capsys.readouterr().out
     before = [{"event": "eval", "step": 0, "loss": 6.25, "time": 99.0}]
@@ -172,9 +170,7 @@ def test_without_questions_the_runs_own_held_out_losses_are_told(
     assert "6.25 before the training, 5.10 at the end" in capsys.readouterr().out
 
 
-def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
-    fetched: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_by_rewards_it_shows_their_rise_and_answers_by_them(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rewarded(1.0)(fetched)
     tell(fetched, recipe="grpo")
     said = capsys.readouterr().out
@@ -184,9 +180,7 @@ def test_by_rewards_it_shows_that_they_rose_and_answers_then_and_now(
     assert "The capital of Italy? ▸ The capital is Rome. ▸ Rome." in said
 
 
-def test_by_preferences_it_shows_the_margin_and_held_out_pairs(
-    fetched: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_by_preferences_it_shows_margin_and_held_out_pairs(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     preferred()(fetched)
     tell(fetched, recipe="preference")
     said = capsys.readouterr().out

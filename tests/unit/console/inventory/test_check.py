@@ -102,9 +102,7 @@ def test_what_is_unusual_may_be_right(tmp_path: Path, nodes: dict[str, Any], sha
         ({}, {"motley_python_env_sets": ["unsloth"]}, "one of them is node-cpu, node-gpu or node-gpu-r570"),
     ],
 )
-def test_a_finding_says_what_mends_it(
-    tmp_path: Path, nodes: dict[str, Any], shared: dict[str, Any], expected: str
-) -> None:
+def test_a_finding_says_its_fix(tmp_path: Path, nodes: dict[str, Any], shared: dict[str, Any], expected: str) -> None:
     (finding,) = written(tmp_path, nodes=nodes, **shared)
     assert expected in finding
 
@@ -157,9 +155,7 @@ QUOTES = 'yml:2: a mapping stands where a name belongs\n    put a value that beg
         ("host_vars/two/more.yml", "motley_gpu: none\n", "there is no machine 'two'"),
     ],
 )
-def test_a_file_of_another_shape_or_for_nobody_is_one_finding(
-    tmp_path: Path, file: str, text: str, expected: str
-) -> None:
+def test_a_file_of_another_shape_or_for_nobody_is_found(tmp_path: Path, file: str, text: str, expected: str) -> None:
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / file).write_text(text)

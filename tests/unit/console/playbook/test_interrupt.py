@@ -62,7 +62,7 @@ def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, 
 
 
 @pytest.mark.parametrize(("others", "patience_s"), [("have one", 0.2), ("have none", 0.2), ("have none", 0.0)])
-def test_who_is_amid_exec_and_shows_no_environment_yet_is_found(
+def test_who_shows_no_environment_amid_exec_is_found(
     mark: str, others: str, patience_s: float, monkeypatch: Any
 ) -> None:
     """Also where one look takes longer than the patience."""

@@ -12,7 +12,7 @@ from console.serve import router
 from console.serve.router import Router
 
 
-def test_a_machine_that_fails_in_a_way_that_nobody_has_thought_of_is_out_with_its_reason(
+def test_a_machine_that_fails_in_an_unknown_way_is_out_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def free(*_: Any, **__: Any) -> str:

@@ -41,9 +41,7 @@ def ask(*words: str, host: str = "gpu-worker-2", chosen: dict | None = None, **c
     ],
     ids=["no library", "no module", "library newer", "module not open", "lost"],
 )
-def test_it_fails_as_the_real_one_does(
-    card: dict, library: str | None, module: str | None, status: int, told: str
-) -> None:
+def test_it_fails_as_a_real_one(card: dict, library: str | None, module: str | None, status: int, told: str) -> None:
     with pytest.raises(Failed) as failed:
         nvidia_smi.reachable(card, library, module)
     assert failed.value.status == status
