@@ -30,13 +30,11 @@ class Played:
     happened: int = 0
     stopped: bool = False
     sent: list[str] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         return self.script[: self.happened] if kind == "step" else []
 
     def wait_for_step(self, wanted: int) -> int:
-        self.asked.append(wanted)
         self.happened = max(self.happened, wanted + self.late)
         return self.happened
 

@@ -5,7 +5,6 @@ import shlex
 import pytest
 
 from console.command_line.verbs import VERBS, launch_variables, parser
-from console.launch_commands import launch_words
 
 
 @pytest.mark.parametrize(
@@ -50,13 +49,6 @@ def test_every_launch_variable_is_an_option(verb: str) -> None:
         args = vars(takes.parse_args([f"--{variable.replace('_', '-')}", "1"]))
         settings = args.pop("settings")
         assert settings == [f"{variable}=1"] or args[variable] == "1", variable
-
-
-def test_a_variable_goes_to_the_launch_as_one_of_set() -> None:
-    args = vars(parser("plan").parse_args(["--model", "tiny", "--learning-rate", "1e-4"]))
-    for name in ("inventory", "infra", "as_json"):
-        del args[name]
-    assert launch_words(**args) == ["-e", '{"learning_rate": "1e-4", "model": "tiny"}']
 
 
 @pytest.mark.parametrize("verb", VERBS)
