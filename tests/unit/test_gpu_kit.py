@@ -131,10 +131,18 @@ def line(judge: object = None) -> Line:
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch):
+    """A process of somebody else beside it is left alone, whatever a line does."""
     monkeypatch.setattr(process, "GRACE_S", 0.5)
-    made = Processes(warm=False, device="cpu")
-    yield made
-    made.close()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        made = Processes(warm=False, device="cpu")
+        yield made
+        made.close()
+        left_alone = other.poll() is None
+        other.kill()
+    assert left_alone
+
+
+SLEEPER = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
 
 
 def program(tmp_path: Path, text: str) -> list[str]:
@@ -144,16 +152,15 @@ def program(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_what_a_line_leaves_behind_is_ended_and_told(processes: Processes, tmp_path: Path) -> None:
-    sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
-    words = program(tmp_path, f"import subprocess, sys\nprint({sleeper}.pid)\n")
     said = tmp_path / "said"
+    assert processes.run(program(tmp_path, "pass"), said, 30) == ""
+    words = program(tmp_path, f"import subprocess, sys\nprint({SLEEPER}.pid)\n")
     assert processes.run(words, said, 30) == "it left 1 processes behind"
     assert not is_alive(int(said.read_text()))
 
 
 def test_a_line_that_hangs_is_ended_with_all_that_it_started(processes: Processes, tmp_path: Path) -> None:
-    sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
-    words = program(tmp_path, f"import subprocess, sys, time\nprint({sleeper}.pid, flush=True)\ntime.sleep(600)\n")
+    words = program(tmp_path, f"import subprocess, sys, time\nprint({SLEEPER}.pid, flush=True)\ntime.sleep(600)\n")
     said = tmp_path / "said"
     began = pace.now()
     assert processes.run(words, said, 2).startswith("not done within 2 s")
@@ -165,18 +172,6 @@ def test_an_error_is_told_by_its_last_words(processes: Processes, tmp_path: Path
     words = program(tmp_path, "raise RuntimeError('the card has fallen off the bus')")
     said = processes.run(words, tmp_path / "said", 30)
     assert said == "it ended with 1: RuntimeError: the card has fallen off the bus"
-
-
-def test_processes_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "GRACE_S", 0.2)
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    try:
-        made = Processes(warm=False, device="cpu")
-        assert made.run(program(tmp_path, "pass"), tmp_path / "said", 30) == ""
-        assert other.poll() is None
-    finally:
-        other.kill()
-        other.wait()
 
 
 # -- results ---------------------------------------------------------------------------------------------------------
