@@ -25,6 +25,8 @@ def run(*, done: bool = True, **asked: Any) -> dict[str, Any]:
 
 
 RUNS = {
+    "tasks": run(model="qwen3-4b", recipe="evaluate"),
+    "scores": run(model="qwen3-4b", recipe="preference", loss="reward"),
     "new": run(model="qwen3-4b", load_in="4bit"),
     "half": run(done=False, model="qwen3-4b"),
     "all": run(model="smollm2-135m", method="full"),
@@ -83,6 +85,8 @@ def test_what_was_stopped_goes_on_under_its_name(launched: list[Any]) -> None:
         ({"run": "all"}, "all has made no adapter"),
         ({"run": "photos"}, "photos has made no adapter"),
         ({"run": "made"}, "made has made no adapter"),
+        ({"run": "tasks"}, "tasks has made no adapter that writes"),
+        ({"run": "scores"}, "scores has made no adapter that writes"),
         ({"out": "/no/such/folder/a.jsonl"}, "no file in a folder that is there"),
         ({"out": "/"}, "no file in a folder that is there"),
         ({"out": "q.jsonl"}, "has the prompts, which would be lost"),

@@ -74,18 +74,6 @@ def test_the_runs_model_and_adapter_are_asked_by_a_run_of_another_name(launched:
     assert launched[1] == {"run": "notes-tasks", "resume": "notes-tasks", "nodes": "a", "more": []}
 
 
-def test_the_newest_run_that_has_an_adapter_is_asked_where_none_is_named() -> None:
-    def run(**given: str) -> dict[str, Any]:
-        return {"done": True, "launched": {"given": {"model": "tiny", **given}}}
-
-    scored = run(recipe="preference", loss="reward")
-    runs = {"notes-tasks": run(recipe="evaluate"), "scores": scored, "whole": run(method="full"), "notes": run()}
-    assert commands_in_pieces.trained(runs, "") == ("notes", {"model": "tiny", "adapter": "notes"})
-    for name in ("notes-tasks", "scores", "whole"):
-        with pytest.raises(BadInput, match=f"run {name} has made no adapter that writes"):
-            commands_in_pieces.trained(runs, name)
-
-
 def test_what_cannot_be_asked_is_refused_before_a_machine_is(results: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no file"):
         ask(results, tasks="arc_easy,./none.yaml")
