@@ -17,8 +17,7 @@ from console.extra_vars import extra_vars
 from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
-from train.plan.settings.config import GrpoConfig, ImagesConfig, PretrainConfig, SftConfig, names_of
-from train.plan.settings.evaluate import EvaluateConfig
+from train.plan.settings.config import RECIPES, names_of
 from train.plan.settings.preference import LOSSES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -154,36 +153,33 @@ def refusal(**values: object) -> str:
 
 
 BASE: dict[str, object] = {"model": "tiny", "dataset": "stdlib-qa"}
-
-
-def of_a_pool(values: dict[str, object]) -> dict[str, object]:
-    """What a run whose work comes in pieces needs."""
-    if {"answers", "piece"} & values.keys() or values.get("recipe") == "generate":
-        return {"recipe": "generate", "temperature": 1}
-    of_tasks = (names_of(EvaluateConfig) - names_of(SftConfig)) & values.keys()
-    if of_tasks or values.get("recipe") == "evaluate":
-        return {"recipe": "evaluate", "tasks": "arc_easy", "dataset": ""}
-    of_sweep = {"trains", "search", "trials", "grid", "prune"} & values.keys() or values.get("recipe") == "sweep"
-    return {"recipe": "sweep", "search": "lora_r=8,16"} if of_sweep else {}
+BASES = {
+    "sft": BASE,
+    "preference": BASE | {"loss": "simpo"},
+    "grpo": BASE | {"rewards": "length:9"},
+    "generate": BASE | {"temperature": 1},
+    "sweep": BASE | {"search": "lora_r=8,16"},
+    "evaluate": BASE | {"tasks": "arc_easy", "dataset": ""},
+}
+BESIDE = {
+    "center_rewards_coefficient": {"loss": "reward"},
+    "epsilon": {"steps_per_rollout": 2},
+    "epsilon_high": {"steps_per_rollout": 2},
+}
 
 
 def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
-    new = names_of(PretrainConfig) - names_of(SftConfig)
-    if "center_rewards_coefficient" in values:
-        return BASE | {"recipe": "preference", "loss": "reward"}
-    of_pairs = {"label_smoothing", "simpo_gamma"} & values.keys() or values.get("loss") in LOSSES
-    if of_pairs or values.get("recipe") == "preference":
-        return BASE | {"recipe": "preference", "loss": "simpo"}
-    of_grpo = (names_of(GrpoConfig) - names_of(SftConfig)) & values.keys()
-    if of_grpo or values.get("recipe") == "grpo":
-        again = {"steps_per_rollout": 2} if {"epsilon", "epsilon_high"} & values.keys() else {}
-        return BASE | {"recipe": "grpo", "rewards": "length:9"} | again
-    if "recipe" in values and not of_a_pool(values):
-        return {"dataset": photos() if values["recipe"] == "images" else "stdlib-qa"}
-    if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
-        return {"recipe": "images", "dataset": photos()}
-    return {"recipe": "pretrain", "dataset": "stdlib-qa"} if new & values.keys() else BASE | of_a_pool(values)
+    order = ("sft", "grpo", *RECIPES)  # where two have a setting, the first one
+    owners = [next((name for name in order if one in names_of(RECIPES[name])), "sft") for one in values]
+    recipe = str(values.get("recipe") or next((name for name in owners if name != "sft"), "sft"))
+    if "loss" in values:
+        recipe = "preference" if values["loss"] in LOSSES else "grpo"
+    usual = {"dataset": photos() if recipe == "images" else "stdlib-qa"}
+    found = {"recipe": recipe} | BASES.get(recipe, usual)
+    for setting in values:
+        found |= BESIDE.get(setting, {})
+    return found
 
 
 @functools.cache
