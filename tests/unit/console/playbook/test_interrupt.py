@@ -39,12 +39,16 @@ def mark() -> Iterator[str]:
     processes.end(f"{interrupt.MARK}={mark}")
 
 
-def family(mark: str, *, patient: bool = True) -> subprocess.Popen[bytes]:
-    code = FAMILY.replace("PATIENT", str(patient))
-    env = os.environ | {interrupt.MARK: mark}
-    process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, start_new_session=True)
+def up(code: str, **how: Any) -> subprocess.Popen[bytes]:
+    """Once it has printed so."""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, **how)
     assert process.stdout and process.stdout.readline() == b"up\n"
     return process
+
+
+def family(mark: str, *, patient: bool = True) -> subprocess.Popen[bytes]:
+    code = FAMILY.replace("PATIENT", str(patient))
+    return up(code, env=os.environ | {interrupt.MARK: mark}, start_new_session=True)
 
 
 @pytest.mark.parametrize(("patient", "code"), [(True, 99), (False, -signal.SIGKILL)])
@@ -84,11 +88,8 @@ def test_who_shows_no_environment_amid_exec_is_found(
 @pytest.mark.timeout(20)
 def test_who_heeds_no_sigterm_is_ended_with_the_group(mark: str) -> None:
     process = family(mark)
-    stubborn = subprocess.Popen(
-        [sys.executable, "-c", "import signal; signal.signal(15, 1); print('up', flush=True); signal.pause()"],
-        stdout=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    assert stubborn.stdout and stubborn.stdout.readline() == b"up\n"
+    code = "import signal; signal.signal(15, 1); print('up', flush=True); signal.pause()"
+    stubborn = up(code, start_new_session=True)
     processes.end_group(stubborn, patience_s=0.2)
     assert stubborn.returncode == -signal.SIGKILL
     processes.end_group(process)
@@ -122,8 +123,8 @@ def test_who_missed_the_first_ctrl_c_gets_a_second(monkeypatch: Any) -> None:
     with interrupt.Watch() as watch:
         process = family(watch.mark, patient=False)
         os.kill(os.getpid(), signal.SIGINT)
-        deaf = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        assert deaf.stdout and deaf.stdout.readline() == b"up\n" and not watch.overdue()
+        deaf = up(code)
+        assert not watch.overdue()
         pace.until(lambda: not watch.overdue() and deaf.poll() is not None, 10)
         assert deaf.returncode == 98 and process.poll() is None
 
@@ -138,9 +139,7 @@ def test_sigterm_at_a_question_is_ctrl_c(within: str, left: str) -> None:
         f"def slow(*_):\n    with {within}(): print('up', flush=True); time.sleep(60)\n"
         "new_inventory.write_inventory = slow; sys.argv = ['console', 'inventory']; sys.exit(m.main())"
     )
-    root = Path(__main__.__file__).parents[1]
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
-    assert process.stdout and process.stdout.readline() == b"up\n"
+    process = up(code, stderr=subprocess.PIPE, cwd=__main__.ROOT)
     process.terminate()
     assert pace.said_by(process, 10)[1] == f"\nstopped; {left}\n".encode() and process.returncode == 130
 

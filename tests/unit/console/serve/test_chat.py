@@ -85,13 +85,21 @@ def controls_a_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@contextlib.contextmanager
+def at_a_terminal(folder: Path, *words: str) -> Iterator[Terminal]:
+    found = Terminal(command(folder, RUN, *words))
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+        os.close(found.keys)
+
+
 @pytest.fixture
 def terminal(folder: Path) -> Iterator[Terminal]:
-    found = Terminal(command(folder, RUN, "--system", "Be short.", "--tokens", "5"))
-    yield found
-    found.process.kill()
-    found.process.wait()
-    os.close(found.keys)
+    with at_a_terminal(folder, "--system", "Be short.", "--tokens", "5") as found:
+        yield found
 
 
 def messages(home: Path) -> list[list[tuple[str, str]]]:
@@ -130,22 +138,18 @@ def test_a_conversation_that_is_typed(terminal: Terminal, home: Path) -> None:
 
 
 def test_ctrl_c_stops_an_answer_and_no_more(folder: Path, home: Path) -> None:
-    found = Terminal(command(folder, RUN, "--tokens", "100000"))
-    try:
-        found.shows("> ")
-        found.types("long\r")
-        pace.until(lambda: len(found.read()) > 800, 60, found.read)
-        found.types("\x03")
-        found.shows("(stopped)")
-        pace.until(lambda: any("drop" in one for one in orders(home)), 60, found.read)
-        prompts = found.read().count("> ")
-        found.types("half a word\x03")
-        found.shows("> ", times=prompts + 1)
-        found.types("\x04")
-        assert found.ends() == 0, found.read()
-    finally:
-        found.process.kill()
-        found.process.wait()
+    with at_a_terminal(folder, "--tokens", "100000") as terminal:
+        terminal.shows("> ")
+        terminal.types("long\r")
+        pace.until(lambda: len(terminal.read()) > 800, 60, terminal.read)
+        terminal.types("\x03")
+        terminal.shows("(stopped)")
+        pace.until(lambda: any("drop" in one for one in orders(home)), 60, terminal.read)
+        prompts = terminal.read().count("> ")
+        terminal.types("half a word\x03")
+        terminal.shows("> ", times=prompts + 1)
+        terminal.types("\x04")
+        assert terminal.ends() == 0, terminal.read()
 
 
 def test_each_line_of_a_pipe_is_a_message(folder: Path, home: Path) -> None:
