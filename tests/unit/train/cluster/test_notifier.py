@@ -59,14 +59,13 @@ class Cluster:
     tries: list[str] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
 
-    def add(self, name: str, *, with_address: bool = True) -> None:
+    def add(self, name: str) -> None:
         names = ("a", "b", "c")
         members = tuple(Member(name=one, address=f"127.0.0.{i}") for i, one in enumerate(names, 1))
         config = ClusterConfig(run="r", node=name, token="t", nodes=members)
         file = self.folder / name / "secret.json"
         file.parent.mkdir(exist_ok=True)
-        if with_address:
-            file.write_text(Secret(token="t", messages=f"address of {name}").to_json())
+        file.write_text(Secret(token="t", messages=f"address of {name}").to_json())
         outside = Outside(clock=Played(self, name))
         memory = AgentMemory.load(self.folder / name / "epoch.json", "t", outside)
         one = NodeNotifier(config, file, memory, outside, self.sender(name))
@@ -93,13 +92,18 @@ class Cluster:
         self.nodes[name].status = replace(self.nodes[name].status, generation=None)
         self.nodes[name].too_few = reason
 
-    def look(self, *names: str, rounds: int = 3, cut: bool = False) -> None:
+    def ends(self, *names: str, verdict: RunEnd = DONE, loss: float = 0.0) -> None:
+        for name in names:
+            progress = TrainerProgress(Path("nowhere"), 0, Outside(), step=7, loss=loss)
+            self.nodes[name].notifier.end(verdict, progress)
+
+    def look(self, *names: str, rounds: int = 3) -> None:
         here = {name: self.nodes[name] for name in names}
         for _ in range(rounds):
             self.at += 0.25
             for node in here.values():
                 node.status = replace(node.status, **node.notifier.status)
-            statuses = {} if cut else {name: node.status for name, node in here.items()}
+            statuses = {name: node.status for name, node in here.items()}
             for name, node in here.items():
                 peers = {other: status for other, status in statuses.items() if other != name}
                 node.waits = node.notifier.look(node.status, peers, node.too_few)
@@ -130,9 +134,6 @@ def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(thre
     assert three.got == ["a lost-2-c: c is lost since 10 minutes: silent"]
     three.generation(3, "b", "a")
     three.later(60, "a", "b")
-    three.add("b")  # its agent was killed, and remembers
-    three.generation(4, "b", "a")
-    three.later(60, "a", "b")
     assert len(three.got) == 1
     three.generation(5, "b", "a", "c")
     three.look("a", "b", "c")
@@ -141,16 +142,8 @@ def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(thre
     assert three.got[1:] == ["b lost-6-c: c is lost since 10 minutes: silent"]
 
 
-def test_a_new_host_knows_since_when(three: Cluster) -> None:
-    three.generation(2, "a", "c")
-    three.later(LOST_S / 2, "a", "c")
-    three.generation(3, "c", "a")
-    three.later(LOST_S / 2 + 10, "a", "c")
-    assert three.got == ["c lost-2-b: b is lost since 10 minutes: silent"]
-
-
-@pytest.mark.parametrize("hours", [-2, 2])
-def test_no_clock_that_is_off_makes_ten_minutes_more_or_less(three: Cluster, hours: int) -> None:
+@pytest.mark.parametrize("hours", [-2, 0, 2])
+def test_a_new_host_knows_since_when_whatever_its_clock_says(three: Cluster, hours: int) -> None:
     """Of the first host, as of a machine that begins in 1970; the second one sends."""
     three.wall = {"a": hours * 3600.0}
     three.generation(2, "a", "b")
@@ -205,8 +198,7 @@ def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> 
     three.refuses = {"a"}
     if how == "has no address":
         three.nodes["a"].notifier.file.unlink()
-    for name in left:
-        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7, loss=3.0))
+    three.ends(*left, loss=3.0)
     three.look(*left, rounds=6)
     assert three.got == ["b done: done · 7 steps · loss 3.0000"]
     assert not any(three.nodes[name].waits for name in left)
@@ -224,7 +216,7 @@ def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three:
     assert len(three.got) == 1
     for node in three.nodes.values():
         node.notifier.file.unlink()
-        node.notifier.end(RunEnd(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0, Outside()))
+    three.ends("a", "b", "c", verdict=RunEnd(done=False, reason="out of memory"))
     three.look("a", "b", "c")
     assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
 
@@ -240,7 +232,7 @@ def test_what_was_sent_is_known_to_an_agent_that_starts_again(three: Cluster) ->
 
 def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
     a, b = three.nodes["a"], three.nodes["b"]
-    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
+    three.ends("b")
     b.notifier.look(b.status, {"a": replace(a.status, can_send=False, sending="done")})
     assert three.got == []
     b.notifier.look(replace(b.status, can_send=True), {})
@@ -250,7 +242,7 @@ def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
 def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeNotifier, "_send", lambda *_: None)
     a = three.nodes["a"]
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
+    three.ends("a")
     three.look("a")
     assert a.waits
     three.later(TIMING.notice_end_s, "a")
@@ -261,7 +253,7 @@ def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> N
     """As in the agent, whose status is from before it heard of its failure."""
     a = three.nodes["a"]
     three.refuses = {"a"}
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
+    three.ends("a")
     able = {"b": replace(three.nodes["b"].status, can_send=True)}
     for _ in range(3):
         a.notifier.look(replace(a.status, **a.notifier.status), able)
@@ -278,46 +270,33 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) ->
     three.later(LOST_S + 24 * 3600, "a", "b")
     assert 5 <= len(three.tries) <= 12
     three.refuses = set()
-    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
+    three.ends("a")
     three.look("a", "b")
     assert three.got == ["a done: done · 7 steps"]
 
 
-@pytest.mark.parametrize("content", ['{"messages": "https://ntfy.sh/gehe\xefm"}'.encode("latin-1"), b"", b"{torn"])
-def test_an_address_that_is_none_leaves_the_sending_to_another(three: Cluster, content: bytes) -> None:
-    a, b = three.nodes["a"].notifier, three.nodes["b"].notifier
-    a.file.write_bytes(content)
-    a.send = send
-    for one in (a, b):
-        one.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
-    three.look("a", "b", rounds=6)
-    assert three.got == ["b done: done · 7 steps"] and a.sending is None
+LATIN = '{"messages": "https://ntfy.sh/gehe\xefm"}'.encode("latin-1")
 
 
-def test_a_file_that_must_not_be_looked_at_is_none(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As below a folder that is closed to the login user, or on a disk that fails."""
+@pytest.mark.parametrize("content", [LATIN, b"", b"{torn", None])
+def test_an_address_that_is_none_or_cannot_be_read_leaves_the_sending_to_another(
+    three: Cluster, content: bytes | None
+) -> None:
     a = three.nodes["a"].notifier
-
-    def refuses(_: Path) -> str:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_text", refuses)
-    assert a.status["can_send"] is False
+    a.file.unlink()
+    if content is None:
+        a.file.mkdir()
+    else:
+        a.file.write_bytes(content)
+    a.send = send
+    three.ends("a", "b")
+    three.look("a", "b", rounds=6)
+    assert three.got == ["b done: done · 7 steps"] and a.sending is None and not a.status["can_send"]
 
 
 def test_what_is_not_sent_is_named_without_the_address(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     three.refuses = {"a", "b", "c"}
-    for node in three.nodes.values():
-        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
+    three.ends("a", "b", "c")
     three.look("a", "b", "c", rounds=6)
     said = capsys.readouterr().err
     assert "a: notify  done not sent: Network is unreachable; the next try in 60 s" in said and "address" not in said
-
-
-def test_a_folder_that_cannot_be_read_is_no_trouble(three: Cluster) -> None:
-    a: Any = three.nodes["a"].notifier
-    a.file.unlink()
-    a.file.mkdir()
-    a.end(DONE, TrainerProgress(Path("nowhere"), 0, Outside(), step=7))
-    three.look("a")
-    assert three.got == [] and not a.status["can_send"]

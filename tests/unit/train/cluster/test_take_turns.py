@@ -109,9 +109,8 @@ def test_after_the_last_nothing_is_left_to_do(tmp_path: Path, outside: Outside) 
 
 def test_without_a_queue_a_run_is_as_ever(tmp_path: Path, outside: Outside) -> None:
     keeper = keeper_of(tmp_path, outside, queue=Queue())
-    assert (
-        take_turns.take_turns(keeper, lambda: 70, never) == 70 and take_turns.take_turns(keeper, lambda: 0, never) == 0
-    )
+    assert take_turns.take_turns(keeper, lambda: 70, never) == 70
+    assert take_turns.take_turns(keeper, lambda: 0, never) == 0
     assert not outside.network.served and not (tmp_path / paths.QUEUE_LIST).exists()  # type: ignore[attr-defined]
     assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
 
@@ -262,31 +261,40 @@ def test_a_full_disk_is_tried_again(tmp_path: Path, outside: Outside, monkeypatc
     assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is not None
 
 
-CLUSTER = "run: r1\nnode: a\nnodes:\n  - {name: a, address: 10.0.0.1, processes: 1}\n"
+def launched(home: Path, monkeypatch: pytest.MonkeyPatch, outside: Outside, started: str = "launch") -> Path:
+    """The cluster file of a launch whose token is t."""
+    monkeypatch.setenv("MOTLEY_STARTED", started)
+    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
+    (home / "config/queue").mkdir(parents=True)
+    (home / paths.SECRET).write_text('{"token": "t"}')
+    file = home / paths.CLUSTER
+    file.write_text("run: r1\nnode: a\nnodes:\n  - {name: a, address: 10.0.0.1, processes: 1}\n")
+    return file
+
+
+HERE = replace(FIRST, launch=take_turns.launch_of("t"))
+"""What that launch is in the queue."""
+
+
+def torn(_: QueueKeeper) -> int:
+    raise BadInput("the settings are torn")
 
 
 def test_a_node_that_cannot_take_part_waits_for_the_next_run(
     tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own files of this run are bad: the others train, and it stays in the queue."""
-    monkeypatch.setenv("MOTLEY_STARTED", "launch")
-    file = tmp_path / paths.CLUSTER
-    file.parent.mkdir(parents=True)
-    file.write_text(CLUSTER)
-    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    first = replace(FIRST, launch=take_turns.launch_of("t"))
-    queue = Queue(key="k").added(first, SECOND)
-    (tmp_path / "config/queue").mkdir()
+    file = launched(tmp_path, monkeypatch, outside)
+    queue = Queue(key="k").added(HERE, SECOND)
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
-    monkeypatch.setattr(take_turns, "put_in_place", lambda home, entry: (_ for _ in ()).throw(Becomes(entry.run)))
+    monkeypatch.setattr(take_turns, "put_in_place", lambda _, entry: becomes(entry))
     kept: list[QueueKeeper] = []
 
     def run(keeper: QueueKeeper) -> int:
         kept.append(keeper)
-        raise BadInput("the settings are torn")
+        return torn(keeper)
 
-    ended = queue.ended(first.launch, End(how="done"))
+    ended = queue.ended(HERE.launch, End(how="done"))
     outside.clock.then = [lambda: None, lambda: kept[0].take(ended)]  # type: ignore[attr-defined]
     with pytest.raises(Becomes, match="r2"):
         take_turns.agent_in_turn(tmp_path, file, run)
@@ -296,13 +304,9 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
     tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the queue says of it: it was stopped, and another one has its turn."""
-    file = tmp_path / paths.CLUSTER
-    (tmp_path / "config/queue").mkdir(parents=True)
-    file.write_text(CLUSTER)
-    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    queue = Queue(key="k").added(replace(FIRST, launch=take_turns.launch_of("t")), SECOND)
-    (tmp_path / paths.QUEUE_ASKED).write_text(queue.ended(take_turns.launch_of("t"), End(how="stopped")).to_json())
-    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
+    file = launched(tmp_path, monkeypatch, outside, started="")
+    queue = Queue(key="k").added(HERE, SECOND).ended(HERE.launch, End(how="stopped"))
+    (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
     monkeypatch.setattr(take_turns, "put_in_place", never)
     begun: list[bool] = []
 
@@ -317,15 +321,5 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(
 
 
 def test_without_a_queue_bad_input_ends_it(tmp_path: Path, outside: Outside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOTLEY_STARTED", "launch")
-    file = tmp_path / paths.CLUSTER
-    file.parent.mkdir(parents=True)
-    file.write_text(CLUSTER)
-    (tmp_path / paths.SECRET).write_text('{"token": "t"}')
-    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
-
-    def run(_: QueueKeeper) -> int:
-        raise BadInput("the settings are torn")
-
     with pytest.raises(BadInput, match="torn"):
-        take_turns.agent_in_turn(tmp_path, file, run)
+        take_turns.agent_in_turn(tmp_path, launched(tmp_path, monkeypatch, outside), torn)

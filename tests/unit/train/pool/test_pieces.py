@@ -1,16 +1,13 @@
-"""The list that a group shares, and the record of what is done."""
+"""The list that a group shares."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from train.pool import pieces
 from train.pool.pieces import Done, Known, Piece, Taken
-from train.pool.record import OwnDisk, Record
 
 
 def done(number: int, node: str, generation: int = 1) -> Done:
@@ -72,46 +69,3 @@ def test_known_pieces_survive_json() -> None:
     assert Done.of(json.loads(json.dumps(known.done[1].facts()))) == known.done[1]
     assert Taken.of(json.loads(json.dumps(known.taken[2].facts()))) == known.taken[2]
     assert known.has(1) and known.has(2) and not known.has(3)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "run/pieces.jsonl"
-
-
-def test_a_record_keeps_each_piece_once(file: Path) -> None:
-    record = Record(file, OwnDisk())
-    assert record.add(done(1, "n0")) and record.add(done(2, "n1", 3))
-    assert not record.add(done(1, "n1")) and not record.add(done(2, "n0", 2))
-    assert record.add(done(1, "n2", 2))
-    assert {n: one.node for n, one in Record(file, OwnDisk()).done.items()} == {1: "n2", 2: "n1"}
-    assert record.generations == {1: 2, 2: 3}
-
-
-def test_half_a_line_is_dropped_and_the_next_one_is_whole(file: Path) -> None:
-    Record(file, OwnDisk()).add(done(1, "n0"))
-    with file.open("a") as torn:
-        torn.write('{"piece": {"numb')
-    record = Record(file, OwnDisk())
-    assert list(record.done) == [1]
-    record.add(done(2, "n0"))
-    assert [json.loads(line)["piece"]["number"] for line in file.read_text().splitlines()] == [1, 2]
-
-
-def test_what_a_full_disk_does_not_take_is_not_there_in_half(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Record(file, OwnDisk())
-    record.add(done(1, "n0"))
-
-    def full(_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("train.runlog.events.os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        record.add(done(2, "n0"))
-    assert list(Record(file, OwnDisk()).done) == [1]
-
-
-def test_another_process_of_a_machine_reads_and_does_not_write(file: Path) -> None:
-    Record(file, OwnDisk()).add(done(1, "n0"))
-    other = Record(file, OwnDisk(), writes=False)
-    assert other.add(done(2, "n0")) and list(Record(file, OwnDisk()).done) == [1]

@@ -124,14 +124,16 @@ def said(text: str, home: Path) -> list[str]:
 def test_it_reaches_no_network_writes_nothing_and_touches_no_process(
     landlock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where Landlock is not there to help."""
+    """Also where Landlock is not there to help, which is said."""
     if not landlock:
         monkeypatch.setattr("train.rewards.process.PROGRAM", WITHOUT_LANDLOCK)
     (tmp_path / "kept").write_text("as before")
     tgkill = confine.CALLS_IF["tgkill"][confine.MACHINES[os.uname().machine][0]]
     with socket.create_server(("127.0.0.1", 0)) as server:
         text = TRIES.format(home=str(tmp_path), port=server.getsockname()[1], tgkill=tgkill, open=confine.OPEN)
-        lines = [line for line in said(text, tmp_path) if "no Landlock" not in line]
+        lines = said(text, tmp_path)
+    if "no Landlock" in lines[0] or not landlock:
+        assert lines.pop(0).startswith("this kernel has no Landlock: the functions could read the environment of")
     assert len(lines) == 31 and [line for line in lines if not line.endswith(" denied")] == []
     assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "r.py"]
     assert (tmp_path / "kept").read_text() == "as before"
@@ -170,18 +172,8 @@ def test_a_machine_that_cannot_confine_runs_motleys_own_alone(tmp_path: Path, mo
     (tmp_path / "r.py").write_text("print('it was run')\ndef f(completions): return [1.0]")
     monkeypatch.setattr("train.rewards.process.PROGRAM", UNCONFINED)
     lines: list[str] = []
-    with pytest.raises(
-        BadInput, match=r"cannot keep the functions of a file from the network: no list.*\nallow seccomp"
-    ):
+    with pytest.raises(BadInput, match=r"cannot keep the functions of a file .*: no list.*\nallow seccomp"):
         Judge("./r.py", 30, "stop", tmp_path, say=lines.append)
     assert lines == []
     with Judge("json", 30, "stop", tmp_path, say=lines.append) as judge:
         assert judge.score(["a"], ["[]"], {}).total == [1]
-
-
-def test_without_landlock_it_says_so_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.rewards.process.PROGRAM", WITHOUT_LANDLOCK)
-    text = "def f(completions):\n  try: open('/tmp/x', 'w')\n  except OSError: print('denied')\n  return [1.0]"
-    first, second = said(text, tmp_path)
-    assert first.startswith("this kernel has no Landlock: the functions could read the environment of")
-    assert second == "denied"

@@ -16,8 +16,8 @@ import pytest
 
 from tests.support.pids import is_alive
 from train.errors import BadInput
-from train.rewards.judge import Judge, RewardFailed, Scored
-from train.rewards.process import Process
+from train.rewards.judge import Judge, RewardFailed, Scored, valid
+from train.rewards.process import Lost
 
 ROOT = Path(__file__).parents[4]
 Make = Callable[..., Judge]
@@ -123,16 +123,10 @@ WRONG = [
     ("def f(completions, level): return level", r"f takes level, and the data has no such column"),
     ("import os\ndef f(completions): os._exit(3)", r"f ended its process \(exit code 3\)"),
     ("import ctypes\ndef f(completions): ctypes.string_at(0)", r"f was ended by SIGSEGV"),
-    ("import time\ndef f(completions): time.sleep(60)", r"f had not answered after 1 seconds"),
     ("def f(completions):\n  while True: pass", r"f had not answered after 1 seconds"),
     ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
     (FLOOD, r"f wrote into what its process answers with"),
-    (FORGED.replace("[1]", '{"values": ["a", 1.0]}').replace('b"', "b'").replace('\\n"', "\\n'"), r"f wrote into"),
     (FORGED, r"f wrote into what its process answers with"),
-    (
-        FORGED.replace('b"[1]\\n"', """b'{"values": [1.0, 1.0], "wrong": "x", "rows": 1}\\n'"""),
-        r"f wrote into what its process answers with",
-    ),
 ]
 
 
@@ -141,60 +135,56 @@ def limit(message: str) -> float:
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_what_went_wrong_ends_the_run_with_a_sentence(text: str, message: str, judge: Make) -> None:
-    one = judge(text, "exact,./r.py", seconds=limit(message), memory_bytes=6 * 10**8)
+def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text: str, message: str, judge: Make) -> None:
+    one = judge(text, "exact,./r.py", seconds=limit(message), on_error="zero", memory_bytes=6 * 10**8)
+    assert score(one, ["a", "b"], answer=["a", "a"]) == Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
+    [said] = one.said  # type: ignore[attr-defined]
+    assert said.endswith("; 0 is given for such answers")
+    one.on_error = "stop"
     with pytest.raises(RewardFailed, match=rf"^the reward {message}") as failed:
         score(one, ["a", "b"], answer=["a", "a"])
     assert str(failed.value).endswith("or set reward_errors=zero: such answers are worth 0 then")
     assert "./motley check-rewards 'exact,./r.py'" in str(failed.value)
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG)
-def test_or_gives_such_answers_0_and_goes_on(text: str, message: str, judge: Make) -> None:
-    one = judge(text, "exact,./r.py", seconds=limit(message), on_error="zero", memory_bytes=6 * 10**8)
-    expected = Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
-    assert [score(one, ["a", "b"], answer=["a", "a"]) for _ in range(2)] == [expected] * 2
-    assert len(one.said) == 1 and one.said[0].endswith("; 0 is given for such answers")  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     "values", [[1.0], [1.0, 2.0, 3.0], {"0": 1.0, "1": 2.0}, None, ["1", 1.0], [1, 1.0], [True, 1.0], [math.nan, 1.0]]
 )
-def test_what_the_process_answers_is_looked_at_again(values: Any, judge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_process_answers_is_looked_at_again(values: Any) -> None:
     """Code of others runs in it: what it writes there itself is no answer of a function."""
-    one = judge("def f(completions): return [1, 1]")
-    monkeypatch.setattr(Process, "ask", lambda *_: {"values": values})
-    with pytest.raises(RewardFailed, match=r"^the reward f wrote into what its process answers with"):
-        score(one, ["a", "b"])
-    monkeypatch.setattr(Process, "ask", lambda *_: {"values": [None, 1.0]})
-    one.started()
-    assert one.values(0, {}, 2) == [None, 1.0]
+    with pytest.raises(Lost, match="wrote into what its process answers with"):
+        valid(values, [], 2)
 
 
-@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "'1'", "1j", "[1]"])
+def test_answers_that_are_numbers_or_none_pass_and_rows_must_be_a_list() -> None:
+    assert valid([None, 1.0], [0], 2) == ([None, 1.0], [0])
+    with pytest.raises(Lost, match="wrote into what its process answers with"):
+        valid([1.0, 1.0], 1, 2)
+
+
+@pytest.mark.parametrize("value", ["float('inf')", "'1'"])
 def test_a_value_that_is_no_number_is_the_fault_of_that_answer_alone(value: str, judge: Make) -> None:
-    text = f"def f(completions): return [1, {value}]"
+    one = judge(f"def f(completions): return [1, {value}]", on_error="zero")
+    for _ in range(2):
+        assert score(one, ["a", "b"]).by_function == {"f": [1, 0]}
+    assert len(one.said) == 1  # type: ignore[attr-defined]
+    one.on_error = "stop"
     with pytest.raises(RewardFailed, match=r"the reward f gave .*, which is no number"):
-        score(judge(text), ["a", "b"])
-    assert score(judge(text, on_error="zero"), ["a", "b"]).by_function == {"f": [1, 0]}
+        score(one, ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "import none_such\ndef f(completions): ...",
-            r"ModuleNotFoundError: No module named 'none_such' \(line 1\)\nfile: ",
-        ),
+        ("import none_such\ndef f(completions): ...", r"ModuleNotFoundError: .* 'none_such' \(line 1\)\nfile: "),
         ("def f(completions): ...\nexit(3)", r"could not be read: SystemExit: 3 \(line 2\)"),
         ("import os\ndef f(completions): ...\nos._exit(4)", r"ended its process \(exit code 4\) while it read them"),
         ("def f(completions): ...\ndel f", r"could not be read: AttributeError: .* no attribute 'f'"),
     ],
 )
 def test_a_file_that_cannot_be_read_starts_nothing(text: str, message: str, judge: Make) -> None:
-    for on_error in ("stop", "zero"):
-        with pytest.raises(BadInput, match=message):
-            judge(text, on_error=on_error)
+    with pytest.raises(BadInput, match=message):
+        judge(text, on_error="zero")
 
 
 def test_a_file_may_be_named_as_a_library_is(tmp_path: Path) -> None:
@@ -209,11 +199,6 @@ def test_one_that_died_between_two_calls_is_named(judge: Make) -> None:
     assert score(one, ["a"]).total == [0] and score(one, ["a"]).total == [1]
     said = one.said  # type: ignore[attr-defined]
     assert said == ["the reward f was ended by SIGKILL, most often for lack of memory; 0 is given for such answers"]
-
-
-def test_a_file_that_is_not_there_starts_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="rewards: there is no file"):
-        Judge("./none.py", 5, "stop", tmp_path)
 
 
 def test_prints_go_to_the_log_and_not_without_end(judge: Make) -> None:
@@ -241,13 +226,6 @@ def test_one_that_prints_without_end_is_ended_in_time(judge: Make) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_what_it_printed_before_it_hung_is_shown(judge: Make) -> None:
-    one = judge("def f(completions):\n  print('here')\n  while True: pass", seconds=1)
-    with pytest.raises(RewardFailed, match="had not answered"):
-        score(one, ["a"])
-    assert one.said == ["here"]  # type: ignore[attr-defined]
-
-
 def test_large_requests_pass(judge: Make) -> None:
     long = ["x" * 10**6 for _ in range(8)]
     assert score(judge("def f(completions): return [len(c) for c in completions]"), long).total == [10**6] * 8
@@ -255,7 +233,7 @@ def test_large_requests_pass(judge: Make) -> None:
 
 def test_sets_have_one_order_on_every_machine(judge: Make) -> None:
     text = "def f(completions): return [hash('a') % 1000]"
-    assert len({score(judge(text), ["a"]).total[0] for _ in range(3)}) == 1
+    assert len({score(judge(text), ["a"]).total[0] for _ in range(2)}) == 1
 
 
 def test_nothing_is_left_after_close(judge: Make) -> None:
