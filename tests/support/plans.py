@@ -42,7 +42,7 @@ def launch_facts(looks: Sequence[Mapping[str, Any]], versions: dict[str, str | N
     names = string.ascii_lowercase[: len(looks)]
     usual: dict[str, Any] = {"code": "1", "files": no_files}
     return LaunchFacts(
-        addresses=dict.fromkeys(names, "10.0.0.1"),
+        addresses={name: f"10.0.0.{place}" for place, name in enumerate(names, 1)},
         nodes=node_facts(names, looks),
         versions=dict.fromkeys(names, versions),
         **usual | more,

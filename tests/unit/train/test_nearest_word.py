@@ -13,12 +13,6 @@ OPTIONS = [flag for verb in VERBS.values() for option in verb.options for flag i
     ("typed", "verb"),
     [
         ("train", "launch"),
-        ("up", "bootstrap"),
-        ("setup", "bootstrap"),
-        ("init", "inventory"),
-        ("chat", "ask"),
-        ("ps", "status"),
-        ("ls", "runs"),
         ("remove", "undo"),
         ("lanch", "launch"),
         ("giveback", "give-back"),

@@ -148,32 +148,10 @@ def test_prompts_are_counted_without_their_answers(tmp_path: Path) -> None:
     again = seen(written(tmp_path, turns), **values | {"rewards": "exact"})
     assert (again["examples"], again["held_out"]) == (60, 3), "by what is asked alone"
     assert seen(written(tmp_path, CHAT), **values)["examples"] == 60
+    by_epochs = values | {"max_steps": None, "rows_per_step": 16, "epochs": 3}
+    assert seen(written(tmp_path, prompts), **by_epochs)["steps"] == "86 steps", "of two prompts in groups of 8"
     with pytest.raises(BadInput, match="exact compares with the column answer, which the data does not have"):
         seen(written(tmp_path, prompts), **values | {"rewards": "exact"})
-
-
-def test_steps_of_prompts_are_groups(tmp_path: Path) -> None:
-    prompts = [{"prompt": f"What is {number}?"} for number in range(60)]
-    values = {"model": "tiny", "recipe": "grpo", "rewards": "length:9", "rows_per_step": 16, "epochs": 3}
-    assert seen(written(tmp_path, prompts), **values)["steps"] == "86 steps"
-
-
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        ({"prompt": " "}, "the prompt is empty"),
-        ({"prompt": 7, "completions": "x"}, "a column cannot be called 'completions'"),
-        ({"text": "once"}, "there is no prompt in it: its keys are text"),
-        ({"prompt": [{"role": "assistant", "content": "x"}]}, "there is no question in it"),
-        (
-            {"prompt": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
-            "an answer comes next",
-        ),
-    ],
-)
-def test_what_is_no_prompt_is_named(tmp_path: Path, record: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        seen(written(tmp_path, [record] * 9), model="tiny", recipe="grpo", rewards="length:9")
 
 
 def test_a_format_that_is_named_is_the_one_that_is_read(tmp_path: Path) -> None:

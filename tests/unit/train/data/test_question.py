@@ -80,6 +80,8 @@ def test_a_form_that_is_named_decides_where_a_record_has_two() -> None:
         ({"messages": [SAID]}, "auto", "there is no question in it (no turn of the user)"),
         ({"messages": [USER], "trainer_state": 1}, "auto", "a column cannot be called 'trainer_state'"),
         ({"prompt": "a", "answer": "\ud83d"}, "auto", "half a character (\\ud83d"),
+        ({"prompt": " "}, "auto", "the prompt is empty"),
+        ({"prompt": [USER, SAID]}, "auto", "'prompt' ends with a turn of the assistant, and an answer comes next"),
     ],
 )
 def test_what_asks_nothing_is_named(record: dict[str, Any], form: str, wrong: str) -> None:

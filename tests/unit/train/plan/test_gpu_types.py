@@ -1,9 +1,9 @@
-"""What a card's type in Slurm's Gres says of it."""
+"""What a card's name says of its architecture, and its type in Slurm's Gres of its memory."""
 
 import pytest
 
 from train.errors import BadInput
-from train.plan.machines import gpu_types
+from train.plan.machines import architectures, gpu_types
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,22 @@ def test_where_the_name_says_nothing_it_is_asked_for() -> None:
         gpu_types.card("gpu")
     assert gpu_types.card("gpu", 24).bytes >> 20 == 24000
     assert gpu_types.card("a100", 80).bytes >> 20 == 80000
+
+
+@pytest.mark.parametrize(
+    ("gpu", "compute"),
+    [
+        ("NVIDIA GeForce RTX 5090", 12.0),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 12.0),
+        ("NVIDIA RTX 5000 Ada Generation", 8.9),
+        ("NVIDIA RTX 4000 SFF Ada Generation", 8.9),
+        ("NVIDIA GeForce RTX 4070 Laptop GPU", 8.9),
+        ("NVIDIA RTX A5000", 8.6),
+        ("NVIDIA GeForce RTX 3060", 8.6),
+        ("Quadro RTX 5000", 7.5),
+        ("NVIDIA GeForce GTX 1080 Ti", 6.1),
+    ],
+)
+def test_a_card_for_workstations_is_not_taken_for_one_for_games(gpu: str, compute: float) -> None:
+    known = architectures.of_name(gpu)
+    assert known is not None and known.compute == compute

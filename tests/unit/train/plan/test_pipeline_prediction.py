@@ -24,6 +24,9 @@ PAIR = (card("a", 8), card("b", 8))
 TRIO = (*PAIR, card("c", 24))
 PIPES = {"pipes": "a+b", "rows_per_step": 32, "micro_batch": 1, "max_seq_length": 1024, "wire": "bf16"}
 
+SMALL = gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}
+IN_4BIT = GPU | {"model llama2-13b-4bit": "h"}
+
 
 def predicted(found: Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> Figures:
     config: RunConfig = load_config({"model": "llama2-13b", **PIPES, **settings})
@@ -69,23 +72,19 @@ def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed() -> None:
     assert predicted(replace(found, pipes="a+b"), {"a": 20.0, "b": 20.0, "c": 3.0}, rows_per_step=64) == told, "unnamed"
 
 
+def no_hub(_: Any) -> Any:
+    raise BadInput("the hub cannot be reached")
+
+
+def launched(
+    values: dict[str, Any], *looks: dict[str, Any], versions: dict[str, Any] = IN_4BIT, **known: Any
+) -> Decided:
+    return decide(request.read({"run": "qa", **values}), launch_facts(looks, versions, files=no_hub, **known))
+
+
 def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
-    looks = [gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB} for _ in "ab"]
-    values = {
-        "model": "llama2-13b",
-        "rows_per_step": 32,
-        "max_steps": 100,
-        "max_seq_length": 1024,
-        "run": "qa",
-        "pipes": "a+b",
-    }
-    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.1}, "b": {"rows_per_s": 5.0, "fixed_s": 0.3}}
-
-    def decided(**known: Any) -> Decided:
-        versions = GPU | {"model llama2-13b-4bit": "h"}
-        return decide(request.read(values), launch_facts(known.pop("looks", looks), versions, files=no_hub, **known))
-
-    first = decided()
+    values = {"model": "llama2-13b", "rows_per_step": 32, "max_steps": 100, "max_seq_length": 1024, "pipes": "a+b"}
+    first = launched(values, SMALL, SMALL)
     assert first.settings["pipes"] == "a+b" and not first.prediction
     told = handed_on(first)
     assert told.calibrate[:2] == ["calibrate", "--json"]
@@ -93,7 +92,8 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     assert all("--pipes=a+b" in words and "--micro-batch=2" in words for words in parts)
     assert [word for words in parts for word in words if "part" in word] == ["--part=0-19", "--part=19-40"]
 
-    then = decided(calibrated=measured)
+    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.1}, "b": {"rows_per_s": 5.0, "fixed_s": 0.3}}
+    then = launched(values, SMALL, SMALL, calibrated=measured)
     layers = then.fit.cut.layers if then.fit.cut else {}
     assert layers["a"][1] > 20, "the faster one has more"
     assert then.prediction and then.prediction.together.compute_s == pytest.approx(
@@ -102,25 +102,19 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     text = "\n".join(plan_view.lines(then))
     assert f"predicted {then.prediction.together.step_s:.2f} s a step (measured in a calibration)" in text
 
-    launched = {"all": first.settings}
-    before = {"run": "earlier", "launched": launched, "speeds": {}, "layer_speeds": {"a": 10.0, "b": 5.0}}
-    again = decided(looks=[look | {"measured": [before]} for look in looks])
+    run = {"launched": {"all": first.settings}}
+    before = SMALL | {"measured": [run | {"run": "earlier", "speeds": {}, "layer_speeds": {"a": 10.0, "b": 5.0}}]}
+    again = launched(values, before, before)
     assert again.speeds.rows_per_s == {"a": 10.0, "b": 5.0} and again.speeds.why == "measured in earlier"
-    whole = {"run": "whole", "launched": launched, "speeds": {"a": 1.0, "b": 1.0}}
-    assert not decided(looks=[look | {"measured": [whole]} for look in looks]).speeds.rows_per_s
+    whole = SMALL | {"measured": [run | {"run": "whole", "speeds": {"a": 1.0, "b": 1.0}}]}
+    assert not launched(values, whole, whole).speeds.rows_per_s
 
 
 def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one_of_them() -> None:
-    two = gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}
-    two["cards"] = two["cards"] * 2
-    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}
-
-    def decided(mbit: float) -> Decided:
-        versions = GPU | {"model llama2-13b-4bit": "h"}
-        facts = launch_facts([two], versions, files=no_hub, proof_mbit=mbit, calibrated=measured)
-        return decide(request.read({"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024, "run": "qa"}), facts)
-
-    fast, slow = decided(1000), decided(1)
+    two = SMALL | {"cards": SMALL["cards"] * 2}
+    known = {"calibrated": {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}}
+    values = {"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024}
+    fast, slow = (launched(values, two, proof_mbit=mbit, **known) for mbit in (1000, 1))
     assert fast.speeds.rows_per_s == {"a": 10.0}, "of a stage, not of both"
     assert fast.prediction and slow.prediction
     assert fast.prediction.together.compute_s == slow.prediction.together.compute_s > 0
@@ -128,54 +122,30 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
     assert "--part=0-20" in node.calibrate
 
 
-def test_who_is_set_to_stream_streams() -> None:
-    facts = launch_facts(
-        [CPU | {"memory_bytes": 11 * GB // 2}] * 2,
-        VERSIONS | {"model tinyllama": "h"},
-        weights=dict.fromkeys("ab", "stream"),
-        files=no_hub,
-        proof_mbit=1000,
-        calibrated={name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"},
-    )
-    values = {"model": "tinyllama", "rows_per_step": 64, "lora_r": 4, "run": "qa"}
-    assert decide(request.read(values), facts).settings["pipes"] == "off"
-
-
 @pytest.mark.parametrize(
-    ("kind", "mbit", "asked", "pipes"),
+    ("model", "mbit", "asked", "inventory", "pipes"),
     [
-        ("cpu", 1000, {}, "a+b"),  # who streams computes forward twice, who is cut on a processor does not
-        ("cpu", 1, {}, "off"),
-        ("cuda", 1000, {}, "off"),  # a card computes forward twice anyway, and waits for nobody
-        ("cpu", 1000, {"pipes": "off"}, "off"),
-        ("cpu", 1000, {"weights": "stream"}, "off"),
+        ("tinyllama", 1000, {}, {}, "a+b"),  # who streams computes forward twice, who is cut on a processor does not
+        ("tinyllama", 1, {}, {}, "off"),
+        ("qwen2.5-32b", 1000, {}, {}, "off"),  # a card computes forward twice anyway, and waits for nobody
+        ("tinyllama", 1000, {"pipes": "off"}, {}, "off"),
+        ("tinyllama", 1000, {"weights": "stream"}, {}, "off"),
+        ("tinyllama", 1000, {}, {"a": "stream", "b": "stream"}, "off"),
     ],
 )
 def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
-    kind: str, mbit: int, asked: dict[str, str], pipes: str
+    model: str, mbit: int, asked: dict[str, str], inventory: dict[str, str], pipes: str
 ) -> None:
-    small = gpu("RTX 3070", 8) if kind == "cuda" else CPU | {"memory_bytes": 11 * GB // 2}
-    model = "tinyllama" if kind == "cpu" else "qwen2.5-32b-4bit"
-    values = {
-        "model": "tinyllama" if kind == "cpu" else "qwen2.5-32b",
-        "rows_per_step": 64,
-        "lora_r": 4,
-        "run": "qa",
-    }
+    small, versions = CPU | {"memory_bytes": 11 * GB // 2}, VERSIONS | {"model tinyllama": "h"}
+    if model == "qwen2.5-32b":
+        small, versions = gpu("RTX 3070", 8), GPU | {"model qwen2.5-32b-4bit": "h"}
+    values = {"model": model, "rows_per_step": 64, "lora_r": 4} | asked
+    sure = {"versions": versions, "proof_mbit": mbit, "weights": inventory}
 
-    def decided(**known: Any) -> Decided:
-        versions = (GPU if kind == "cuda" else VERSIONS) | {f"model {model}": "h"}
-        facts = launch_facts([small, small], versions, files=no_hub, proof_mbit=mbit, **known)
-        return decide(request.read(values | asked), facts)
-
-    assert decided().settings["pipes"] == "off", "without speeds it streams"
+    assert launched(values, small, small, **sure).settings["pipes"] == "off", "without speeds it streams"
     measured = {name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"}
-    found = decided(calibrated=measured)
+    found = launched(values, small, small, **sure, calibrated=measured)
     assert found.settings["pipes"] == pipes
     text = "\n".join(plan_view.lines(found))
     assert ("where streaming the base would take" in text) == (pipes != "off")
     assert found.prediction and found.prediction.together.step_s > 0
-
-
-def no_hub(_: Any) -> Any:
-    raise BadInput("the hub cannot be reached")

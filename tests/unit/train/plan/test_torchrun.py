@@ -1,41 +1,22 @@
 """A script by plain torchrun: what each node runs, from the facts that a launch looks at, and what blocks it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.plans import node_facts
+from tests.support.plans import launch_facts
+from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan.launch.torchrun import Script, decide
 from train.plan.machines.nodes import LaunchFacts
 
-GB = 1 << 30
-CARD = {"name": "NVIDIA GeForce RTX 3060", "bytes": 12 * GB, "used": 0}
+CARD = card("RTX 3060", 12)
 SCRIPT = Script(name="train.py", arguments=["--lr", "0.1"], folder="/here", files={"train.py": {"size": 1}})
 
 
-def look(**more: Any) -> dict[str, Any]:
-    usual = {"home": "/srv/cluster", "cores": 8, "memory_bytes": 32 * GB, "cards": [], "free_bytes": 100 * GB}
-    usual |= {"route": {"why": "", "nic": "enp3s0", "wireless": False}, "run_on": "", "port_taken": 0, "missed": []}
-    return usual | {"runs": {}, "measured": []} | more
-
-
-def facts(*looks: dict[str, Any], torch: tuple[str, ...] = (), processes: dict[str, int] | None = None) -> LaunchFacts:
-    names = [f"n{place}" for place in range(len(looks))]
-    cards = any(look["cards"] for look in looks)
-    versions: dict[str, dict[str, str | None]] = {
-        name: {"torch": "2.13.0", "environment": "e", "train": "1", "cuda": "13.0" if cards else None} for name in names
-    }
-    for name, other in zip(names, torch, strict=False):
-        versions[name]["torch"] = other
-    return LaunchFacts(
-        addresses={name: f"10.0.0.{place + 1}" for place, name in enumerate(names)},
-        nodes=node_facts(names, looks),
-        versions=versions,
-        processes=processes or {},
-        code="1",
-        files=lambda _: ({}, 0),
-    )
+def facts(*looks: dict[str, Any], **more: Any) -> LaunchFacts:
+    return launch_facts(looks, VERSIONS | {"cuda": "13.0"}, **more)
 
 
 def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards() -> None:
@@ -49,7 +30,7 @@ def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards() ->
 
 
 def test_the_inventory_may_set_the_processes_and_their_lines_bear_the_rank() -> None:
-    found = decide(SCRIPT, facts(look(), look(), processes={"n0": 3}))
+    found = decide(SCRIPT, facts(look(), look(), processes={"a": 3}))
     assert [node.processes for node in found.nodes] == [3, 1]
     assert ["--tee=3" in node.words for node in found.nodes] == [True, False]
 
@@ -69,10 +50,11 @@ def test_each_start_has_a_name_of_its_own_unless_one_is_given() -> None:
 
 
 def test_what_blocks_it_is_named_with_its_fix() -> None:
-    with pytest.raises(BadInput, match=r"'qa' is running on n1\nfix: ./motley stop, or wait for its end$"):
+    with pytest.raises(BadInput, match=r"'qa' is running on b\nfix: ./motley stop, or wait for its end$"):
         decide(SCRIPT, facts(look(), look(run_on="qa")))
-    with pytest.raises(BadInput, match=r"n1: torch is 2.12.0, the others 2.13.0\nfix: "):
-        decide(SCRIPT, facts(look(), look(), look(), torch=("2.13.0", "2.12.0")))
-    cut = look(route={"why": "it has no route to n0", "wireless": False})
-    with pytest.raises(BadInput, match=r"no route to n0\nfix: .* or leave it out: --nodes n0"):
+    alike = facts(look(), look(), look())
+    with pytest.raises(BadInput, match=r"b: torch is 2.12.0, the others 2.13.0\nfix: "):
+        decide(SCRIPT, replace(alike, versions={**alike.versions, "b": alike.versions["b"] | {"torch": "2.12.0"}}))
+    cut = look(route={"why": "it has no route to a", "wireless": False})
+    with pytest.raises(BadInput, match=r"no route to a\nfix: .* or leave it out: --nodes a"):
         decide(SCRIPT, facts(look(), cut))
