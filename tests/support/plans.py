@@ -1,18 +1,21 @@
-"""A plan as a launch hands it on, for tests of what is made of it."""
+"""What a launch finds and decides, and its plan as it is handed on, for tests of what is made of it."""
 
+import json
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from console import render
 from console.electricity import Values, of_plan
 from console.infra.slurm.files import SlurmPlan, SweptRun
 from train.plan.launch import plan_for_playbook
-from train.plan.launch.decide import Decided
+from train.plan.launch.decide import Decided, decide
 from train.plan.launch.launch_plan import LaunchPlan, RunElectricity, TrainingNode
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.sources import BaseModel, DataSource
+from train.plan.settings import request
 from train.runlog.secret import Secret
 
 USUAL: dict[str, Any] = {
@@ -29,6 +32,38 @@ USUAL: dict[str, Any] = {
 }
 
 
+GB = 1 << 30
+VERSIONS: dict[str, str | None] = {"python": "3.11.2", "environment": "abc123", "torch": "2.13.0", "train": "1"}
+ON_GPUS = VERSIONS | {"cuda": "13.0", "unsloth": "1"}
+
+
+def look(**more: Any) -> dict[str, Any]:
+    """What a launch sees on a node."""
+    usual = {
+        "home": "/home/user/ai-cluster",
+        "cores": 8,
+        "memory_bytes": 32 * GB,
+        "cards": [],
+        "free_bytes": 100 * GB,
+        "route": {"why": "", "nic": "enp3s0", "mbit": 1000, "wireless": False},
+        "run_on": "",
+        "port_taken": 0,
+        "missed": [],
+        "runs": {},
+        "measured": [],
+    }
+    return usual | more
+
+
+def card(name: str, gigabytes: int) -> dict[str, Any]:
+    return {"name": f"NVIDIA GeForce {name}", "bytes": gigabytes * GB, "used": 0}
+
+
+def gpu(name: str, gigabytes: int, capability: str = "8.9") -> dict[str, Any]:
+    """A node with one card."""
+    return look(cards=[card(name, gigabytes) | {"capability": capability}])
+
+
 def node_facts(names: Iterable[str], looks: Iterable[Mapping[str, Any]]) -> dict[str, NodeFacts]:
     return {name: NodeFacts.from_json(look) for name, look in zip(names, looks, strict=True)}
 
@@ -37,9 +72,14 @@ def no_files(model: BaseModel) -> tuple[Mapping[str, Any], int]:
     raise AssertionError(f"nothing is to be fetched for {model.name}")
 
 
-def launch_facts(looks: Sequence[Mapping[str, Any]], versions: dict[str, str | None], **more: Any) -> LaunchFacts:
+def launch_facts(
+    looks: Sequence[Mapping[str, Any]],
+    versions: dict[str, str | None],
+    names: Sequence[str] = string.ascii_lowercase,
+    **more: Any,
+) -> LaunchFacts:
     """What a launch finds of nodes a, b, …, which have the same versions."""
-    names = string.ascii_lowercase[: len(looks)]
+    names = names[: len(looks)]
     usual: dict[str, Any] = {"code": "1", "files": no_files}
     return LaunchFacts(
         addresses={name: f"10.0.0.{place}" for place, name in enumerate(names, 1)},
@@ -47,6 +87,18 @@ def launch_facts(looks: Sequence[Mapping[str, Any]], versions: dict[str, str | N
         versions=dict.fromkeys(names, versions),
         **usual | more,
     )
+
+
+def decided(
+    values: dict[str, Any], *looks: dict[str, Any], versions: dict[str, str | None] = VERSIONS, **more: Any
+) -> Decided:
+    return decide(request.read(values, Path("/nowhere")), launch_facts(looks, versions, **more))
+
+
+def ran(found: Decided, **more: Any) -> dict[str, Any]:
+    """A node on which that was launched."""
+    launched = json.loads(render.launched(handed_on(found), "now").content)
+    return look(runs={found.run: {"launched": launched, "step": 12, "done": False}}, **more)
 
 
 def node(name: str, **changes: Any) -> TrainingNode:

@@ -1,27 +1,24 @@
 """What is made once for a machine is made by one of those that need it, and is whole or not there."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from train.cache import build_once
 
 
-def test_of_several_at_once_one_makes_it_and_the_others_wait_for_it(tmp_path: Path) -> None:
+def test_of_several_at_once_one_makes_it_and_the_others_wait_for_it(tmp_path):
     folder, began = tmp_path / "cache/base", threading.Barrier(4)
     made = []
 
-    def make(unfinished: Path) -> None:
+    def make(unfinished):
         made.append(unfinished)
         (unfinished / "system").write_text("half")
         assert not folder.exists()
         (unfinished / "system").write_text("whole")
 
-    def needs_it(_: int) -> str:
+    def needs_it(_):
         began.wait(10)
         return (build_once(folder, make) / "system").read_text()
 
@@ -30,8 +27,8 @@ def test_of_several_at_once_one_makes_it_and_the_others_wait_for_it(tmp_path: Pa
     assert len(made) == 1
 
 
-def test_what_fails_leaves_nothing_and_is_made_by_the_next(tmp_path: Path) -> None:
-    def fails(_: Path) -> None:
+def test_what_fails_leaves_nothing_and_is_made_by_the_next(tmp_path):
+    def fails(_):
         raise OSError("no mirror")
 
     with pytest.raises(OSError, match="no mirror"):

@@ -1,7 +1,5 @@
 """A file that is written is the old one or the new one, whatever happens meanwhile, and nobody's whom it is not for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path
@@ -15,7 +13,7 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_it_has_its_folder_and_its_mode(tmp_path: Path) -> None:
+def test_it_has_its_folder_and_its_mode(tmp_path):
     plain, secret = tmp_path / "a/plain", tmp_path / "b/secret"
     write_atomic(plain, b"one")
     write_atomic(secret, b"two", mode=0o640)
@@ -26,11 +24,11 @@ def test_it_has_its_folder_and_its_mode(tmp_path: Path) -> None:
     assert (mode_of(plain), mode_of(secret)) == (mode_of(tmp_path / "as usual"), 0o640)
 
 
-def test_a_write_that_fails_leaves_the_old_one_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_one_and_no_draft(tmp_path, monkeypatch):
     file, seen = tmp_path / "token", []
     write_atomic(file, b"old", mode=0o600)
 
-    def full(handle: int) -> None:
+    def full(handle):
         seen.extend(path.name for path in tmp_path.iterdir() if mode_of(path) == 0o600)
         raise OSError(28, "No space left on device")
 
@@ -41,22 +39,20 @@ def test_a_write_that_fails_leaves_the_old_one_and_no_draft(tmp_path: Path, monk
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 
-def test_a_draft_that_somebody_has_laid_there_leads_nowhere(tmp_path: Path) -> None:
+def test_a_draft_that_somebody_has_laid_there_leads_nowhere(tmp_path):
     (tmp_path / f".file.{os.getpid()}").symlink_to(tmp_path / "elsewhere")
     write_atomic(tmp_path / "file", b"new")
     assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "file").is_symlink()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give files away")
-def test_it_is_its_owners(tmp_path: Path) -> None:
+def test_it_is_its_owners(tmp_path):
     write_atomic(tmp_path / "file", b"", mode=0o600, owner=(12345, 54321))
     found = (tmp_path / "file").stat()
     assert (found.st_uid, found.st_gid) == (12345, 54321)
 
 
-def test_size_and_hash(tmp_path: Path) -> None:
+def test_size_and_hash(tmp_path):
     (tmp_path / "file").write_bytes(b"word" * 100_000)
-    assert size_and_hash(tmp_path / "file") == {
-        "size": 400_000,
-        "sha256": hashlib.sha256(b"word" * 100_000).hexdigest(),
-    }
+    sha256 = hashlib.sha256(b"word" * 100_000).hexdigest()
+    assert size_and_hash(tmp_path / "file") == {"size": 400_000, "sha256": sha256}

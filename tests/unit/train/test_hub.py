@@ -1,11 +1,8 @@
 """What keeps a file of the hub from coming, in three lines: the hub itself, the name, or this machine."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -37,17 +34,17 @@ def not_there() -> None:
         (lambda: validate_repo_id("me/model."), "the hub has no such names", "check the name"),
     ],
 )
-def test_what_was_in_the_way_is_said_with_its_fix(fails: Callable[[], None], what: str, fix: str) -> None:
+def test_what_was_in_the_way_is_said_with_its_fix(fails, what, fix):
     with pytest.raises(BadInput, match=what) as said, explained("me/small", "model"):
         fails()
     lines = str(said.value).splitlines()
     assert len(lines) == 3 and fix in lines[2], lines
 
 
-def test_a_second_copy_of_the_weights_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_copy_of_the_weights_is_not_fetched(tmp_path, monkeypatch):
     names = ["config.json", "model.safetensors", "consolidated.safetensors", "optimizer.safetensors", "model.bin"]
 
-    def download(_: str, **patterns: list[str]) -> str:
+    def download(_, **patterns):
         for name in filter_repo_objects(names, **patterns):
             (tmp_path / name).touch()
         return str(tmp_path)

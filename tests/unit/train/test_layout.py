@@ -14,7 +14,7 @@ def default(role: str, name: str) -> Any:
     return yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())[f"{role}_{name}"]
 
 
-def test_the_roles_defaults_are_the_ports_of_runs() -> None:
+def test_the_roles_defaults_are_the_ports_of_runs():
     assert default("motley_render", "presence_port") == HEARTBEAT_PORT == PORTS_IN_USE[0]
     assert default("motley_render", "group_ports") == list(GROUP_PORTS)
     assert default("motley_firewall", "ports") == "{}-{}".format(*PORTS)

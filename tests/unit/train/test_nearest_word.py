@@ -23,7 +23,7 @@ OPTIONS = [flag for verb in VERBS.values() for option in verb.options for flag i
         ("update", ""),
     ],
 )
-def test_a_verb(typed: str, verb: str) -> None:
+def test_a_verb(typed, verb):
     assert meant(typed, VERBS) == verb
 
 
@@ -31,18 +31,18 @@ def test_a_verb(typed: str, verb: str) -> None:
     ("typed", "name"),
     [("lr", "learning_rate"), ("batch_size", "rows_per_step"), ("modle", "model"), ("foo", ""), ("lora-R", "lora_r")],
 )
-def test_a_launch_variable(typed: str, name: str) -> None:
+def test_a_launch_variable(typed, name):
     assert meant(typed, settings()) == name
 
 
-def test_it_is_written_as_it_stands_there() -> None:
+def test_it_is_written_as_it_stands_there():
     assert meant("--LIMT", ["LIMIT", "PHASE"]) == "LIMIT" and meant("--limt", ["--limit"]) == "--limit"
 
 
-def test_one_letter_too_many_or_missing() -> None:
+def test_one_letter_too_many_or_missing():
     assert meant("aa", ["a", "b"]) == "a" and meant("od", ["old", "new"]) == "old"
 
 
-def test_every_word_that_is_meant_is_there() -> None:
+def test_every_word_that_is_meant_is_there():
     known = {name.lstrip("-").replace("-", "_") for name in [*VERBS, *OPTIONS, *settings()]}
     assert OTHER_NAMES.keys() <= known

@@ -1,7 +1,6 @@
 """The file that takes a machine out of its run: written by whoever sits there, or by ./motley pause."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,11 @@ from train import pause
         ("", None), ("2", None), ("h", None), ("2h tomorrow", None), ("two hours", None), ("-2h", None), ("2x", None),
     ],
 )  # fmt: skip
-def test_times(text: str, found: float | None) -> None:
+def test_times(text, found):
     assert pause.seconds(text) == found
 
 
-def test_an_empty_file_lasts_and_one_with_a_time_ends_by_itself(tmp_path: Path) -> None:
+def test_an_empty_file_lasts_and_one_with_a_time_ends_by_itself(tmp_path):
     file = tmp_path / "pause"
     assert pause.read(file, 0.0) is None
     file.touch()
@@ -32,7 +31,7 @@ def test_an_empty_file_lasts_and_one_with_a_time_ends_by_itself(tmp_path: Path) 
     assert pause.read(file, 8200) is None
 
 
-def test_until_is_by_the_clock_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_until_is_by_the_clock_of_the_machine(monkeypatch):
     monkeypatch.setenv("TZ", "UTC0")
     pause.time.tzset()
     assert pause.words(0, 0) == ""

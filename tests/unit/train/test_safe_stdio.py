@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -54,13 +53,13 @@ def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, 
         ("tests.bench --help", ""),
     ],
 )
-def test_what_nobody_reads_is_no_failure(command: str, unbuffered: str) -> None:
+def test_what_nobody_reads_is_no_failure(command, unbuffered):
     code, said, _ = unread("-m", *command.split(), PYTHONUNBUFFERED=unbuffered)
     assert said == ""
     assert code == 0
 
 
-def test_a_failure_stays_one_when_nobody_reads() -> None:
+def test_a_failure_stays_one_when_nobody_reads():
     code, said, _ = unread("-m", "console", "check", "--inventory", "inventory/nowhere")
     assert code == 2 and "inventory/nowhere: it does not exist" in said
 
@@ -97,7 +96,7 @@ sys.exit(__main__.main())
 
 
 @pytest.mark.parametrize(("program", "first"), [(LOGS, b"gpu-master    a line\n"), (FOLLOW, b"a line\n")])
-def test_what_shows_without_end_ends_with_its_reader(program: str, first: bytes) -> None:
+def test_what_shows_without_end_ends_with_its_reader(program, first):
     """Nobody waits for a node that is silent; a run that is followed is left alone."""
     code, said, seconds = unread("-c", program, first=first)
     assert (code, said) == (0, "")
@@ -109,10 +108,8 @@ SHOWN = "héllo\t�]52;c;ZXZpbA==� �2Jred �[1A�up�\n"
 
 
 @pytest.mark.parametrize("verb", __main__.ACTS)
-def test_no_verb_shows_what_commands_a_terminal(
-    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def says(*_: Any) -> int:
+def test_no_verb_shows_what_commands_a_terminal(verb, monkeypatch, capsys):
+    def says(*_):
         text_layout.say(HOSTILE)
         print(HOSTILE, file=sys.stderr)
         text_layout.say(HOSTILE)
@@ -129,9 +126,7 @@ def test_no_verb_shows_what_commands_a_terminal(
     assert said.out == 2 * f"{SHOWN}\n" + SHOWN and said.err == f"{SHOWN}\n"
 
 
-def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with safe_stdio.may_be_unread():
         text_layout.redraw(HOSTILE)
@@ -139,7 +134,7 @@ def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
     assert capsys.readouterr().out == f"\r\x1b[2K{SHOWN}\r\x1b[2K{SHOWN}"
 
 
-def test_a_playbooks_words_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_playbooks_words_command_no_terminal(monkeypatch):
     out, progress = io.StringIO(), Progress()
     monkeypatch.setattr("console.playbook.playbook_view.phase_line", lambda *_, **__: HOSTILE)
     monkeypatch.setattr(progress, "finished", [(None, "")])
@@ -147,7 +142,7 @@ def test_a_playbooks_words_command_no_terminal(monkeypatch: pytest.MonkeyPatch) 
     assert "]52" in out.getvalue() and not re.search(r"\x1b\]|\x9b|\x07", out.getvalue())
 
 
-def test_a_calm_play_commands_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calm_play_commands_no_terminal(monkeypatch):
     said: list[str] = []
     callback = calm.CallbackModule.__new__(calm.CallbackModule)
     callback._display = type("Display", (), {"display": lambda _, text: said.append(text)})()

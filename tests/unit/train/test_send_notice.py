@@ -1,12 +1,9 @@
 """What leaves for ntfy, for another webhook and for a command, and what is reported when it does not arrive."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +20,7 @@ def server() -> Iterator[Webhook]:
         yield found
 
 
-def test_ntfy_gets_title_priority_and_tags(server: Webhook) -> None:
+def test_ntfy_gets_title_priority_and_tags(server):
     assert send(f"ntfy+{server.address}", LOST) == ""
     ((path, headers, body),) = server.got
     assert (path, body.decode()) == ("/secret", LOST.text)
@@ -31,24 +28,24 @@ def test_ntfy_gets_title_priority_and_tags(server: Webhook) -> None:
 
 
 @pytest.mark.parametrize("address", ["https://ntfy.sh/x", "https://ntfy.example:8443/x", "https://me:pw@my.ntfy.sh/x"])
-def test_ntfy_is_known_by_its_name(address: str) -> None:
+def test_ntfy_is_known_by_its_name(address):
     assert send_notice.request(address, LOST).get_header("Title")
     assert not send_notice.request("https://example.org/ntfy/x", LOST).get_header("Title")
 
 
 @pytest.mark.parametrize("kind", ["ntfy+http", "http", "HTTP", "NTFY+HTTP"])
-def test_a_login_in_the_address_goes_as_basic_authentication(server: Webhook, kind: str) -> None:
+def test_a_login_in_the_address_goes_as_basic_authentication(server, kind):
     assert send(server.address.replace("http://", f"{kind}://me:p%40ss:word@"), LOST) == ""
     ((path, headers, _),) = server.got
     assert path == "/secret" and "@" not in headers["Host"]
     assert headers["Authorization"] == f"Basic {base64.b64encode(b'me:p@ss:word').decode()}"
 
 
-def test_an_address_of_nothing_is_not_sent_to() -> None:
+def test_an_address_of_nothing_is_not_sent_to():
     assert [send(nothing, LOST) for nothing in ("", " \n")] == ["the address is empty"] * 2
 
 
-def test_another_webhook_gets_json_that_chats_understand(server: Webhook) -> None:
+def test_another_webhook_gets_json_that_chats_understand(server):
     assert send(server.address, LOST) == ""
     ((_, headers, body),) = server.got
     facts = json.loads(body)
@@ -57,7 +54,7 @@ def test_another_webhook_gets_json_that_chats_understand(server: Webhook) -> Non
     assert facts["text"] == facts["content"] == f"{LOST.title}\n{LOST.text}"
 
 
-def test_a_command_gets_the_text_on_stdin_and_in_its_environment(tmp_path: Path) -> None:
+def test_a_command_gets_the_text_on_stdin_and_in_its_environment(tmp_path):
     command = f'cat > {tmp_path}/stdin; echo "$MOTLEY_EVENT $MOTLEY_RUN $MOTLEY_TEXT" > {tmp_path}/env'
     command += f'; tr "\\0" " " < /proc/$$/cmdline > {tmp_path}/words; env | grep -c MOTLEY_NOTIFY > {tmp_path}/left'
     assert send(f"{command}; true", LOST) == ""
@@ -68,12 +65,12 @@ def test_a_command_gets_the_text_on_stdin_and_in_its_environment(tmp_path: Path)
     assert send("echo secret; exit 3", LOST) == "the command ended with exit code 3"
 
 
-def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(send_notice, "TIMEOUT_S", 0.3)
     assert "had not ended" in send("sleep 60", LOST)
 
 
-def test_what_may_pass_is_tried_again(server: Webhook) -> None:
+def test_what_may_pass_is_tried_again(server):
     server.answers = [503, 429]
     assert send(server.address, LOST, pauses_s=(0, 0)) == "" and len(server.got) == 3
     server.answers = [404]
@@ -82,7 +79,7 @@ def test_what_may_pass_is_tried_again(server: Webhook) -> None:
     assert "it redirects" in send(server.address, LOST, pauses_s=(0, 0)) and len(server.got) == 5
 
 
-def test_no_reason_has_a_part_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_reason_has_a_part_of_the_address(monkeypatch):
     monkeypatch.setattr(send_notice, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]

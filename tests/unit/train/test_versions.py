@@ -1,7 +1,5 @@
 """One hash for what lies in a folder, by its contents or, where they would have to be read, by names and sizes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ def memo_of(*files: Path) -> dict[str, list[Any]]:
     return {file.name: [file.stat().st_size, file.stat().st_mtime_ns, file_hash(file)] for file in files}
 
 
-def test_a_folder_is_known_by_its_contents_or_by_sizes_alone(tmp_path: Path) -> None:
+def test_a_folder_is_known_by_its_contents_or_by_sizes_alone(tmp_path):
     first, second = tmp_path / "a.bin", tmp_path / "b.bin"
     first.write_text("one")
     second.write_text("two")

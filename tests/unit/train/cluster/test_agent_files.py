@@ -1,11 +1,8 @@
 """What an agent reads of its files when their content is odd, as after a failing disk or by another version."""
 
-from __future__ import annotations
-
 import json
 import resource
 import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +28,7 @@ KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["do
         {"event": "checkpoint", "step": 1},
     ],
 )
-def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd: dict[str, Any]) -> None:
+def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path, odd):
     file = tmp_path / "events.jsonl"
     progress = TrainerProgress(file, 1.0, Outside())
     progress.begin()
@@ -51,7 +48,7 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd
         {"verdict": "done"},
     ],
 )
-def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str, Any]) -> None:
+def test_an_odd_memory_is_one_that_lacks_something(tmp_path, odd):
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
     memory = AgentMemory.load(file, "t", Outside())
@@ -59,7 +56,7 @@ def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
 
 
-def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path: Path) -> None:
+def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path):
     file, token = tmp_path / "epoch.json", "5f" * 16
     memory = AgentMemory.load(file, token, Outside())
     memory.number, memory.begun = 3, True
@@ -70,24 +67,22 @@ def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path: Path)
     assert not AgentMemory.load(file, "another", Outside()).begun
 
 
-def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path: Path) -> None:
+def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path):
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN}))
     assert AgentMemory.load(file, "t", Outside()).begun
     assert not AgentMemory.load(file, "another", Outside()).begun
 
 
-def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(tmp_path, monkeypatch):
     log = MemberLog(tmp_path, "a", Outside(say=lambda _: None))
 
-    def write(reason: str) -> None:
+    def write(reason):
         log.write("waiting", number=1, step=0, host="", nodes=[], reason=reason)
 
     with monkeypatch.context() as full:
 
-        def refuses(*_: object) -> None:
+        def refuses(*_):
             raise OSError(28, "No space left on device")
 
         full.setattr(Disk, "append", refuses)
@@ -98,7 +93,7 @@ def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
     assert [json.loads(line)["reason"] for line in lines] == ["one", "two", "three"]
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_line_gets_no_line_twice(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_in_the_middle_of_a_line_gets_no_line_twice(tmp_path):
     file, disk = tmp_path / "members.jsonl", Disk()
     disk.append(file, "one\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,7 +1,5 @@
 """This pod's part of a Job of Kubernetes, from what the launch wrote and what the pod knows of itself."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -37,11 +35,10 @@ def prepared(home: Path, **facts: Any) -> None:
     (home / "jobs/qa/prepared.json").write_text(json.dumps({"launch": "a1", **facts}))
 
 
-def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path):
+    home, place, config = tmp_path / "home", tmp_path / "home/jobs/qa/place-1", config_in(tmp_path / "config")
     prepared(home, rows="mine-123")
-    place = home / "jobs/qa/place-1"
-    kubernetes.furnish_pod(place, home, config_in(tmp_path / "config"), JOB, ENV)
+    kubernetes.furnish_pod(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
     cluster = read_cluster(place / "config/cluster_config.yaml")
     assert [node.address for node in cluster.nodes] == ["qa-0.qa", "127.0.0.1", "qa-2.qa"]
     assert (cluster.node, cluster.interface) == ("qa-1", "lo")
@@ -50,24 +47,18 @@ def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path
     settings = read_yaml(place / "config/training_config.yaml", "config file")
     assert settings["dataset"] == f"{home}/data/processed/mine-123" and settings["home"] == str(place)
     assert (place / "models/base").is_symlink() and (place / "data").resolve() == home / "data"
-
-
-def test_a_pod_gets_the_address_of_messages_and_loses_it_with_the_next_launch(tmp_path: Path) -> None:
-    home, place, config = tmp_path / "home", tmp_path / "home/jobs/qa/place-1", config_in(tmp_path / "config")
-    prepared(home, rows="mine-123")
-    kubernetes.furnish_pod(place, home, config, JOB, ENV | {"MOTLEY_MESSAGES": "https://me"})
-    assert secret_of(place / "config/secret.json").messages == "https://me"
+    assert secret_of(place / "config/secret.json") == Secret(token="5f", messages="https://me")
     kubernetes.furnish_pod(place, home, config, JOB, ENV)
-    assert secret_of(place / "config/secret.json") == Secret(token="5f")
+    assert secret_of(place / "config/secret.json") == Secret(token="5f"), "the next launch has no address of messages"
 
 
-def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:
+def test_rows_of_another_launch_are_not_its_own(tmp_path):
     prepared(tmp_path / "home", rows="x", launch="older")
     with pytest.raises(BadInput, match="there are no rows of this launch"):
         kubernetes.furnish_pod(tmp_path / "p", tmp_path / "home", config_in(tmp_path / "config"), JOB, ENV)
 
 
-def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path: Path) -> None:
+def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path):
     job = JOB | {"steps": [["--help"], ["trace", "--help"]]}
     assert kubernetes.prepare(tmp_path, job) == 0
     assert kubernetes.prepared(tmp_path, job)["launch"] == "a1"
@@ -78,7 +69,7 @@ def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path: Pat
         kubernetes.wait(tmp_path, job)
 
 
-def test_it_waits_for_the_pod_that_prepares(tmp_path: Path) -> None:
+def test_it_waits_for_the_pod_that_prepares(tmp_path):
     ended: list[int] = []
     waits = threading.Thread(target=lambda: ended.append(kubernetes.wait(tmp_path, JOB)), daemon=True)
     waits.start()
@@ -90,9 +81,7 @@ def test_it_waits_for_the_pod_that_prepares(tmp_path: Path) -> None:
     assert ended == [0]
 
 
-def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(tmp_path, monkeypatch, capsys):
     """Three times killed for its memory it has left no word; nobody else would end these pods."""
     monkeypatch.setattr(kubernetes, "SILENT_S", 1.0)
     monkeypatch.setattr(kubernetes, "SAY_S", 0.2)
@@ -101,7 +90,7 @@ def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(
     (tmp_path / "jobs/qa").mkdir(parents=True)
     ended: list[float] = []
 
-    def waits() -> None:
+    def waits():
         with pytest.raises(BadInput, match=r"no sign of job qa-prepare .*\n.*kubectl describe job qa-prepare"):
             kubernetes.wait(tmp_path, JOB)
         ended.append(time.monotonic())
@@ -115,9 +104,7 @@ def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(
     assert ended and "job qa-prepare makes model and rows" in capsys.readouterr().err
 
 
-def test_a_volume_that_is_full_for_a_moment_ends_no_sign_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_volume_that_is_full_for_a_moment_ends_no_sign_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(kubernetes, "ALIVE_S", 0.01)
     in_the_way = tmp_path / kubernetes.ALIVE
     in_the_way.mkdir()
@@ -127,7 +114,7 @@ def test_a_volume_that_is_full_for_a_moment_ends_no_sign_of_life(
         pace.until(in_the_way.is_file, 10)
 
 
-def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
+def test_the_last_words_are_few_and_say_how_it_ended(tmp_path):
     log = tmp_path / "logs/runs/qa"
     log.mkdir(parents=True)
     steps = [{"event": "step", "step": n, "nodes": {"x": "y" * 30}} for n in range(200)]
@@ -141,9 +128,9 @@ def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["MOTLEY_CONFIG", "MOTLEY_HOME"])
-def test_by_hand_it_says_what_it_is_for(lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_hand_it_says_what_it_is_for(lacks, monkeypatch):
     for name in kubernetes.NEEDED:
         monkeypatch.setenv(name, "x")
     monkeypatch.delenv(lacks)
     with pytest.raises(BadInput, match=f"this is no pod of a run: {lacks} is not set"):
-        kubernetes.main(type("Args", (), {"verb": "join"}))  # type: ignore[arg-type]
+        kubernetes.main(type("Args", (), {"verb": "join"}))

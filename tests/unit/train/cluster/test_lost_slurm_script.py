@@ -1,8 +1,6 @@
 """What the nodes that are left do for a job whose script is gone: with an agent that is told to leave, and a Slurm of
 two commands that note what they are asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -85,10 +83,9 @@ def ends(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_while_the_script_is_there_it_sees_to_everything(node: Node) -> None:
+def test_while_the_script_is_there_it_sees_to_everything(node):
     node.says("waiting")
     process = node.starts(AGENT)
-    assert process.stdout
     assert process.stdout.readline() == "up\n"
     time.sleep(2.5)
     assert process.poll() is None
@@ -96,7 +93,7 @@ def test_while_the_script_is_there_it_sees_to_everything(node: Node) -> None:
     assert ends(process) == (128 + 15, "") and not node.asked
 
 
-def test_a_run_that_goes_on_without_its_script_is_left_alone_until_it_ends(node: Node) -> None:
+def test_a_run_that_goes_on_without_its_script_is_left_alone_until_it_ends(node):
     node.says("training")
     node.loses_script()
     process = node.starts("import time; time.sleep(3)", ended=True)
@@ -108,11 +105,10 @@ def test_a_run_that_goes_on_without_its_script_is_left_alone_until_it_ends(node:
     ("state", "leave_in_s", "why"),
     [("waiting", None, "too few nodes are left to go on"), ("training", 2, "its time is nearly over")],
 )
-def test_it_is_queued_again_where_it_cannot_go_on(node: Node, state: str, leave_in_s: int | None, why: str) -> None:
+def test_it_is_queued_again_where_it_cannot_go_on(node, state, leave_in_s, why):
     node.says(state)
     more = {} if leave_in_s is None else {"MOTLEY_LEAVE_AT": str(int(time.time()) + leave_in_s)}
     process = node.starts(AGENT, **more)
-    assert process.stdout
     assert process.stdout.readline() == "up\n"
     node.loses_script()
     code, said = ends(process)

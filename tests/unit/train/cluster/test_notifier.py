@@ -108,11 +108,11 @@ class Cluster:
                 peers = {other: status for other, status in statuses.items() if other != name}
                 node.waits = node.notifier.look(node.status, peers, node.too_few)
 
-    def later(self, seconds: float, *names: str) -> None:
+    def later(self, seconds: float, *names: str, every_s: float = 3.0) -> None:
         until = self.at + seconds
         while self.at < until:
             self.look(*names, rounds=1)
-            self.at += 3.0
+            self.at += every_s
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def three(tmp_path: Path) -> Cluster:
     return cluster
 
 
-def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(three: Cluster) -> None:
+def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(three):
     three.generation(2, "a", "b")
     three.look("a", "b")
     three.later(LOST_S - 20, "a", "b")
@@ -143,7 +143,7 @@ def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(thre
 
 
 @pytest.mark.parametrize("hours", [-2, 0, 2])
-def test_a_new_host_knows_since_when_whatever_its_clock_says(three: Cluster, hours: int) -> None:
+def test_a_new_host_knows_since_when_whatever_its_clock_says(three, hours):
     """Of the first host, as of a machine that begins in 1970; the second one sends."""
     three.wall = {"a": hours * 3600.0}
     three.generation(2, "a", "b")
@@ -156,7 +156,7 @@ def test_a_new_host_knows_since_when_whatever_its_clock_says(three: Cluster, hou
     assert three.got == ["b lost-2-c: c is lost since 10 minutes: silent"]
 
 
-def test_who_steps_aside_is_no_news_however_long(three: Cluster) -> None:
+def test_who_steps_aside_is_no_news_however_long(three):
     """Its agent still answers, and says so."""
     three.nodes["c"].status = replace(three.nodes["c"].status, condition="away", cause="paused", generation=None)
     three.generation(2, "a", "b")
@@ -166,7 +166,7 @@ def test_who_steps_aside_is_no_news_however_long(three: Cluster) -> None:
     assert three.got == []
 
 
-def test_who_waits_for_a_majority_says_so_after_a_minute(three: Cluster) -> None:
+def test_who_waits_for_a_majority_says_so_after_a_minute(three):
     three.idle("a", "")  # it waits for b to begin
     three.later(2 * MAJORITY_S, "a")
     three.idle("a")
@@ -176,7 +176,7 @@ def test_who_waits_for_a_majority_says_so_after_a_minute(three: Cluster) -> None
     assert three.got == [f"a waiting-1: a waits: {ALONE}"]
 
 
-def test_a_sleep_is_no_wait(three: Cluster) -> None:
+def test_a_sleep_is_no_wait(three):
     three.idle("a")
     three.look("a")
     three.at += 8 * 3600
@@ -184,7 +184,7 @@ def test_a_sleep_is_no_wait(three: Cluster) -> None:
     assert three.got == []
 
 
-def test_a_node_that_is_cut_off_tells_its_wait_and_no_loss(three: Cluster) -> None:
+def test_a_node_that_is_cut_off_tells_its_wait_and_no_loss(three):
     three.generation(2, "a", "b")
     three.look("a", "b")
     three.idle("a")
@@ -193,7 +193,7 @@ def test_a_node_that_is_cut_off_tells_its_wait_and_no_loss(three: Cluster) -> No
 
 
 @pytest.mark.parametrize("how", ["refuses", "has no address", "is gone"])
-def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> None:
+def test_where_the_host_cannot_the_next_node_sends(three, how):
     left = ["b", "c"] if how == "is gone" else ["a", "b", "c"]
     three.refuses = {"a"}
     if how == "has no address":
@@ -206,7 +206,7 @@ def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> 
     assert len(three.got) == 1
 
 
-def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three: Cluster) -> None:
+def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three):
     three.refuses = {"a", "b", "c"}
     three.generation(2, "a", "b")
     three.later(LOST_S + 10, "a", "b")
@@ -221,7 +221,7 @@ def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three:
     assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
 
 
-def test_what_was_sent_is_known_to_an_agent_that_starts_again(three: Cluster) -> None:
+def test_what_was_sent_is_known_to_an_agent_that_starts_again(three):
     for number in (2, 3):
         three.generation(number, "a", "b")
         three.later(LOST_S + 10, "a", "b")
@@ -230,7 +230,7 @@ def test_what_was_sent_is_known_to_an_agent_that_starts_again(three: Cluster) ->
             three.add(name)
 
 
-def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
+def test_what_another_node_is_sending_is_left_to_it(three):
     a, b = three.nodes["a"], three.nodes["b"]
     three.ends("b")
     b.notifier.look(b.status, {"a": replace(a.status, can_send=False, sending="done")})
@@ -239,7 +239,7 @@ def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
     assert three.got == ["b done: done · 7 steps"]
 
 
-def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_waits_no_longer_than_it_may(three, monkeypatch):
     monkeypatch.setattr(NodeNotifier, "_send", lambda *_: None)
     a = three.nodes["a"]
     three.ends("a")
@@ -249,7 +249,7 @@ def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest
     assert not a.waits
 
 
-def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> None:
+def test_who_has_just_failed_leaves_the_next_try_to_another(three):
     """As in the agent, whose status is from before it heard of its failure."""
     a = three.nodes["a"]
     three.refuses = {"a"}
@@ -260,14 +260,14 @@ def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> N
     assert three.tries == ["a"]
 
 
-def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) -> None:
+def test_what_fails_again_and_again_is_tried_ever_more_rarely(three):
     """A command may have told somebody before it failed. The end of a run waits for no such pause."""
     three.refuses = {"a"}
     for name in ("b", "c"):
         three.nodes[name].notifier.file.unlink()
     three.generation(2, "a", "b")
     three.look("a", "b")
-    three.later(LOST_S + 24 * 3600, "a", "b")
+    three.later(LOST_S + 24 * 3600, "a", "b", every_s=30.0)
     assert 5 <= len(three.tries) <= 12
     three.refuses = set()
     three.ends("a")
@@ -279,9 +279,7 @@ LATIN = '{"messages": "https://ntfy.sh/gehe\xefm"}'.encode("latin-1")
 
 
 @pytest.mark.parametrize("content", [LATIN, b"", b"{torn", None])
-def test_an_address_that_is_none_or_cannot_be_read_leaves_the_sending_to_another(
-    three: Cluster, content: bytes | None
-) -> None:
+def test_an_address_that_is_none_or_cannot_be_read_leaves_the_sending_to_another(three, content):
     a = three.nodes["a"].notifier
     a.file.unlink()
     if content is None:
@@ -294,7 +292,7 @@ def test_an_address_that_is_none_or_cannot_be_read_leaves_the_sending_to_another
     assert three.got == ["b done: done · 7 steps"] and a.sending is None and not a.status["can_send"]
 
 
-def test_what_is_not_sent_is_named_without_the_address(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_sent_is_named_without_the_address(three, capsys):
     three.refuses = {"a", "b", "c"}
     three.ends("a", "b", "c")
     three.look("a", "b", "c", rounds=6)

@@ -63,15 +63,15 @@ def ends(home: Path) -> bool:
     return end.value.code == preload.NO_RUN == 75 and Server.made.process.code == -9
 
 
-def test_it_becomes_the_agent_of_the_run_that_is_wanted(home: Path) -> None:
+def test_it_becomes_the_agent_of_the_run_that_is_wanted(home):
     Timer(0.2, launched, [home]).start()
     assert preload.begun_early(home) is Server.made and Server.made.process.code is None
     assert not (home / PRELOAD).exists() and (home / WANTED).exists()
 
 
 @pytest.mark.parametrize("what", ["script", "code", "environment", "fork server"])
-def test_it_ends_where_the_run_is_made_of_something_else(home: Path, what: str) -> None:
-    def changes() -> None:
+def test_it_ends_where_the_run_is_made_of_something_else(home, what):
+    def changes():
         if what == "code":
             (home / "code").unlink()
             (home / "code").symlink_to("code.2")
@@ -89,33 +89,33 @@ def test_it_ends_where_the_run_is_made_of_something_else(home: Path, what: str) 
     assert (home / WANTED).exists(), "the unit starts it now"
 
 
-def test_it_ends_when_the_launch_is_refused(home: Path) -> None:
+def test_it_ends_when_the_launch_is_refused(home):
     Timer(0.2, (home / PRELOAD).unlink).start()
     assert ends(home)
 
 
-def test_it_ends_when_the_launch_is_refused_before_it_is_there(home: Path) -> None:
+def test_it_ends_when_the_launch_is_refused_before_it_is_there(home):
     """It would else be the agent of the run before, which was stopped."""
     (home / PRELOAD).unlink()
     assert ends(home)
 
 
-def test_it_ends_when_no_run_comes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_when_no_run_comes(home, monkeypatch):
     monkeypatch.setattr(preload, "TIMING", Timing(preload_s=0.3))
     assert ends(home)
 
 
-def test_it_ends_at_once_after_a_power_cut(home: Path) -> None:
+def test_it_ends_at_once_after_a_power_cut(home):
     long_ago = time.time() - 2 * preload.TIMING.preload_s
     os.utime(home / PRELOAD, (long_ago, long_ago))
     assert ends(home)
 
 
-def test_a_run_that_was_faster_is_started_as_ever(home: Path) -> None:
+def test_a_run_that_was_faster_is_started_as_ever(home):
     launched(home)
     assert preload.begun_early(home) is None and not (home / PRELOAD).exists()
 
 
-def test_whoever_starts_it_by_hand_means_the_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_starts_it_by_hand_means_the_run(home, monkeypatch):
     monkeypatch.setattr(preload, "of_the_unit", lambda: False)
     assert preload.begun_early(home) is None

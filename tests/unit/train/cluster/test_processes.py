@@ -1,7 +1,5 @@
 """What an agent reads of the kernel's list of processes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +21,6 @@ def name_cut_in_a_letter() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("name_cut_in_a_letter")
-def test_work_is_counted_beside_a_program_whose_name_is_no_text() -> None:
+def test_work_is_counted_beside_a_program_whose_name_is_no_text():
     cpu_s, _ = Processes().used_by({os.getsid(0)})
     assert cpu_s > 0

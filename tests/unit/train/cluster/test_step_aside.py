@@ -1,7 +1,5 @@
 """When a machine steps aside by itself, and when it comes back: with invented clocks, batteries and games."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -29,7 +27,7 @@ def supply(folder: Path, name: str, **values: str) -> Path:
     return folder
 
 
-def test_a_battery_counts_where_nothing_charges_it(tmp_path: Path) -> None:
+def test_a_battery_counts_where_nothing_charges_it(tmp_path):
     assert not on_battery(tmp_path)
     supply(tmp_path, "hidpp_battery_0", type="Battery", scope="Device", status="Discharging")
     assert not on_battery(tmp_path), "a mouse"
@@ -42,7 +40,7 @@ def test_a_battery_counts_where_nothing_charges_it(tmp_path: Path) -> None:
     assert not on_battery(tmp_path), "charged through USB-C"
 
 
-def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path: Path) -> None:
+def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path):
     power = supply(supply(tmp_path / "p", "AC", type="Mains", online="0"), "BAT0", type="Battery", status="Discharging")
     stepping = StepAside(tmp_path, AsideRules(), power)
     seen = [(at, stepping.look(0.0, at)) for at in (0.0, 30.0, 59.0, 60.0, 61.0)]
@@ -58,7 +56,7 @@ def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path: Path) -> N
     assert [trains.look(0.0, at) for at in (0.0, 100.0)] == [None, None]
 
 
-def test_a_machine_on_battery_may_sleep_until_it_is_charged_again(tmp_path: Path) -> None:
+def test_a_machine_on_battery_may_sleep_until_it_is_charged_again(tmp_path):
     """Also where another reason to step aside comes first, and where an agent before this one was killed."""
     (tmp_path / "config").mkdir()
     wish = tmp_path / "config/may-sleep"
@@ -79,7 +77,7 @@ def test_a_machine_on_battery_may_sleep_until_it_is_charged_again(tmp_path: Path
     assert not wish.exists() and stepping.now is not None
 
 
-def test_what_follows_the_run_is_asked_for_where_nobody_uses_the_machine(tmp_path: Path) -> None:
+def test_what_follows_the_run_is_asked_for_where_nobody_uses_the_machine(tmp_path):
     stepping = StepAside(tmp_path, AsideRules(then="poweroff", hours="22:00-07:00"), tmp_path)
     stepping.look(0.0, 0.0)
     assert stepping.after_the_run() == "poweroff" and (tmp_path / "config/then").read_text() == "poweroff\n"
@@ -90,7 +88,7 @@ def test_what_follows_the_run_is_asked_for_where_nobody_uses_the_machine(tmp_pat
     assert StepAside(tmp_path, AsideRules(), tmp_path).after_the_run() == ""
 
 
-def test_hours_and_a_later_begin(tmp_path: Path) -> None:
+def test_hours_and_a_later_begin(tmp_path):
     noon = time.mktime((2026, 11, 23, 12, 0, 0, 0, 0, -1))
     stepping = StepAside(tmp_path, AsideRules(hours="22:00-07:00"), tmp_path)
     assert stepping.look(noon, 0.0) == ("away", "outside its hours 22:00-07:00, until 22:00")
@@ -104,17 +102,17 @@ def test_hours_and_a_later_begin(tmp_path: Path) -> None:
     assert later.look(noon + 60, 60.0) == ("back", "no longer the run begins later, until 12:01")
 
 
-def test_a_pause_comes_first_and_what_cannot_run_is_not_only_away(tmp_path: Path) -> None:
+def test_a_pause_comes_first_and_what_cannot_run_is_not_only_away(tmp_path):
     stepping = StepAside(tmp_path, AsideRules(not_before=100.0), tmp_path)
     (tmp_path / "pause").touch()
     assert stepping.look(0.0, 0.0) == ("away", "paused")
     assert stepping.status(Fitness(unfit=True, cause="no driver"), 0.0) == {"condition": "unfit", "cause": "no driver"}
 
 
-def test_a_game_counts_after_20_seconds_and_five_quiet_minutes_end_it() -> None:
+def test_a_game_counts_after_20_seconds_and_five_quiet_minutes_end_it():
     found = InUse((), lambda _: "", every_s=3600)
 
-    def look(at: float, who: str) -> str:
+    def look(at, who):
         found.who = who
         return found.look(at)
 
@@ -139,16 +137,16 @@ def test_a_game_counts_after_20_seconds_and_five_quiet_minutes_end_it() -> None:
         ([process("G", "/usr/lib/xorg/Xorg", "N/A"), process("C+G", "/usr/bin/blender", "N/A")], "blender"),
     ],
 )
-def test_who_draws(processes: list[str], who: str) -> None:
+def test_who_draws(processes, who):
     assert drawing(XML.format("".join(processes))) == who
 
 
-def test_what_is_no_answer_is_no_game() -> None:
+def test_what_is_no_answer_is_no_game():
     assert drawing("NVIDIA-SMI has failed") == "" and drawing(b"") == ""
 
 
 @pytest.mark.parametrize("program", ["a-program-with-a-long-name", "Größenwahnsinnig"])
-def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path: Path, program: str) -> None:
+def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path, program):
     running = ["systemd", "vierzehn Zeichä", "Größenwahnsinnig", "a-program-with-a-long-name"]
     for pid, name in enumerate(running):
         (tmp_path / str(pid)).mkdir()
@@ -157,7 +155,7 @@ def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path: Path, p
     assert running_program(["blender"], tmp_path) == running_program([], tmp_path) == ""
 
 
-def test_game_mode_and_the_card_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_game_mode_and_the_card_are_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert in_use.who_uses_it(()) == "", "a machine without either"
     xml = XML.format(process("G", "/opt/game", "4000 MiB"))

@@ -1,19 +1,14 @@
 """What a record asks, in every form that is known: for training by rewards, and beside the answers of preferences."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.plans import handed_on
-from tests.unit.train.plan.test_own_recipe import decided
-from tests.unit.train.plan.test_plan import look as node
-from train.data.convert_record import BadRecord
+from tests.support.plans import decided, handed_on
+from tests.support.plans import look as node
 from train.data.look import look
 from train.data.pair_records import Preference, preference_of
 from train.data.prompt_records import Prompt, prompt_of
@@ -40,7 +35,7 @@ def found(record: dict[str, Any]) -> Found:
 
 @pytest.mark.parametrize("given", ["auto", "by name"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_record_of_any_form_is_a_prompt(form: str, given: str) -> None:
+def test_a_record_of_any_form_is_a_prompt(form, given):
     bare, answered = FORMS[form]
     how = "auto" if given == "auto" else form
     assert prompt_of(found(bare | {"level": 3}), how) == Prompt("2 + 2?", (USER,), {"level": 3})
@@ -48,23 +43,23 @@ def test_a_record_of_any_form_is_a_prompt(form: str, given: str) -> None:
     assert read == Prompt("2 + 2?", (USER,), {"answer": "4", "level": 3})
 
 
-def test_what_is_asked_keeps_its_turns_and_a_column_its_name() -> None:
+def test_what_is_asked_keeps_its_turns_and_a_column_its_name():
     before = [SYSTEM, USER, SAID, {"role": "user", "content": "And 3 + 3?"}]
     read = prompt_of(found({"messages": before, "answer": "6"}))
     assert read == Prompt(before, tuple(before), {"answer": "6"})
     read = prompt_of(found({"messages": [USER, SAID], "answer": "four"}))
-    assert isinstance(read, Prompt) and read.columns == {"answer": "four"}, "the data's own"
+    assert read.columns == {"answer": "four"}, "the data's own"
     read = prompt_of(found({"system": "Be brief.", "conversations": [HUMAN]}))
-    assert isinstance(read, Prompt) and read.messages == (SYSTEM, USER)
+    assert read.messages == (SYSTEM, USER)
 
 
-def test_columns_are_what_rows_keep_as_json() -> None:
+def test_columns_are_what_rows_keep_as_json():
     day = datetime.date(2026, 1, 31)  # as parquet has it
     read = prompt_of(found({"prompt": "2 + 2?", "asked_on": day, "worth": Decimal("1.50"), "level": 3}))
-    assert isinstance(read, Prompt) and read.columns == {"asked_on": "2026-01-31", "worth": "1.50", "level": 3}
+    assert read.columns == {"asked_on": "2026-01-31", "worth": "1.50", "level": 3}
 
 
-def test_a_form_that_is_named_decides_where_a_record_has_two() -> None:
+def test_a_form_that_is_named_decides_where_a_record_has_two():
     record = {"prompt": "a name of it", "messages": [USER, SAID]}
     named = {"role": "user", "content": "a name of it"}
     assert prompt_of(found(record)) == Prompt("a name of it", (named,), {"messages": [USER, SAID]})
@@ -84,14 +79,14 @@ def test_a_form_that_is_named_decides_where_a_record_has_two() -> None:
         ({"prompt": [USER, SAID]}, "auto", "'prompt' ends with a turn of the assistant, and an answer comes next"),
     ],
 )
-def test_what_asks_nothing_is_named(record: dict[str, Any], form: str, wrong: str) -> None:
+def test_what_asks_nothing_is_named(record, form, wrong):
     read = prompt_of(found(record), form)
-    assert isinstance(read, BadRecord) and str(read).startswith(wrong)
+    assert str(read).startswith(wrong)
 
 
 @pytest.mark.parametrize("given", ["auto", "by name"])
 @pytest.mark.parametrize("form", FORMS)
-def test_preferences_ask_in_any_form(form: str, given: str) -> None:
+def test_preferences_ask_in_any_form(form, given):
     bare, answered = FORMS[form]
     how = "auto" if given == "auto" else form
     for pair in (
@@ -104,18 +99,18 @@ def test_preferences_ask_in_any_form(form: str, given: str) -> None:
         assert (read.prompt, read.answers) == ((USER,), (({"role": "assistant", "content": "It is 4."},), (SAID,)))
     record = answered | {"label": True} | ({"completion": "4"} if form == "prompt" else {})
     single = preference_of(found(record), paired=False, form=how)
-    assert isinstance(single, Preference) and (single.prompt, single.answers) == ((USER,), ((SAID,),))
+    assert (single.prompt, single.answers) == ((USER,), ((SAID,),))
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "preference"])
-def test_a_text_asks_nothing(recipe: str) -> None:
+def test_a_text_asks_nothing(recipe):
     more = {"rewards": "length:9"} if recipe == "grpo" else {}
     said = rf"format: text does not go with recipe={recipe}: a text asks nothing\n.*prompt=text"
     with pytest.raises(BadInput, match=said):
         load_config({"recipe": recipe, "format": "text", **more})
 
 
-def test_a_launch_reads_that_form_and_the_head_as_well(tmp_path: Path) -> None:
+def test_a_launch_reads_that_form_and_the_head_as_well(tmp_path):
     file = tmp_path / "sums.jsonl"
     file.write_text("".join(json.dumps({"prompt": "", "messages": [USER], "answer": "4"}) + "\n" for _ in range(8)))
     asked = {"model": "tiny", "dataset": str(file), "recipe": "grpo", "rewards": "exact", "eval_fraction": 0}

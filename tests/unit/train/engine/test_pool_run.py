@@ -1,7 +1,5 @@
 """How a run in pieces ends where the system refuses something."""
 
-from __future__ import annotations
-
 import errno
 from types import SimpleNamespace
 from typing import Any
@@ -26,10 +24,8 @@ from train.errors import CheckFailed
         (ConnectionResetError("it was closed"), "a: ConnectionResetError: it was closed"),
     ],
 )
-def test_room_is_asked_for_where_the_disk_is_full(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
-) -> None:
-    def fails() -> None:
+def test_room_is_asked_for_where_the_disk_is_full(monkeypatch, error, message):
+    def fails():
         raise error
 
     run = SimpleNamespace(node="a", run=fails, recipe=SimpleNamespace(close=lambda: None))

@@ -15,7 +15,7 @@ OURS = (".motley-hashes.json", ".motley-source.json")
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.json", "chat.jinja")
 
 
-def test_a_tokenizer_comes_without_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_comes_without_its_model(tmp_path, monkeypatch):
     brought: list[tuple[list[str], Path]] = []
     files = [Wanted(name, 1, None, None) for name in FILES]
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
@@ -30,13 +30,13 @@ def test_a_tokenizer_comes_without_its_model(tmp_path: Path, monkeypatch: pytest
     assert found["folder"] == str(brought[0][1])
 
 
-def test_what_the_hub_does_not_have_cannot_be_fetched() -> None:
+def test_what_the_hub_does_not_have_cannot_be_fetched():
     with pytest.raises(BadInput, match="tiny is no model of the hub"):
         fetch.fetch_tokenizer("tiny")
 
 
 @pytest.mark.parametrize("name", ["../../../x.jsonl", "/abs/x.jsonl", "data/../../x"])
-def test_no_file_of_the_hub_lies_outside_its_folder(name: str) -> None:
+def test_no_file_of_the_hub_lies_outside_its_folder(name):
     told = json.loads(json.dumps(listed(b"")).replace("config.json", name))
     with pytest.raises(BadInput, match="outside its folder"):
         fetch.fetch_listed("owner/small", told)
@@ -52,9 +52,7 @@ def listed(content: bytes) -> dict[str, object]:
     return dict(json.loads(json.dumps({"listing": listing, "token": ""})))
 
 
-def test_what_a_list_says_is_fetched_and_nothing_that_differs_from_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_list_says_is_fetched_and_nothing_that_differs_from_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setattr(fetch, "list_hub", lambda repo, kind: pytest.fail("the hub's own list is not asked for"))
     sent = [b"changed"]
@@ -67,9 +65,7 @@ def test_what_a_list_says_is_fetched_and_nothing_that_differs_from_it(
     assert found["folder"] == str(tmp_path / "models/base/owner--small")
 
 
-def test_what_is_left_of_another_revision_is_no_part_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_of_another_revision_is_no_part_of_the_model(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     begun = tmp_path / "models/base/.owner--small.part"
     begun.mkdir(parents=True)
@@ -78,7 +74,7 @@ def test_what_is_left_of_another_revision_is_no_part_of_the_model(
     (begun / ".model.safetensors.part").write_bytes(b"rig")
     fetched: list[tuple[str, bool]] = []
 
-    def get(listing: Listing, file: Wanted, path: Path) -> None:
+    def get(listing, file, path):
         fetched.append((file.name, path.with_name(f".{path.name}.part").is_file()))
         path.with_name(f".{path.name}.part").rename(path)
         path.write_bytes(b"right!!")
@@ -89,7 +85,7 @@ def test_what_is_left_of_another_revision_is_no_part_of_the_model(
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", *OURS}
 
 
-def test_a_token_is_used_where_one_came_and_is_left_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_used_where_one_came_and_is_left_in_no_file(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setenv("HF_TOKEN", "")
     used: list[str] = []

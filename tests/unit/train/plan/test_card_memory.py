@@ -1,7 +1,5 @@
 """What a training takes of a card, as planned and as an H100 was seen to give it (tests/gpu/memory.py)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -17,7 +15,7 @@ MODELS = {"7b": "llama2-7b", "8b": "llama3.1-8b"}
 @pytest.mark.parametrize("short, kind", [
     ("7b", "hf"), ("7b", "unsloth"), ("7b", "streamed"), ("8b", "hf"), ("8b", "unsloth"),
 ])  # fmt: skip
-def test_the_plan_is_what_a_card_took(short: str, kind: str) -> None:
+def test_the_plan_is_what_a_card_took(short, kind):
     for seen in json.loads((RECORDED / f"memory-{short}-{kind}.json").read_text())["cards"]:
         setup = Setup(
             row_length=LENGTH,

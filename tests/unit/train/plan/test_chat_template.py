@@ -1,17 +1,13 @@
 """`chat_template=FILE`, as a launch sees it: looked at, and brought to the head."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 import yaml
 
 from console.infra.kubernetes.objects import CONFIG, steps
-from tests.support.plans import files_of, handed_on
+from tests.support.plans import decided, files_of, handed_on, look, ran
 from tests.unit.train.plan.test_adapters import make
-from tests.unit.train.plan.test_own_recipe import decided, ran
-from tests.unit.train.plan.test_plan import look
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.settings.config import load_config
@@ -25,7 +21,7 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.jinja"
 
 
-def test_it_goes_to_the_head_and_no_node_asks_for_it_later(mine: Path) -> None:
+def test_it_goes_to_the_head_and_no_node_asks_for_it_later(mine):
     data = handed_on(decided({"model": "tiny", "chat_template": str(mine), "max_steps": 9}, look(), look()))
     place = f"/home/user/ai-cluster/data/raw/template-{file_hash(mine)[:12]}"
     assert data.template and data.template.place == place and set(data.template.files) == {"mine.jinja"}
@@ -35,13 +31,13 @@ def test_it_goes_to_the_head_and_no_node_asks_for_it_later(mine: Path) -> None:
     assert handed_on(decided({"model": "tiny", "max_steps": 9}, look())).template is None
 
 
-def test_a_node_does_not_choose_a_file_of_this_computer(mine: Path) -> None:
+def test_a_node_does_not_choose_a_file_of_this_computer(mine):
     there = ran(decided({"model": "tiny", "chat_template": str(mine), "max_steps": 9, "run": "x"}, look()))
     with pytest.raises(BadInput, match="chat_template: the nodes say that x was launched with"):
         decided({"resume": "x"}, there)
 
 
-def test_a_message_goes_to_the_head_as_it_is() -> None:
+def test_a_message_goes_to_the_head_as_it_is():
     for recipe in ("sft", "grpo", "preference"):
         more = {"recipe": "grpo", "rewards": "length:9"} if recipe == "grpo" else {"recipe": recipe}
         asked = {"model": "tiny", "system": 'Be "kind".\nAlways.', "max_steps": 9, **more}
@@ -63,7 +59,7 @@ def test_a_message_goes_to_the_head_as_it_is() -> None:
         ({"train_on": "lst"}, "did you mean 'last'"),
     ],
 )
-def test_what_is_no_message_and_no_answer_is_one_sentence(values: dict[str, str], said: str) -> None:
+def test_what_is_no_message_and_no_answer_is_one_sentence(values, said):
     with pytest.raises(BadInput, match=said) as refused:
         load_config({"model": "tiny", **values})
     assert len(str(refused.value).splitlines()) <= 2
@@ -79,14 +75,14 @@ def test_what_is_no_message_and_no_answer_is_one_sentence(values: dict[str, str]
         (b"messages \xff", "it is not UTF-8 text"),
     ],
 )
-def test_what_is_no_template_is_said_before_anything_is_sent(mine: Path, text: bytes, said: str) -> None:
+def test_what_is_no_template_is_said_before_anything_is_sent(mine, text, said):
     mine.write_bytes(text)
     with pytest.raises(BadInput, match=said) as refused:
         load_config({"model": "tiny", "chat_template": str(mine)})
     assert len(str(refused.value).splitlines()) == 3
 
 
-def test_a_run_that_begins_with_an_adapter_takes_its_template(tmp_path: Path, mine: Path) -> None:
+def test_a_run_that_begins_with_an_adapter_takes_its_template(tmp_path, mine):
     adapter = make(tmp_path / "manners/adapter")
     (adapter / "chat_template.jinja").write_text(MINE)
     asked = {"adapter": str(adapter), "dataset": "stdlib-qa", "max_steps": 9}

@@ -8,8 +8,7 @@ import pytest
 
 from console import plan_view
 from console.electricity import of_plan
-from tests.support.plans import launch_facts
-from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
+from tests.support.plans import GB, ON_GPUS, VERSIONS, gpu, launch_facts, look
 from train.errors import BadInput
 from train.plan.launch.decide import decide
 from train.plan.launch.plan_for_playbook import launch_plan
@@ -24,11 +23,7 @@ LARGE = SHAPE | {"hidden_size": 5120, "num_hidden_layers": 40, "num_attention_he
 IN_4BIT = SHAPE | {"quantization_config": {"load_in_4bit": True}}
 CPU, HAS = look(), VERSIONS | {"model tiny": "h"}
 WIFI = look(route={"why": "", "nic": "wlp2s0", "mbit": None, "wireless": True})
-GPU = VERSIONS | {"cuda": "13.0", "unsloth": "1"}
-
-
-def gpu(name: str, gigabytes: int, capability: str = "8.9") -> dict[str, Any]:
-    return look(cards=[card(name, gigabytes) | {"capability": capability}])
+GPU = ON_GPUS
 
 
 def ran(**settings: Any) -> dict[str, Any]:
@@ -84,11 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = 
         [gpu("RTX 4090", 24), gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}],
         {"versions": GPU, "files": (LARGE, 26_000_000_000)},
     ),
-    "too little room": (
-        {"model": "me/small"},
-        [CPU, look(free_bytes=4 * 10**9)],
-        {"files": (SHAPE, 2_200_000_000)},
-    ),
+    "too little room": ({"model": "me/small"}, [CPU, look(free_bytes=4 * 10**9)], {"files": (SHAPE, 2_200_000_000)}),
     "no bitsandbytes": ({"model": "tiny", "load_in": "4bit"}, [CPU], {}),
     "no such layer": ({"model": "tiny", "lora_targets": "q_prj"}, [CPU], {}),
     "speeds are known": ({"model": "tiny", "max_steps": 400}, [CPU, CPU], {"calibrated": calibrated(30, 0.2)}),
@@ -132,7 +123,7 @@ def decided(name: str) -> dict[str, Any]:
     return {"lines": plan_view.lines(found), "chosen": chosen} | {name: data[name] for name in kept}
 
 
-def test_rows_longer_than_the_model_was_made_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_longer_than_the_model_was_made_for_are_refused(monkeypatch):
     """unsloth would stretch its positions by itself, and hf, ask and the exported adapter would not."""
     monkeypatch.setitem(CASES, "long", ({"model": "tiny", "max_seq_length": 1024}, [CPU], {}))
     assert decided("long") == {
@@ -144,11 +135,11 @@ def test_rows_longer_than_the_model_was_made_for_are_refused(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_launch_decides_as_it_did(name: str) -> None:
+def test_a_launch_decides_as_it_did(name):
     assert json.loads(json.dumps(decided(name))) == PLANS[name]
 
 
-def test_a_folder_may_have_changed_so_every_node_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_may_have_changed_so_every_node_is_looked_at(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(SHAPE))
     (tmp_path / "model.safetensors").write_bytes(b"")
     values = {"model": str(tmp_path)}

@@ -3,12 +3,12 @@
 import importlib
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from tests.unit.train.plan.test_plan import look, nodes
+from tests.support.plans import look
+from tests.unit.train.plan.test_plan import nodes
 from train.errors import BadInput
 from train.plan.launch import extra_packages
 from train.plan.launch.launch_plan import ExtraEnvironment
@@ -20,7 +20,7 @@ class Trials(SftConfig):
     PACKAGES: ClassVar[str] = "sweep"
 
 
-def test_a_recipe_that_names_a_locked_set_gets_it_below_the_clusters_folder() -> None:
+def test_a_recipe_that_names_a_locked_set_gets_it_below_the_clusters_folder():
     [found] = extra_packages.environments(Trials(), nodes(look()))
     assert found == ExtraEnvironment(folder="extra/sweep", sets=["sweep"], imports=["optuna"], layered=True)
     assert extra_packages.environments(SftConfig(), nodes(look())) == []
@@ -28,7 +28,7 @@ def test_a_recipe_that_names_a_locked_set_gets_it_below_the_clusters_folder() ->
     assert (server.folder, server.layered) == ("vllm", False)
 
 
-def test_its_workers_find_it_behind_all_that_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_workers_find_it_behind_all_that_they_have(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     config = replace(Trials(), home=str(tmp_path))
     with pytest.raises(BadInput, match=r"needs optuna, and .*extra/sweep/env is not there\n./motley launch brings it"):
@@ -45,7 +45,7 @@ def test_its_workers_find_it_behind_all_that_they_have(tmp_path: Path, monkeypat
     extra_packages.use(replace(SftConfig(), home="/nowhere"))
 
 
-def test_it_comes_to_machines_of_ones_own_alone() -> None:
+def test_it_comes_to_machines_of_ones_own_alone():
     with pytest.raises(BadInput, match="needs optuna, which comes to machines of your own, not to pods"):
         extra_packages.refuse_elsewhere(Trials(), "pods")
     extra_packages.refuse_elsewhere(SftConfig(), "pods")

@@ -18,13 +18,13 @@ from train.plan.machines import architectures, gpu_types
         ("a4000", 16, ""),
     ],
 )
-def test_its_memory_is_the_least_that_is_sold_under_the_name(kind: str, gb: int, capability: str) -> None:
+def test_its_memory_is_the_least_that_is_sold_under_the_name(kind, gb, capability):
     card = gpu_types.card(kind)
     assert card.bytes >> 20 == gb * 1000
     assert card.capability == capability
 
 
-def test_where_the_name_says_nothing_it_is_asked_for() -> None:
+def test_where_the_name_says_nothing_it_is_asked_for():
     with pytest.raises(BadInput, match="fix: --set slurm_gpu_gb=24"):
         gpu_types.card("gpu")
     assert gpu_types.card("gpu", 24).bytes >> 20 == 24000
@@ -45,6 +45,6 @@ def test_where_the_name_says_nothing_it_is_asked_for() -> None:
         ("NVIDIA GeForce GTX 1080 Ti", 6.1),
     ],
 )
-def test_a_card_for_workstations_is_not_taken_for_one_for_games(gpu: str, compute: float) -> None:
+def test_a_card_for_workstations_is_not_taken_for_one_for_games(gpu, compute):
     known = architectures.of_name(gpu)
     assert known is not None and known.compute == compute

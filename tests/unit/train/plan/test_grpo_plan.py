@@ -1,7 +1,5 @@
 """recipe=grpo as a launch sees it: its settings, what travels to the nodes, and how much memory answers take."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +10,15 @@ import yaml
 from console import plan_view
 from console.infra.kubernetes.objects import CONFIG, steps
 from console.infra.machines.plan import calibrated, unmeasured
-from tests.support.plans import files_of, handed_on
-from tests.unit.train.plan.test_own_recipe import decided, ran
-from tests.unit.train.plan.test_plan import card, look, nodes
+from tests.support.plans import decided, files_of, gpu, handed_on, look, ran
+from tests.unit.train.plan.test_plan import nodes
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.launch import answer_server
-from train.plan.launch.launch_plan import RecipeFile, RunElectricity
-from train.plan.launch.plan_for_playbook import launch_plan
+from train.plan.launch.launch_plan import RecipeFile
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
-from train.plan.settings import request
-from train.plan.settings.config import GrpoConfig, load_config
+from train.plan.settings.config import load_config
 
 REWARDS = "def short(completions):\n    return [1 / (1 + len(c)) for c in completions]\n"
 FACTS = Facts(
@@ -48,25 +43,21 @@ def asked(file: Path, **more: object) -> dict[str, object]:
     } | more  # fmt: skip
 
 
-def test_the_settings_fit_together() -> None:
+def test_the_settings_fit_together():
     config = load_config({"recipe": "grpo", "rows_per_step": 24, "group": 4, "epochs": 2})
-    assert isinstance(config, GrpoConfig)
     assert (config.drawn_per_step, config.learning_rate, config.prompt_tokens) == (6, 1e-4, 384)
     assert config.steps_over(100) == 34, "six prompts a step, twice through a hundred"
     assert config.row_words == "6 prompts × 4 answers of up to 128 tokens"
     assert load_config({"recipe": "grpo", "method": "full"}).learning_rate == 2e-6
     assert replace(config).rewards_hash == ""
     again = load_config({"recipe": "grpo", "rows_per_step": 24, "group": 4, "epochs": 2, "steps_per_rollout": 3})
-    assert isinstance(again, GrpoConfig)
     assert again.steps_over(100) == 102, "34 rollouts, three steps each"
     assert again.row_words == "6 prompts × 4 answers of up to 128 tokens, for 3 steps"
 
 
-def test_bounds_are_as_wide_as_the_loss_needs() -> None:
-    def bounds(**more: object) -> tuple[float, float]:
-        config = load_config({"recipe": "grpo", "steps_per_rollout": 2, **more})
-        assert isinstance(config, GrpoConfig)
-        return config.bounds
+def test_bounds_are_as_wide_as_the_loss_needs():
+    def bounds(**more):
+        return load_config({"recipe": "grpo", "steps_per_rollout": 2, **more}).bounds
 
     assert bounds() == (0.2, 0.2)
     assert bounds(epsilon=0.1) == (0.1, 0.1)
@@ -97,24 +88,17 @@ def test_bounds_are_as_wide_as_the_loss_needs() -> None:
         ({"engine": "vllm", "lora_r": 1024}, "lora_r: vLLM takes adapters up to 512"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_one_sentence(values: dict[str, object], said: str) -> None:
+def test_what_does_not_fit_is_refused_with_one_sentence(values, said):
     with pytest.raises(BadInput, match=said):
         load_config({"recipe": "grpo", **values})
 
 
-def test_with_vllm_the_base_is_held_as_its_server_holds_it() -> None:
+def test_with_vllm_the_base_is_held_as_its_server_holds_it():
     assert load_config({"recipe": "grpo", "engine": "vllm"}).holding.load_in == "16bit"
     assert load_config({"recipe": "grpo"}).holding.load_in == "auto"
 
 
-def test_a_launch_must_name_rewards(rewards: Path) -> None:
-    values = asked(rewards)
-    del values["rewards"]
-    with pytest.raises(BadInput, match="rewards: a value is missing"):
-        request.read(values, required="model,dataset,rewards")
-
-
-def test_rewards_travel_with_the_rows(rewards: Path) -> None:
+def test_rewards_travel_with_the_rows(rewards):
     found = decided(asked(rewards), look(), look())
     data = handed_on(found, "sums-1")
     sha256 = file_hash(rewards)
@@ -123,28 +107,25 @@ def test_rewards_travel_with_the_rows(rewards: Path) -> None:
     assert data.recipe == RecipeFile(folder=str(rewards.parent), files=files, place=place)
     assert f"--rewards=2@{place}/mine.py,exact" in data.prepare and "--recipe=grpo" in data.prepare
     assert "--max-new-tokens=128" in data.prepare
+    pods_words = steps(data)[-1]
+    assert f"--rewards=2@{CONFIG}/mine.py,exact" in pods_words and "--recipe=grpo" in pods_words
     settings = yaml.safe_load(files_of(data, "b")["config/training_config.yaml"])
     assert settings["rewards"] == "2@/home/user/ai-cluster/data/processed/sums-1/rewards.py,exact"
     there = load_config(settings | {"rewards": f"2@{rewards},exact"})
-    assert isinstance(there, GrpoConfig) and there.rewards_hash == settings["rewards_hash"]
+    assert there.rewards_hash == settings["rewards_hash"]
     rewards.write_text(REWARDS.replace("1 /", "2 /"))
     with pytest.raises(BadInput, match="the rewards are not those that the run was launched with"):
         load_config(settings | {"rewards": f"2@{rewards},exact"})
 
 
-def test_a_pod_finds_them_beside_its_settings(rewards: Path) -> None:
-    words = steps(handed_on(decided(asked(rewards), look())))[-1]
-    assert f"--rewards=2@{CONFIG}/mine.py,exact" in words and "--recipe=grpo" in words
-
-
-def test_rewards_of_ours_need_no_file(rewards: Path) -> None:
+def test_rewards_of_ours_need_no_file(rewards):
     data = handed_on(decided(asked(rewards, rewards="exact,0.5@length:9"), look()))
     assert data.recipe is None and "--rewards=exact,0.5@length:9" in data.prepare
     settings = yaml.safe_load(files_of(data, "a")["config/training_config.yaml"])
     assert settings["rewards"] == "exact,0.5@length:9"
 
 
-def test_other_rewards_are_another_run(rewards: Path) -> None:
+def test_other_rewards_are_another_run(rewards):
     there = ran(decided(asked(rewards, run="qa"), look()))
     from_here = {"qa": there["runs"]["qa"]["launched"]}
     assert decided({"resume": "qa"}, there, launched=from_here).request.step == 12
@@ -155,7 +136,7 @@ def test_other_rewards_are_another_run(rewards: Path) -> None:
         decided({"resume": "qa"}, there, launched=from_here)
 
 
-def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
+def test_answers_take_memory_and_fewer_at_a_time_help():
     setup = Setup(load_in="16bit", row_length=2048, answers=32)
     cache = 32 * 2048 * 2 * 17 * 8 * 64 * 2
     assert cache < answering(FACTS, setup) < 10 * cache
@@ -165,7 +146,7 @@ def test_answers_take_memory_and_fewer_at_a_time_help() -> None:
     assert changes_that_fit(FACTS, setup, int(least / 0.9)) == {"answers": 8}
 
 
-def test_shares_follow_from_the_engine_that_the_run_asks(rewards: Path) -> None:
+def test_shares_follow_from_the_engine_that_the_run_asks(rewards):
     """What is measured with another one says nothing, and where it is not there to be measured the plan shows why."""
     served = decided(asked(rewards, engine="vllm"), look(), look())
     assert "--engine=vllm" in handed_on(served).calibrate
@@ -180,16 +161,15 @@ def test_shares_follow_from_the_engine_that_the_run_asks(rewards: Path) -> None:
     assert any("b was not measured: engine: vLLM is not installed" in line for line in plan_view.lines(found))
 
 
-def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards: Path) -> None:
+def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(rewards):
     values = asked(rewards, engine="vllm")
     found = decided(values, look(), look())
-    nothing = RunElectricity(idle_watts=0, gpu_watts=0)
-    [server] = launch_plan(found, nothing).extra_environments
+    [server] = handed_on(found).extra_environments
     assert (server.folder, server.sets, server.layered) == ("vllm", ["vllm-cpu"], False)
     assert found.settings["load_in"] == "16bit"
-    assert launch_plan(decided(asked(rewards), look()), nothing).extra_environments == []
+    assert handed_on(decided(asked(rewards), look())).extra_environments == []
     assert any("vLLM beside each process" in line for line in plan_view.lines(found))
-    with_card, none = nodes(look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}]), cuda=True), nodes(look())
+    with_card, none = nodes(gpu("RTX 4090", 24), cuda=True), nodes(look())
     config = found.request.config
     assert answer_server.environment(config, with_card) == ["vllm"]
     assert answer_server.obstacles(config, with_card, {"n0": {"cuda": "13.0"}}) == []
@@ -201,7 +181,7 @@ def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(reward
         answer_server.refuse_elsewhere(config, "pods")
 
 
-def test_a_server_holds_the_base_once_more_and_all_that_is_answered() -> None:
+def test_a_server_holds_the_base_once_more_and_all_that_is_answered():
     alone = Setup(load_in="16bit", answers=0)
     served = replace(alone, answers=32, has_server=True)
     more = memory(FACTS, served).total - memory(FACTS, alone).total

@@ -9,21 +9,19 @@ import pytest
 import yaml
 
 from console import plan_view
-from tests.support.plans import files_of, handed_on, launch_facts
-from tests.unit.train.plan.test_plan import VERSIONS, card, look
+from tests.support.plans import ON_GPUS, files_of, gpu, handed_on, launch_facts
 from train.errors import BadInput
-from train.plan.launch import plan_for_playbook
 from train.plan.launch.decide import Decided, decide
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.settings import picture_sets, request
-from train.plan.settings.config import ImagesConfig, RunConfig, load_config
+from train.plan.settings.config import ImagesConfig, load_config
 
-GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
+GPU = gpu("RTX 4090", 24)
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
 
 
 def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
-    facts = launch_facts(looks, VERSIONS | {"cuda": "13.0", "unsloth": "1"}, **more)
+    facts = launch_facts(looks, ON_GPUS, **more)
     return decide(request.read({"recipe": "images", **values}, Path("/nowhere"), required="model"), facts)
 
 
@@ -40,9 +38,12 @@ def files_of_node(found: Decided) -> dict[str, str]:
     return files_of(handed_on(found, "my-photos-1"), "a")
 
 
-def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
+def test_nothing_is_brought_but_the_pictures(photos):
+    (photos / "bird").mkdir()
     found = decided({"dataset": str(photos)}, GPU, GPU)
     data = handed_on(found)
+    passed_over = "no picture is in bird; no picture that is read: dog/notes.txt; convert pictures to .jpg"
+    assert found.request.dataset.reason.endswith(f"; {passed_over}") and f"--passed-over={passed_over}" in data.prepare
     assert found.run == "resnet18-my-photos" and found.lacking == [] and found.model_bytes == 0
     assert data.dataset.files == ["cat/a.jpg", "cat/deep/b.PNG", "dog/c.webp"]
     assert data.raw == "/home/user/ai-cluster/data/raw/my-photos"
@@ -50,7 +51,7 @@ def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
-def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) -> None:
+def test_what_a_node_is_told_means_the_same_there(photos, command):
     (photos / "dog/notes.txt").unlink()  # or its name is told as well, which is no setting
     found = decided({"dataset": str(photos), "model": "vit-tiny", "image_size": 56}, GPU)
     told = [word.removeprefix("--").partition("=") for word in getattr(handed_on(found), command)[2:]]
@@ -59,7 +60,7 @@ def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) ->
         assert getattr(there, name) == found.settings[name], name
 
 
-def test_the_settings_that_are_written_down_are_read_again_as_they_are(photos: Path) -> None:
+def test_the_settings_that_are_written_down_are_read_again_as_they_are(photos):
     found = decided({"dataset": str(photos), "rows_per_step": 32}, GPU, GPU)
     written = files_of_node(found)
     settings = yaml.safe_load(written["config/training_config.yaml"])
@@ -72,7 +73,7 @@ def test_the_settings_that_are_written_down_are_read_again_as_they_are(photos: P
     assert launched["model"] == {"name": "resnet18", "hub": None, "folder_name": ""}
 
 
-def test_the_plan_is_in_the_words_of_pictures(photos: Path) -> None:
+def test_the_plan_is_in_the_words_of_pictures(photos):
     found = decided({"dataset": str(photos), "rows_per_step": 256, "max_steps": 100}, GPU, GPU, calibrated=SPEEDS)
     lines = plan_view.lines(found)
     text = "\n".join(lines)
@@ -83,14 +84,9 @@ def test_the_plan_is_in_the_words_of_pictures(photos: Path) -> None:
     assert "tokens" not in text and "lora" not in text
 
 
-def test_a_trained_model_is_brought_and_fine_tuned(photos: Path) -> None:
-    found = decided(
-        {"dataset": str(photos), "model": "microsoft/resnet-50"},
-        GPU,
-        GPU,
-        files=lambda _: ({"model_type": "resnet"}, 102_000_000),
-        calibrated=SPEEDS,
-    )
+def test_a_trained_model_is_brought_and_fine_tuned(photos):
+    values = {"dataset": str(photos), "model": "microsoft/resnet-50"}
+    found = decided(values, GPU, GPU, files=lambda _: ({"model_type": "resnet"}, 102_000_000), calibrated=SPEEDS)
     text = "\n".join(plan_view.lines(found))
     assert found.lacking == ["a", "b"] and found.model_bytes == 102_000_000
     assert "all 23.5 M weights · 64 pictures of 224 × 224 a step · 3 epochs, 50 steps at least" in text
@@ -100,12 +96,12 @@ def test_a_trained_model_is_brought_and_fine_tuned(photos: Path) -> None:
     written = yaml.safe_load(files_of_node(found)["config/training_config.yaml"])
     assert written["model"] == "/home/user/ai-cluster/models/base/microsoft--resnet-50"
     there = load_config(written)
-    assert isinstance(there, ImagesConfig) and there.is_base
+    assert there.is_base
     assert there.scoped("math") == {name: found.settings[name] for name in there.scoped("math")}
     assert "--model=models/base/microsoft--resnet-50" in handed_on(found).calibrate
 
 
-def test_the_pictures_of_a_trained_transformer_have_its_size(photos: Path) -> None:
+def test_the_pictures_of_a_trained_transformer_have_its_size(photos):
     values = {"dataset": str(photos), "model": "google/vit-large-patch32-384"}
     config = {"model_type": "vit", "image_size": 384, "patch_size": 32}
     with pytest.raises(BadInput, match="takes pictures of 384 × 384, not of 224 × 224"):
@@ -114,8 +110,8 @@ def test_the_pictures_of_a_trained_transformer_have_its_size(photos: Path) -> No
     assert "--image-size=384" in handed_on(found).prepare
 
 
-def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
-    small = look(cards=[card("GTX 1650", 4) | {"capability": "7.5"}])
+def test_a_model_too_large_for_a_node_is_refused(photos):
+    small = gpu("GTX 1650", 4, "7.5")
     with pytest.raises(BadInput, match="b has too little memory for resnet50"):
         decided({"dataset": str(photos), "model": "resnet50", "image_size": 1024, "width": 256}, GPU, small)
 
@@ -131,18 +127,17 @@ def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
         ({"gradient_checkpointing": "true"}, "is none of auto|false"),
         ({"optimizer": "lion"}, "is none of auto|sgd"),
         ({"image_size": 4}, "image_size: 4 is below 8"),
-        ({"lora_r": 8}, "lora_r: this belongs to recipe=sft"),
         ({"sync": "local"}, "sync: local does not go with optimizer: sgd"),
     ],
 )
-def test_what_does_not_fit_is_named(photos: Path, values: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_named(photos, values, said):
     with pytest.raises(BadInput) as error:
         decided({"dataset": str(photos), **values}, GPU)
     assert said in str(error.value)
 
 
-def test_the_learning_rate_follows_the_rows_of_a_step() -> None:
-    def rate(**values: Any) -> float:
+def test_the_learning_rate_follows_the_rows_of_a_step():
+    def rate(**values):
         return load_config({"recipe": "images", "dataset": "x", **values}).learning_rate
 
     assert rate(rows_per_step=512) == pytest.approx(2 * rate(rows_per_step=256))
@@ -152,18 +147,10 @@ def test_the_learning_rate_follows_the_rows_of_a_step() -> None:
     assert "learning rate 0.3: as set" in given.rate_reason
 
 
-def test_what_no_picture_is_made_of_is_told_to_the_head(photos: Path) -> None:
-    (photos / "bird").mkdir()
-    found = decided({"dataset": str(photos)}, GPU, GPU)
-    passed_over = "no picture is in bird; no picture that is read: dog/notes.txt; convert pictures to .jpg"
-    assert found.request.dataset.reason.endswith(f"; {passed_over}")
-    assert f"--passed-over={passed_over}" in plan_for_playbook.prepare_words(found)
-
-
-def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is_set() -> None:
+def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is_set():
     """Sixty pictures, ten times, are ten steps: none of them at its rate, were the warm-up a hundred."""
 
-    def read(**values: Any) -> RunConfig:
+    def read(**values):
         return load_config({"recipe": "images", "dataset": "x", **values})
 
     plain, tuned, given = read(), read(model="microsoft/resnet-50"), read(epochs=10)
@@ -178,7 +165,7 @@ def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is
     assert read(warmup_steps=7).rate_reason.endswith("; 7 steps of warm-up")
 
 
-def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
+def test_a_class_for_each_folder_or_each_label_of_a_table(photos):
     assert picture_sets.classes_of(picture_sets.resolve(str(photos))) == ["cat", "dog"]
     table = photos / "list.csv"
     table.write_text("file,label\ncat/a.jpg,10\ndog/c.webp,9\n")
@@ -204,26 +191,22 @@ def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
         ("list.jsonl", "{\n", "the table cannot be read: Expecting property name"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_explained(photos: Path, name: str, text: str, problem: str) -> None:
+def test_a_table_that_cannot_be_used_is_explained(photos, name, text, problem):
     (photos / name).write_text(text)
     with pytest.raises(BadInput) as error:
         picture_sets.resolve(str(photos / name))
     assert problem in str(error.value)
 
 
-def test_folders_that_are_held_out_already_stay_so(tmp_path: Path) -> None:
+def test_folders_that_are_held_out_already_stay_so(tmp_path):
     for name in ("train/cat/a.jpg", "train/dog/b.jpg", "test/cat/c.jpg", "test/dog/d.jpg"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    assert [(one.label, one.split) for one in picture_sets.of_folder(tmp_path)] == [
-        ("cat", "eval"),
-        ("dog", "eval"),
-        ("cat", "train"),
-        ("dog", "train"),
-    ]
+    found = [(one.label, one.split) for one in picture_sets.of_folder(tmp_path)]
+    assert found == [("cat", "eval"), ("dog", "eval"), ("cat", "train"), ("dog", "train")]
 
 
-def test_a_package_that_is_missing_is_named_with_its_command(tmp_path: Path) -> None:
+def test_a_package_that_is_missing_is_named_with_its_command(tmp_path):
     entry = {"package": "dataset-fashion-mnist", "folder": str(tmp_path / "none")}
     with pytest.raises(BadInput, match="sudo apt install dataset-fashion-mnist"):
         picture_sets.of_package("fashion-mnist", entry)
@@ -232,7 +215,7 @@ def test_a_package_that_is_missing_is_named_with_its_command(tmp_path: Path) -> 
     assert len(picture_sets.of_package("fashion-mnist", entry | {"folder": str(tmp_path)}).files) == 2
 
 
-def test_pictures_are_no_data_for_text(photos: Path) -> None:
+def test_pictures_are_no_data_for_text(photos):
     with pytest.raises(BadInput, match="the data set fashion-mnist is of pictures"):
         request.read({"model": "tiny", "dataset": "fashion-mnist"})
     with pytest.raises(BadInput, match="dataset: alpaca is text"):
@@ -241,10 +224,10 @@ def test_pictures_are_no_data_for_text(photos: Path) -> None:
         request.read({"recipe": "images", "dataset": str(photos / "dog")})
 
 
-def test_the_usual_sizes_are_what_their_papers_have() -> None:
+def test_the_usual_sizes_are_what_their_papers_have():
     """ResNet's weights on 1000 classes: 11.69 M and 25.56 M; ViT-tiny's with patches of 16: 5.7 M."""
 
-    def millions(model: str, width: int) -> float:
+    def millions(model, width):
         return PictureFacts(family=model, width=width, image_size=224, classes=1000).parameters / 1e6
 
     assert millions("resnet18", 64) == pytest.approx(11.69, abs=0.01)

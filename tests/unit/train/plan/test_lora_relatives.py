@@ -1,10 +1,7 @@
 """LoRA's relatives in a plan: what does not go with them is refused in a sentence, what is `auto` gives way, and their
 memory is counted."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,26 +9,22 @@ import pytest
 from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
-from train.plan.model.memory import GIB, Facts, Setup, memory, trained_parameters
+from train.plan.model.counts import linear_shapes
+from train.plan.model.memory import GIB, Setup, memory, trained_parameters
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import setup_for
 from train.plan.settings import lora_relatives, request
 from train.plan.settings.config import SftConfig, load_config
 
-ROOT = Path(__file__).resolve().parents[4]
 CARD = Device(name="a", device="cuda", memory_bytes=24 * GIB, bf16=True, unsloth=True)
 
 
-def settings(**values: Any) -> SftConfig:
-    found = load_config({"model": "tiny", **values})
-    assert isinstance(found, SftConfig)
-    return found
+def settings(**values: Any) -> Any:
+    return load_config({"model": "tiny", **values})
 
 
-def facts(name: str = "qwen3-4b") -> Facts:
-    found = resolve_model(name).facts
-    assert found
-    return found
+def facts(name: str = "qwen3-4b") -> Any:
+    return resolve_model(name).facts
 
 
 @pytest.mark.parametrize(
@@ -56,20 +49,18 @@ def facts(name: str = "qwen3-4b") -> Facts:
         ({"lora_dropout": 0.1, "backend": "unsloth"}, "backend: lora_dropout"),
         ({"neftune_alpha": 5, "backend": "unsloth"}, "backend: neftune_alpha"),
         ({"recipe": "grpo", "rewards": "exact", "neftune_alpha": 5}, "neftune_alpha: 5.0 does not go with recipe=grpo"),
-        ({"recipe": "pretrain", "dora": True}, "dora: this belongs to recipe=sft"),
     ],
 )
-def test_what_does_not_go_together_is_refused(values: dict[str, Any], said: str) -> None:
+def test_what_does_not_go_together_is_refused(values, said):
     with pytest.raises(BadInput, match=said):
         load_config(values)
 
 
 @pytest.mark.parametrize("load_in", ["4bit", "8bit"])
-def test_a_base_that_must_be_rounded_is_not_taken_apart(load_in: str) -> None:
+def test_a_base_that_must_be_rounded_is_not_taken_apart(load_in):
     """Also where the plan has chosen it, as the base does not fit otherwise."""
-    with pytest.raises(
-        BadInput, match=f"lora_init: pissa takes the base apart, and in {load_in} it is rounded\nuse load_in"
-    ):
+    said = f"lora_init: pissa takes the base apart, and in {load_in} it is rounded\nuse load_in"
+    with pytest.raises(BadInput, match=said):
         choose_on_devices(settings(lora_init="pissa", load_in=load_in), [CARD], facts())
     small = replace(CARD, memory_bytes=6 * GIB)
     assert choose_on_devices(settings(), [small], facts()).decisions.load_in == "4bit"
@@ -77,7 +68,7 @@ def test_a_base_that_must_be_rounded_is_not_taken_apart(load_in: str) -> None:
         choose_on_devices(settings(lora_init="pissa"), [small], facts())
 
 
-def test_what_is_auto_gives_way() -> None:
+def test_what_is_auto_gives_way():
     found = settings(dora=True)
     assert (found.weights, found.pipes) == ("gpu", "off")
     assert settings(lora_dropout=0.1).pipes == "off" and settings(lora_dropout=0.1).weights == "auto"
@@ -89,16 +80,16 @@ def test_what_is_auto_gives_way() -> None:
     assert choose_on_devices(settings(loraplus_lr_ratio=16), [CARD], facts()).decisions.backend == "unsloth"
 
 
-def test_what_is_trained_is_called_by_its_name() -> None:
+def test_what_is_trained_is_called_by_its_name():
     assert settings().about == "LoRA r16 all-linear"
     assert settings(dora=True, loraplus_lr_ratio=16).about == "DoRA+ r16 all-linear"
     assert settings(lora_init="pissa").about == "PiSSA r16 all-linear"
 
 
-def test_their_memory_is_counted() -> None:
+def test_their_memory_is_counted():
     plain = memory(facts(), Setup())
     dora = Setup(dora=True)
-    wide = sum(wide for _, wide in lora_relatives_shapes())
+    wide = sum(wide for _, wide in linear_shapes(facts()).values())
     assert trained_parameters(facts(), dora) == trained_parameters(facts(), Setup()) + wide * facts().layers
     grown = memory(facts(), dora)
     assert grown.activations > plain.activations + 4 * facts().intermediate * facts().hidden
@@ -108,41 +99,18 @@ def test_their_memory_is_counted() -> None:
     assert memory(facts(), Setup(drawn=True, dropped=True)).activations > memory(facts(), Setup(drawn=True)).activations
 
 
-def lora_relatives_shapes() -> list[tuple[int, int]]:
-    from train.plan.model.counts import linear_shapes  # noqa: PLC0415
-
-    return list(linear_shapes(facts()).values())
-
-
-def test_a_run_is_planned_by_them() -> None:
+def test_a_run_is_planned_by_them():
     setup = setup_for(settings(dora=True, lora_dropout=0.1), "true")
     assert setup.dora and setup.drawn and setup.dropped and not setup.first
     assert setup_for(settings(lora_init="pissa"), "true").first
-    assert (
-        not setup_for(settings(loraplus_lr_ratio=16), "true").drawn
-        and setup_for(settings(neftune_alpha=5), "true").drawn
-    )
+    assert not setup_for(settings(loraplus_lr_ratio=16), "true").drawn
+    assert setup_for(settings(neftune_alpha=5), "true").drawn
 
 
-def test_what_begins_with_an_adapter_begins_with_nothing_else() -> None:
-    config = settings(lora_init="pissa")
-    object.__setattr__(config, "adapter", "a folder with trained weights")
-    with pytest.raises(BadInput, match="lora_init: the run begins with trained weights"):
-        lora_relatives.settle(config)
-
-
-def test_a_speed_is_of_the_same_kind() -> None:
+def test_a_speed_is_of_the_same_kind():
     assert set(lora_relatives.NAMES) <= set(SftConfig.COUNTED)
 
 
-def test_new_tokens_are_declined_with_the_reason() -> None:
+def test_new_tokens_are_declined_with_the_reason():
     with pytest.raises(BadInput, match="modules_to_save: embeddings and output stay as the base has them"):
         request.read({"model": "tiny", "modules_to_save": "embed_tokens"}, what="variable")
-
-
-def test_the_plan_says_it_before_anything_is_sent() -> None:
-    words = ["plan", "--model", "qwen3-4b", "--cards", "24", "--dora", "--set", "weights=stream"]
-    done = subprocess.run(
-        [sys.executable, "-m", "console", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2 and "dora does not go with weights=stream" in done.stderr, done.stderr

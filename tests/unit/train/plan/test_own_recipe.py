@@ -1,22 +1,16 @@
 """A recipe of one's own, as the controller sees it: looked at, never run."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from console import plan_view, render
-from tests.support.plans import files_of, handed_on, launch_facts
-from tests.unit.train.plan.test_plan import VERSIONS, look
+from console import plan_view
+from tests.support.plans import decided, files_of, handed_on, look, ran
 from train.errors import BadInput
-from train.plan.launch.decide import Decided, decide
 from train.plan.launch.launch_plan import RecipeFile
-from train.plan.settings import own_recipe, request
-from train.plan.settings.config import OwnConfig, load_config
+from train.plan.settings import own_recipe
+from train.plan.settings.config import load_config
 
 MINE = """
 import torch
@@ -35,9 +29,8 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine.py"
 
 
-def test_its_settings_are_read_and_checked_without_running_it(mine: Path) -> None:
+def test_its_settings_are_read_and_checked_without_running_it(mine):
     config = load_config({"recipe": str(mine), "width": "16", "deep": "yes", "max_steps": "7"})
-    assert isinstance(config, OwnConfig)
     assert config.own == {"width": 16, "deep": True, "word": "a", "rate": 0.5, "seed": 3407}
     assert (config.learning_rate, config.rows_per_step, config.max_steps) == (1.0, 24, 7)
     assert config.recipe == str(mine) and config.recipe_hash == own_recipe.read(str(mine)).sha256
@@ -66,7 +59,6 @@ def test_its_settings_are_read_and_checked_without_running_it(mine: Path) -> Non
         ('"width": 64', '"Width": 64', "'Width' cannot name a setting"),
         ('"width": 64', '"lambda": 64', "'lambda' cannot name a setting: it is a word of Python"),
         ('"width": 64', '"home": 64', "home has another meaning here"),
-        ('"width": 64', '"data": 64', "data has another meaning here"),
         ('"width": 64', '"draws": 64', "draws has another meaning here"),
         ('"learning_rate": 1', '"learning_rate": "fast"', "learning_rate: 'fast' is not a number"),
         ("import torch", "import helper", "it imports helper, which lies beside it"),
@@ -74,7 +66,7 @@ def test_its_settings_are_read_and_checked_without_running_it(mine: Path) -> Non
         ("import torch", "import json", ""),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(mine: Path, old: str, new: str, said: str) -> None:
+def test_what_is_wrong_with_a_file_is_said_with_its_line(mine, old, new, said):
     for name in ("helper", "json"):
         (mine.parent / f"{name}.py").write_text("x = 1\n")
     assert old in MINE
@@ -87,22 +79,12 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(mine: Path, old: str, n
     assert said in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_file_that_is_not_there_is_named():
     with pytest.raises(BadInput, match=r"there is no file ./none\.py"):
         load_config({"recipe": "./none.py"})
 
 
-def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
-    return decide(request.read(values, Path("/nowhere")), launch_facts(looks, VERSIONS, **more))
-
-
-def ran(found: Decided, **more: Any) -> dict[str, Any]:
-    """A node on which that was launched."""
-    launched = json.loads(render.launched(handed_on(found), "now").content)
-    return look(runs={found.run: {"launched": launched, "step": 12, "done": False}}, **more)
-
-
-def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, tmp_path: Path) -> None:
+def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine, tmp_path):
     table = tmp_path / "my table.csv"
     table.write_text("a,b")
     found = decided({"recipe": str(mine), "dataset": str(table), "width": "8"}, look(), look())
@@ -118,18 +100,12 @@ def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, 
     assert settings["recipe"] == "/home/user/ai-cluster/data/processed/mine-1/recipe.py"
     assert (settings["recipe_hash"], settings["width"], settings["deep"]) == (sha256, 8, False)
     there = load_config(settings | {"recipe": str(mine)})
-    assert isinstance(there, OwnConfig)
     assert there.own == {"width": 8, "deep": False, "word": "a", "rate": 0.5, "seed": 3407}
     with pytest.raises(BadInput, match="is not the file that the run was launched with"):
         load_config(settings | {"recipe": str(mine), "recipe_hash": sha256[::-1]})
 
 
-def test_without_data_nothing_else_is_brought(mine: Path) -> None:
-    data = handed_on(decided({"recipe": str(mine)}, look()))
-    assert data.raw == "" and "--dataset=" in data.prepare and data.run == "mine"
-
-
-def test_a_folder_comes_whole(mine: Path, tmp_path: Path) -> None:
+def test_a_folder_comes_whole(mine, tmp_path):
     folder = tmp_path / "parts"
     (folder / "deep").mkdir(parents=True)
     for name in ("a.bin", "deep/b.csv", ".hidden"):
@@ -139,25 +115,25 @@ def test_a_folder_comes_whole(mine: Path, tmp_path: Path) -> None:
     assert "--dataset=/home/user/ai-cluster/data/raw/parts" in data.prepare
 
 
-def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine: Path) -> None:
+def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine):
     first = decided({"recipe": str(mine)}, look(), look())
     shown = "\n".join(plan_view.lines(first))
     assert "(their number is not known yet)" in shown and "? of " in shown and "found while it runs" in shown
     assert "not known before the model is built" in shown and "tokens" not in shown.split("node")[0]
-    assert handed_on(first).memory["parameters"] is None
+    data = handed_on(first)
+    assert data.memory["parameters"] is None
+    assert data.raw == "" and "--dataset=" in data.prepare and data.run == "mine", "without data nothing is brought"
     launched = ran(first)["runs"]["mine"]["launched"]
     measured = [{"run": "mine", "launched": launched, "speeds": {"a": 30.0, "b": 10.0}}]
     again = decided({"recipe": str(mine), "run": "again"}, look(measured=measured), look(measured=measured))
     assert again.prediction and again.prediction.together.shares == {"a": 18, "b": 6}
     shown = "\n".join(plan_view.lines(again))
     assert "18  (30.00 rows/s)" in shown and "s a step and the exchange" in shown
-    wider = decided(
-        {"recipe": str(mine), "run": "wider", "width": 128}, look(measured=measured), look(measured=measured)
-    )
-    assert not wider.prediction, "another width has another speed"
+    wider = {"recipe": str(mine), "run": "wider", "width": 128}
+    assert not decided(wider, look(measured=measured), look(measured=measured)).prediction, "it has another speed"
 
 
-def test_another_file_is_another_run(mine: Path, tmp_path: Path) -> None:
+def test_another_file_is_another_run(mine, tmp_path):
     there = ran(decided({"recipe": str(mine), "run": "qa", "width": 8}, look()))
     from_here = {"qa": there["runs"]["qa"]["launched"]}
     assert decided({"resume": "qa"}, there, launched=from_here).settings["width"] == 8

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.support.plans import handed_on, launch_facts
-from tests.unit.train.plan.test_decide import CPU, GPU, gpu
+from tests.support.plans import GB, VERSIONS, gpu, handed_on, launch_facts
+from tests.unit.train.plan.test_decide import CPU, GPU
 from tests.unit.train.plan.test_pipeline_placement import card, planned
-from tests.unit.train.plan.test_plan import GB, VERSIONS
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction
 from train.plan.launch.decide import Decided, decide
@@ -34,9 +33,8 @@ def predicted(found: Fit, speeds: dict[str, float], mbit: float = 1e9, **setting
     return pipeline_prediction.predict(found, config, speeds, {}).together
 
 
-def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
+def test_two_equal_stages_take_what_one_takes_and_the_bubble():
     found = planned("llama2-13b", *PAIR)
-    assert found.facts
     cost = 40 + head_cost(found.facts)
     told = predicted(found, {"a": 10.0, "b": 10.0})
     assert told.shares == {"a": 32}
@@ -44,7 +42,7 @@ def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
     assert told.step_s == pytest.approx(told.compute_s + told.sync_s, abs=1e-3)
 
 
-def test_layers_follow_the_speeds_as_far_as_memory_goes() -> None:
+def test_layers_follow_the_speeds_as_far_as_memory_goes():
     found = planned("llama2-13b", *PAIR)
     shares = {}
     for ratio in (1.0, 0.8, 0.01):
@@ -54,15 +52,14 @@ def test_layers_follow_the_speeds_as_far_as_memory_goes() -> None:
     assert shares[1.0] < shares[0.8] < shares[0.01] < 39
 
 
-def test_a_slow_link_holds_a_pipe_up() -> None:
+def test_a_slow_link_holds_a_pipe_up():
     found = planned("llama2-13b", *PAIR)
-    assert found.facts and hasattr(found.facts, "hidden")
     fast, slow = (predicted(found, {"a": 40.0, "b": 40.0}, mbit) for mbit in (1000, 20))
     hops_s = step_time.link_seconds(32 * 2 * 1024 * found.facts.hidden, 20)
     assert slow.compute_s > hops_s > fast.compute_s
 
 
-def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed() -> None:
+def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed():
     found = planned("llama2-13b", *TRIO)
     assert found.pipes == "a+b,c"
     told = predicted(found, {"a": 20.0, "b": 20.0, "c": 3.0}, pipes="a+b,c", rows_per_step=64)
@@ -82,7 +79,7 @@ def launched(
     return decide(request.read({"run": "qa", **values}), launch_facts(looks, versions, files=no_hub, **known))
 
 
-def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
+def test_the_plan_of_a_launch_says_it_and_how_to_measure_it():
     values = {"model": "llama2-13b", "rows_per_step": 32, "max_steps": 100, "max_seq_length": 1024, "pipes": "a+b"}
     first = launched(values, SMALL, SMALL)
     assert first.settings["pipes"] == "a+b" and not first.prediction
@@ -110,7 +107,7 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     assert not launched(values, whole, whole).speeds.rows_per_s
 
 
-def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one_of_them() -> None:
+def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one_of_them():
     two = SMALL | {"cards": SMALL["cards"] * 2}
     known = {"calibrated": {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}}
     values = {"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024}
@@ -133,9 +130,7 @@ def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one
         ("tinyllama", 1000, {}, {"a": "stream", "b": "stream"}, "off"),
     ],
 )
-def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
-    model: str, mbit: int, asked: dict[str, str], inventory: dict[str, str], pipes: str
-) -> None:
+def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(model, mbit, asked, inventory, pipes):
     small, versions = CPU | {"memory_bytes": 11 * GB // 2}, VERSIONS | {"model tinyllama": "h"}
     if model == "qwen2.5-32b":
         small, versions = gpu("RTX 3070", 8), GPU | {"model qwen2.5-32b-4bit": "h"}

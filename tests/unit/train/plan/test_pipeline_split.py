@@ -7,20 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.errors import BadInput
-from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
-from train.plan.model.memory import GIB, Setup
-from train.plan.placement.pipeline_split import (
-    Room,
-    bubble,
-    cut_layers,
-    holds,
-    regroup,
-    room_of,
-    stage_memory,
-    stage_seconds,
-    why_too_small,
-)
+from train.plan.model.memory import Setup
+from train.plan.placement.pipeline_split import Room, cut_layers, regroup, stage_memory, stage_seconds, why_too_small
 from train.plan.settings.pipes import check_names, parse_pipes
 
 SPEED = st.floats(0.1, 100)
@@ -38,12 +27,6 @@ def test_no_other_cut_that_fits_is_faster(layers, stages, head):
     assert tuple(found) in able
     best = min(max(stage_seconds(counts, speeds, head)) for counts in able)
     assert max(stage_seconds(found, speeds, head)) == pytest.approx(best)
-
-
-def test_the_faster_machine_and_the_one_without_the_head_have_more():
-    assert cut_layers(32, [2, 1]) == [22, 10]
-    assert cut_layers(32, [1, 1], head_layers=6) == [19, 13]
-    assert cut_layers(32, [9, 1, 1], [16, 20, 20]) == [16, 8, 8]
 
 
 NAMES = ("a", "b", "c", "d")
@@ -110,16 +93,3 @@ def test_parts_of_a_model_take_what_the_whole_takes():
     both = stage_memory(whole, setup, 64, first=True, last=True, ahead=0)
     assert sum(half.base for half in halves) == pytest.approx(both.base, rel=1e-3)
     assert [half.logits > 0 for half in halves] == [False, True]
-
-
-def test_a_32b_in_4_bit_fits_16_and_8_and_8_gb_together_and_neither_alone():
-    found, setup = facts("qwen2.5-32b"), Setup(row_length=1024)
-    cards = [Device(str(gb), "cuda", gb * GIB) for gb in (16, 8, 8)]
-    assert all(holds(found, setup, card, 64) < 64 for card in cards)
-    room = room_of(found, setup, cards, 64)
-    assert sum(room) >= 64
-    assert sum(room_of(found, setup, cards[1:], 64)) < 64
-
-
-def test_a_bubble_is_what_was_measured():
-    assert [round(100 * bubble(3, count)) for count in (8, 16, 32)] == [20, 11, 6]

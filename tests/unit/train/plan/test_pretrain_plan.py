@@ -1,6 +1,7 @@
 """A launch of a model from nothing: its plan, what the nodes are told, and how it continues."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ import pytest
 import yaml
 
 from console import plan_view
-from tests.support.plans import files_of, handed_on, launch_facts
-from tests.unit.train.plan.test_plan import VERSIONS, card, look
+from tests.support.plans import ON_GPUS, files_of, gpu, handed_on, launch_facts, look, ran
 from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
 from train.plan.model.sources import TokenizerSource
@@ -17,12 +17,12 @@ from train.plan.settings import request
 from train.plan.settings.config import load_config
 from train.plan.settings.every_run import COMMON_COUNTS
 
-GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
+GPU = gpu("RTX 4090", 24)
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
 
 
 def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> Decided:
-    facts = launch_facts(looks, VERSIONS | {"cuda": "13.0", "unsloth": "1"}, **more)
+    facts = launch_facts(looks, ON_GPUS, **more)
     return decide(request.read({"recipe": "pretrain", **values}, Path("/nowhere")), facts)
 
 
@@ -36,11 +36,7 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def files_of_node(found: Decided) -> dict[str, str]:
-    return files_of(handed_on(found, "my-texts-1"), "a")
-
-
-def test_nothing_is_brought_but_the_texts(texts: Path) -> None:
+def test_nothing_is_brought_but_the_texts(texts):
     found = decided({"dataset": str(texts)}, GPU, GPU)
     data = handed_on(found)
     assert found.run == "llama-10m-my-texts" and found.lacking == [] and found.model_bytes == 0
@@ -50,7 +46,7 @@ def test_nothing_is_brought_but_the_texts(texts: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
-def test_what_a_node_is_told_means_the_same_there(texts: Path, command: str) -> None:
+def test_what_a_node_is_told_means_the_same_there(texts, command):
     found = decided({"dataset": str(texts), "size": "50m", "tokenizer": "bytes", "tie_embeddings": False}, GPU)
     told = [word.removeprefix("--").partition("=") for word in getattr(handed_on(found), command)[2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
@@ -60,7 +56,7 @@ def test_what_a_node_is_told_means_the_same_there(texts: Path, command: str) -> 
         assert getattr(there, name) == found.settings[name], name
 
 
-def test_another_models_tokenizer_is_brought_alone(tmp_path: Path) -> None:
+def test_another_models_tokenizer_is_brought_alone(tmp_path):
     folder = tmp_path / "other"
     folder.mkdir()
     shape = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
@@ -76,9 +72,9 @@ def test_another_models_tokenizer_is_brought_alone(tmp_path: Path) -> None:
     assert handed_on(decided({}, GPU)).tokenizer is None
 
 
-def test_the_settings_that_are_written_down_are_read_again_as_they_are() -> None:
+def test_the_settings_that_are_written_down_are_read_again_as_they_are():
     found = decided({"size": "124m", "tokens_per_step": 65536}, GPU, GPU)
-    written = files_of_node(found)
+    written = files_of(handed_on(found, "my-texts-1"), "a")
     settings = yaml.safe_load(written["config/training_config.yaml"])
     assert "model" not in settings and settings["hidden_size"] == 768 and settings["learning_rate"] == 6e-4
     assert settings["dataset"].endswith("/data/processed/my-texts-1")
@@ -88,43 +84,32 @@ def test_the_settings_that_are_written_down_are_read_again_as_they_are() -> None
     assert launched["model"] == {"name": "llama-124m", "hub": None, "folder_name": ""}
 
 
-def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes() -> None:
+def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes():
     found = decided({"size": "124m"}, GPU, GPU, calibrated=SPEEDS)
     lines = plan_view.lines(found)
     text = "\n".join(lines)
     assert lines[0].startswith("plan  llama-124m-stdlib-qa · llama-124m · from nothing, all 123.6 M weights · 64 rows")
-    assert (
-        "model     a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, a vocabulary of up to 50304" in text
-    )
-    assert "all 123.6 M weights travel in each step: " in text and "more tokens a step, or sync=local" in text
-    assert "--set tokens_per_step=" in text and "--set sync=local" in text and "lora_targets" not in text
+    made = "a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, a vocabulary of up to 50304"
+    assert f"model     {made}" in text
+    assert "all 123.6 M weights travel in each step: " in text
+    assert "of a step of 32768 tokens; more tokens a step, or sync=local, make it less" in text
+    offered = re.findall(r"--set tokens_per_step=(\d+)", text)
+    assert offered and all(int(tokens) % 512 == 0 for tokens in offered)
+    assert "--set sync=local" in text and "lora_targets" not in text
     assert all(f"--set size={size}" in text for size in ("10m", "50m", "124m", "350m"))
     assert [row.size for row in handed_on(found).sizes] == ["10m", "50m", "124m", "350m"]
 
 
-def test_a_model_too_large_for_a_node_is_refused() -> None:
-    small = look(cards=[card("GTX 1650", 4) | {"capability": "7.5"}])
-    with pytest.raises(BadInput, match="b has too little memory for llama-350m"):
-        decided({"size": "350m"}, GPU, small)
-
-
-def test_its_checkpoints_need_room() -> None:
+def test_its_checkpoints_need_room():
     full = look(cards=GPU["cards"], free_bytes=20 * 10**9)
     with pytest.raises(BadInput, match=r"b: 20\.0 GB are free, 21\.3 GB are needed \(21\.3 GB for checkpoints\)"):
         decided({"size": "350m"}, GPU, full)
     assert decided({"size": "350m", "keep": 1}, GPU, full).fit.ok
 
 
-def ran(values: dict[str, Any]) -> dict[str, Any]:
-    config = load_config({"recipe": "pretrain", **values})
-    given = {name: getattr(config, name) for name in ("recipe", *values)}
-    launched = {"given": given, "all": config.scoped("math", "agree", "node")}
-    return look(runs={"mine": {"launched": launched, "step": 12, "done": False}})
-
-
-def test_a_run_continues_with_its_own_numbers() -> None:
-    there = ran({"size": "50m", "layers": 6})
-    found = decided({"resume": "mine"}, there | {"cards": GPU["cards"]})
+def test_a_run_continues_with_its_own_numbers():
+    there = ran(decided({"size": "50m", "layers": 6, "run": "mine"}, GPU), cards=GPU["cards"])
+    found = decided({"resume": "mine"}, there)
     assert found.settings["layers"] == 6 and found.settings["hidden_size"] == 512 and found.request.step == 12
     with pytest.raises(BadInput, match="layers: the run was launched with 6, 8 is asked for"):
         decided({"resume": "mine", "layers": 8}, there)
@@ -132,7 +117,7 @@ def test_a_run_continues_with_its_own_numbers() -> None:
         decided({"recipe": "sft", "model": "tiny", "run": "mine"}, there)
 
 
-def test_a_folder_is_no_data_for_fine_tuning(texts: Path, tmp_path: Path) -> None:
+def test_a_folder_is_no_data_for_fine_tuning(texts, tmp_path):
     with pytest.raises(BadInput, match="this is a folder; a data set is one file"):
         request.read({"model": "tiny", "dataset": str(texts)})
     (tmp_path / "empty").mkdir()

@@ -1,7 +1,5 @@
 """`rewards=` as a person writes it: read without running anybody's code, and what is wrong with it in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -33,7 +31,7 @@ def names(text: str, home: Path) -> list[tuple[str, float]]:
     return [(reward.name, reward.weight) for reward in parse(text, home)]
 
 
-def test_a_file_gives_every_function_that_takes_completions(home: Path) -> None:
+def test_a_file_gives_every_function_that_takes_completions(home):
     file = str(home / "rewards.py")
     assert parse("./rewards.py", home) == (
         Reward("brevity", "file", file, "brevity"),
@@ -42,7 +40,7 @@ def test_a_file_gives_every_function_that_takes_completions(home: Path) -> None:
     assert names(f"{file}:any_name", Path("/")) == [("any_name", 1.0)]
 
 
-def test_weights_stand_before_an_at_sign(home: Path) -> None:
+def test_weights_stand_before_an_at_sign(home):
     given = "0.5@./rewards.py:brevity, 2@exact,-1@length:50,json"
     assert names(given, home) == [("brevity", 0.5), ("exact", 2.0), ("length:50", -1.0), ("json", 1.0)]
     assert names("3@./rewards.py", home) == [("brevity", 3.0), ("polite", 3.0)]
@@ -58,7 +56,7 @@ def test_weights_stand_before_an_at_sign(home: Path) -> None:
         ("format:a,,json", ["format:a,", "json"]),
     ],
 )
-def test_a_comma_in_a_pattern_parts_nothing_but_before_a_reward(text: str, patterns: list[str], home: Path) -> None:
+def test_a_comma_in_a_pattern_parts_nothing_but_before_a_reward(text, patterns, home):
     assert [reward.name for reward in parse(text, home)] == patterns
 
 
@@ -86,12 +84,12 @@ def test_a_comma_in_a_pattern_parts_nothing_but_before_a_reward(text: str, patte
         ("./mine.py:brevity,./rewards.py:polite", r"two files are named, and one comes to the nodes"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(text: str, message: str, home: Path) -> None:
+def test_what_is_wrong_is_one_sentence(text, message, home):
     with pytest.raises(BadInput, match=message):
         parse(text, home)
 
 
-def test_a_file_stands_alone_and_is_python(home: Path) -> None:
+def test_a_file_stands_alone_and_is_python(home):
     (home / "helper.py").write_text("")
     (home / "a.py").write_text("from helper import f\ndef good(completions): ...\n")
     with pytest.raises(BadInput, match=r"rewards: it imports helper, which lies beside it: this one file alone"):
@@ -104,7 +102,7 @@ def test_a_file_stands_alone_and_is_python(home: Path) -> None:
         parse("./a.py", home)
 
 
-def test_the_file_may_lie_elsewhere_on_a_node(home: Path) -> None:
+def test_the_file_may_lie_elsewhere_on_a_node(home):
     text = "exact,0.5@~/my rewards.py:brevity,format:./rewards.py.*"
     assert file_of(text) == "~/my rewards.py"
     assert with_file(text, "/n/rewards.py") == "exact,0.5@/n/rewards.py:brevity,format:./rewards.py.*"
@@ -113,7 +111,7 @@ def test_the_file_may_lie_elsewhere_on_a_node(home: Path) -> None:
     assert with_file("./a.py,exact,exact", "b.py") == "b.py,exact,exact", "named twice, which is refused"
 
 
-def test_the_hash_is_of_what_scores_and_not_of_where_it_lies(home: Path) -> None:
+def test_the_hash_is_of_what_scores_and_not_of_where_it_lies(home):
     there = home / "there"
     there.mkdir()
     (there / "r.py").write_bytes((home / "rewards.py").read_bytes())
@@ -125,10 +123,9 @@ def test_the_hash_is_of_what_scores_and_not_of_where_it_lies(home: Path) -> None
     assert rewards_hash(parse("./rewards.py,exact", home)) != before
 
 
-def test_the_column_that_motleys_own_compare_with_is_asked_for(home: Path) -> None:
+def test_the_column_that_motleys_own_compare_with_is_asked_for(home):
     require_columns(parse("number,json", home), ["answer", "level"], "sums.jsonl")
     require_columns(parse("./rewards.py,json", home), [], "sums.jsonl")
-    with pytest.raises(
-        BadInput, match=r"number compares with the column answer.*\nsums.jsonl has: level\nname that col"
-    ):
+    said = r"number compares with the column answer.*\nsums.jsonl has: level\nname that col"
+    with pytest.raises(BadInput, match=said):
         require_columns(parse("json,number", home), ["level"], "sums.jsonl")

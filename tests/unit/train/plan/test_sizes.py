@@ -17,11 +17,10 @@ MACHINES = [step_time.Machine("desktop", 400.0, 1000.0), step_time.Machine("lapt
 
 def fitted(config: RunConfig, nodes: list[Device] = NODES) -> Fit:
     model = config.start_model()
-    assert model.facts
     return choose(config, nodes, model.facts, model=model.name, mbit=1000)
 
 
-def test_each_size_has_its_memory_and_exchange() -> None:
+def test_each_size_has_its_memory_and_exchange():
     config = PretrainConfig()
     found = sizes.sizes(config, fitted(config), (), None)
     assert [row.size for row in found] == ["10m", "50m", "124m", "350m"]
@@ -32,7 +31,7 @@ def test_each_size_has_its_memory_and_exchange() -> None:
     assert text[1].startswith("  -e size=10m") and "too large for a node here" in text[4]
 
 
-def test_a_known_speed_gives_each_its_time() -> None:
+def test_a_known_speed_gives_each_its_time():
     config = PretrainConfig(size="50m", sync="flat")
     found = fitted(config)
     prediction = predict(found, MACHINES, config)
@@ -42,21 +41,10 @@ def test_a_known_speed_gives_each_its_time() -> None:
     assert 3 < computes["50m"] / computes["10m"] < 6 and 5 < computes["350m"] / computes["50m"] < 9
 
 
-def test_fine_tuning_has_no_sizes() -> None:
+def test_fine_tuning_has_no_sizes_and_one_node_sends_nothing():
     config = SftConfig(model="smollm2-135m")
     found = fitted(config)
     assert sizes.sizes(config, found, (), None) == [] and sizes.as_text([]) == []
     assert sizes.cost_of_exchange(found, "fp32", None, config) == ""
-
-
-def test_what_all_weights_cost_is_said_and_what_helps() -> None:
-    config = PretrainConfig(size="124m")
-    found = fitted(config)
-    prediction = predict(found, MACHINES, config)
-    said = sizes.cost_of_exchange(found, "bf16", prediction, config)
-    assert "all 123.6 M weights travel in each step: 247 MB a node" in said.replace("0.2 GB", "247 MB")
-    assert "of a step of 32768 tokens; more tokens a step, or sync=local, make it less" in said
-    offered = [remedy.settings for remedy in prediction.ways]
-    assert {"sync": "local"} in offered and any("tokens_per_step" in remedy for remedy in offered)
-    assert all(remedy["tokens_per_step"] % 512 == 0 for remedy in offered if "tokens_per_step" in remedy)
-    assert sizes.cost_of_exchange(fitted(config, NODES[:1]), "bf16", None, config) == "", "one node sends nothing"
+    new = PretrainConfig(size="124m")
+    assert sizes.cost_of_exchange(fitted(new, NODES[:1]), "bf16", None, new) == ""

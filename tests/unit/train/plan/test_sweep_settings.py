@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from console import plan_view, render
-from tests.support.plans import files_of, handed_on
-from tests.unit.train.plan.test_own_recipe import decided
-from tests.unit.train.plan.test_plan import look
+from tests.support.plans import decided, files_of, handed_on, look
 from train.errors import BadInput
 from train.plan.launch.base_model import BaseFacts
 from train.plan.launch.decide import too_large_for_each
@@ -19,18 +17,15 @@ from train.plan.model.sources import BaseModel
 from train.plan.settings import request
 from train.plan.settings.config import SftConfig, load_config
 from train.plan.settings.ranges import Choice, Range, is_search
-from train.plan.settings.sweep import Sweep
 
 SEARCH = "learning_rate=1e-5..1e-3:log lora_r=8,16,32"
 
 
-def sweep(search: str = SEARCH, **more: Any) -> Sweep:
-    found = load_config({"recipe": "sweep", "model": "tiny", "search": search, **more})
-    assert isinstance(found, Sweep)
-    return found
+def sweep(search: str = SEARCH, **more: Any) -> Any:
+    return load_config({"recipe": "sweep", "model": "tiny", "search": search, **more})
 
 
-def test_a_trial_that_fits_no_machine_is_refused_where_all_trials_are_known() -> None:
+def test_a_trial_that_fits_no_machine_is_refused_where_all_trials_are_known():
     """It would be waited for: each machine leaves it to the others."""
     model = resolve_model("qwen3-8b")
     base = BaseFacts(model=BaseModel.of(model), shape=model.facts)
@@ -43,7 +38,7 @@ def test_a_trial_that_fits_no_machine_is_refused_where_all_trials_are_known() ->
     assert too_large_for_each(replace(grid, grid=False, trials=2, search="lora_r=8..4096"), base, cards) == []
 
 
-def test_a_range_has_the_type_of_its_setting() -> None:
+def test_a_range_has_the_type_of_its_setting():
     found = sweep("learning_rate=1e-5..1e-3:log lora_r=4..32 lora_alpha=8..16 schedule=linear,cosine dora=true,false")
     assert found.searched == [
         Range(name="learning_rate", low=1e-5, high=1e-3, log=True),
@@ -55,9 +50,8 @@ def test_a_range_has_the_type_of_its_setting() -> None:
     assert sweep("lora_targets=all-linear|q_proj,v_proj").searched[0].ends == ("all-linear", "q_proj,v_proj")
 
 
-def test_a_number_that_is_tried_is_short_and_within_its_ends() -> None:
+def test_a_number_that_is_tried_is_short_and_within_its_ends():
     rate, rank = sweep("learning_rate=1.23456e-5..1e-3:log lora_r=4..32").searched
-    assert isinstance(rate, Range) and isinstance(rank, Range)
     assert (rate.near(0.000317734), rate.near(1.2345601e-5), rank.near(7.6)) == (0.000318, 1.23456e-5, 8)
     assert rate.share(1e-3) == 1 and abs(sweep("learning_rate=1e-4..1e-2:log").searched[0].share(1e-3) - 0.5) < 1e-9
     assert sweep("lora_r=8,16,32").searched[0].share(16) == 0.5
@@ -69,7 +63,6 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends() -> None:
         ("learning_rate=1e-3..1e-5", "1e-3 is not below 1e-5"),
         ("learning_rate=1e-5..inf", "'inf' is not a number"),
         ("learning_rate=0..1e-3:log", "a range with :log begins above 0"),
-        ("learning_rate=1..2..3", "is not LOW..HIGH or LOW..HIGH:log"),
         ("learning_rate=1e-5..1e-3:lgo", "is not LOW..HIGH or LOW..HIGH:log"),
         ("max_steps=..50", "max_steps: '..50' has an end without a number"),
         ("epochs=1..none", "epochs: '1..none' has an end without a number"),
@@ -89,7 +82,7 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends() -> None:
         ("'lora_r=8", "No closing quotation"),
     ],
 )
-def test_what_is_no_range_is_refused_in_a_sentence(search: str, words: str) -> None:
+def test_what_is_no_range_is_refused_in_a_sentence(search, words):
     with pytest.raises(BadInput) as refused:
         sweep(search)
     assert words in str(refused.value)
@@ -108,36 +101,33 @@ def test_what_is_no_range_is_refused_in_a_sentence(search: str, words: str) -> N
         ({"shares": "2,1"}, "is for machines that train together"),
         ({"sync": "local"}, "sync: local is for machines that train together"),
         ({"eval_fraction": "0"}, "eval_fraction: trials are compared by held-out rows"),
-        (
-            {"trains": "preference", "search": "beta=0.1,0.2"},
-            "beta cannot be tried in one sweep: it changes",
-        ),
+        ({"trains": "preference", "search": "beta=0.1,0.2"}, "beta cannot be tried in one sweep: it changes"),
         ({"group": "4"}, "group: this belongs to recipe=grpo"),
     ],
 )
-def test_what_does_not_go_with_a_sweep_is_refused(values: dict[str, str], words: str) -> None:
+def test_what_does_not_go_with_a_sweep_is_refused(values, words):
     with pytest.raises(BadInput) as refused:
         request.read({"recipe": "sweep", "model": "tiny", "search": SEARCH} | values)
     assert words in str(refused.value)
 
 
-def test_a_launch_must_name_what_is_tried() -> None:
-    with pytest.raises(BadInput, match="search: a value is missing"):
-        request.read({"recipe": "sweep", "model": "tiny"}, required="model,dataset,search")
+@pytest.mark.parametrize(("recipe", "needs"), [("sweep", "search"), ("grpo", "rewards")])
+def test_a_launch_must_name_what_its_recipe_needs(recipe, needs):
+    with pytest.raises(BadInput, match=f"{needs}: a value is missing"):
+        request.read({"recipe": recipe, "model": "tiny"}, required=f"model,dataset,{needs}")
 
 
-def test_a_trial_is_a_run_with_the_usual_values_of_what_it_tries() -> None:
+def test_a_trial_is_a_run_with_the_usual_values_of_what_it_tries():
     found = sweep("method=lora,full", max_steps=7)
     trial = found.trial({"method": "full"}, run="trial-1")
     assert type(trial) is SftConfig and (trial.learning_rate, trial.max_steps, trial.run) == (2e-5, 7, "trial-1")
     assert found.trial({}).learning_rate == 2e-4
     wide = load_config({"recipe": "sweep", "trains": "pretrain", "search": "hidden_size=64,128 heads=2,4"})
-    assert isinstance(wide, Sweep)
     assert wide.trial({"hidden_size": 128}).intermediate_size == 384 != wide.trial({}).intermediate_size
     assert sweep("max_steps=10,20", trains="images", model="resnet18").trial({"max_steps": 20}).epochs is None
 
 
-def test_what_is_listed_and_goes_together_is_the_whole_sweep() -> None:
+def test_what_is_listed_and_goes_together_is_the_whole_sweep():
     assert sweep("lora_r=8,16 dora=true,false", grid=True).planned == [
         {"lora_r": 8, "dora": True}, {"lora_r": 8, "dora": False},
         {"lora_r": 16, "dora": True}, {"lora_r": 16, "dora": False},
@@ -145,14 +135,14 @@ def test_what_is_listed_and_goes_together_is_the_whole_sweep() -> None:
     assert sweep("lora_r=8,16", trials=20).total_trials == 2, "no more than there are"
     assert sweep("lora_r=8,16,32", trials=2).planned == [] and sweep(trials=7).total_trials == 7
     odd = load_config({"recipe": "sweep", "trains": "pretrain", "search": "hidden_size=64,250 heads=2,5", "grid": True})
-    assert isinstance(odd, Sweep) and odd.planned == [{"hidden_size": 64, "heads": 2}, {"hidden_size": 250, "heads": 5}]
+    assert odd.planned == [{"hidden_size": 64, "heads": 2}, {"hidden_size": 250, "heads": 5}]
 
 
-def test_a_trial_is_looked_at_often_enough_to_be_ended_early() -> None:
+def test_a_trial_is_looked_at_often_enough_to_be_ended_early():
     assert (sweep().look_every(80), sweep().look_every(3), sweep(eval_every=7).look_every(80)) == (10, 1, 7)
 
 
-def test_a_launch_writes_it_as_it_was_asked_for() -> None:
+def test_a_launch_writes_it_as_it_was_asked_for():
     plan = handed_on(decided({"recipe": "sweep", "model": "tiny", "search": SEARCH, "trials": 5}, look(), look()))
     files = files_of(plan, "b")
     text = files["config/training_config.yaml"]
@@ -161,26 +151,26 @@ def test_a_launch_writes_it_as_it_was_asked_for() -> None:
     assert plan.calibrate == [], "each machine takes as much as it can"
 
 
-def test_a_sweep_of_new_models_offers_no_size_by_what_travels_between_machines() -> None:
+def test_a_sweep_of_new_models_offers_no_size_by_what_travels_between_machines():
     new = {"recipe": "sweep", "trains": "pretrain", "search": "seed=1,2"}
     found = decided(new, look(), look())
     assert found.sizes == [] and handed_on(found).settings["trains"] == "pretrain"
     assert "tried with seed 1 or 2" in plan_view.lines(found)[0]
 
 
-def test_what_is_typed_is_seen_to_be_several_values() -> None:
+def test_what_is_typed_is_seen_to_be_several_values():
     assert is_search("lora_r", "8,16") and is_search("learning_rate", "1e-5..1e-3:log")
     assert not is_search("lora_targets", "q_proj,v_proj") and is_search("lora_targets", "all-linear|q_proj")
     assert not is_search("lora_r", "8") and not is_search("tokenizer", "../my-tokenizer")
 
 
-def test_a_sweep_that_has_ended_goes_on_with_more_trials_of_what_it_tried() -> None:
+def test_a_sweep_that_has_ended_goes_on_with_more_trials_of_what_it_tried():
     asked = {"recipe": "sweep", "trains": "preference", "model": "tiny", "dataset": "stdlib-qa", "search": SEARCH}
     before = decided(asked | {"run": "night", "trials": 5}, look())
     launched = json.loads(render.launched(handed_on(before), "now").content)
     node = look(runs={"night": {"launched": launched, "step": 5, "done": True}})
     again = decided({"recipe": "sweep", "resume": "night", "trials": 9}, node)
-    assert isinstance(again.request.config, Sweep) and again.request.config.trains == "preference"
+    assert again.request.config.trains == "preference"
     assert (again.run, again.settings["trials"], again.settings["search"]) == ("night", 9, SEARCH)
     with pytest.raises(BadInput, match="search: the run was launched with learning_rate"):
         decided({"recipe": "sweep", "resume": "night", "search": "lora_r=4,8"}, node)

@@ -1,11 +1,16 @@
-"""A task of one's own: what is read of its YAML, what travels with it, and what is refused."""
+"""recipe=evaluate in a launch: a task of one's own, what travels with it, what is refused, what nodes are told."""
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from console import plan_view
+from tests.support.plans import decided, files_of, handed_on, look
 from train.errors import BadInput
 from train.plan.settings import request, task_files
+from train.plan.settings.config import load_config
 
 GOOD = "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: mine.jsonl}}\ntest_split: test\n"
 
@@ -16,7 +21,7 @@ def write(folder: Path, text: str = GOOD, name: str = "mine.yaml") -> Path:
     return folder / name
 
 
-def test_what_it_includes_and_its_data_travel_with_it(tmp_path: Path) -> None:
+def test_what_it_includes_and_its_data_travel_with_it(tmp_path):
     write(tmp_path)
     file = write(tmp_path, "include: mine.yaml\ntask: other\nnum_fewshot: 3\n", "other.yaml")
     task = task_files.read(file)
@@ -27,7 +32,7 @@ def test_what_it_includes_and_its_data_travel_with_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_data_set_of_the_hub_needs_no_file(tmp_path: Path) -> None:
+def test_a_data_set_of_the_hub_needs_no_file(tmp_path):
     file = write(tmp_path, "task: mine\ndataset_path: allenai/ai2_arc\ndataset_name: ARC-Easy\n")
     assert task_files.read(file).files == (file,)
 
@@ -58,7 +63,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_what_is_refused(line: str, tmp_path: Path) -> None:
+def test_what_is_refused(line, tmp_path):
     key = line.partition(":")[0]
     kept = "".join(one + "\n" for one in GOOD.splitlines() if not one.startswith(f"{key}:"))
     with pytest.raises(BadInput) as refused:
@@ -66,24 +71,47 @@ def test_what_is_refused(line: str, tmp_path: Path) -> None:
     assert BAD[line] in str(refused.value) + "\n"
 
 
-def asked(**values: str) -> request.Request:
-    return request.read({"recipe": "evaluate", "model": "tiny", **values})
-
-
-def test_the_files_of_all_tasks_are_the_data_of_the_launch(tmp_path: Path) -> None:
-    file = write(tmp_path)
-    found = asked(tasks=f"arc_easy, {file}")
-    assert found.dataset.folder == tmp_path and {path.name for path in found.dataset.files} == {
-        "mine.yaml",
-        "mine.jsonl",
-    }
-    assert "--tasks=arc_easy,mine.yaml" in found.config.prepare_words("models/base/tiny")
-    assert asked(tasks="arc_easy").dataset.embedded
-
-
-def test_a_launch_without_tasks_or_with_files_in_two_folders_is_refused(tmp_path: Path) -> None:
+def test_a_launch_without_tasks_or_with_files_in_two_folders_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(BadInput, match="tasks: none is named"):
-        asked()
+        request.read({"recipe": "evaluate", "model": "tiny"})
     with pytest.raises(BadInput, match="in several folders"):
-        asked(tasks=f"{write(tmp_path)},{write(tmp_path / 'a')}")
+        request.read(asked(tasks=f"{write(tmp_path)},{write(tmp_path / 'a')}"))
+
+
+def asked(**values: object) -> dict[str, object]:
+    return {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy", **values}
+
+
+def test_the_harness_and_the_files_of_a_task_travel_and_the_head_reads_them_there(tmp_path):
+    found = decided(asked(tasks=f"arc_easy, {write(tmp_path)}", documents=20, shots=2), look(), look())
+    data = handed_on(found, "tasks-1")
+    [extra] = data.extra_environments
+    assert (extra.folder, extra.sets, extra.imports, extra.layered) == ("extra/tasks", ["tasks"], ["lm_eval"], True)
+    place = "/home/user/ai-cluster/data/raw/tasks-mine"
+    [raw] = data.raw_parts
+    assert raw.place == place and raw.dataset["folder"] == str(tmp_path)
+    assert sorted(raw.dataset["files"]) == ["mine.jsonl", "mine.yaml"]
+    assert {f"--dataset={place}", "--tasks=arc_easy,mine.yaml", "--documents=20", "--shots=2"} <= {*data.prepare}
+    assert data.calibrate == []
+    settings = yaml.safe_load(files_of(data, "b")["config/training_config.yaml"])
+    there = load_config(settings)
+    assert there.dataset.endswith("data/processed/tasks-1")
+    assert json.dumps(there.scoped("math"))
+
+
+def test_tasks_of_the_harness_need_no_file():
+    found = decided(asked(), look())
+    data = handed_on(found)
+    assert data.raw_parts == [] and "--tasks=arc_easy" in data.prepare
+    head = plan_view.lines(found)[0]
+    assert head.endswith("asked arc_easy · in pieces of arc_easy") and "epoch" not in head
+
+
+def test_it_counts_the_memory_of_requests_side_by_side():
+    few, many = (decided(asked(requests_at_once=count), look()).fit.nodes[0].memory.total for count in (1, 64))
+    assert few < many
+
+
+def test_what_is_asked_follows_from_the_adapter():
+    assert load_config(asked()).sides == ("base",)

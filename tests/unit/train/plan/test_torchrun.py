@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.plans import launch_facts
-from tests.unit.train.plan.test_plan import VERSIONS, card, look
+from tests.support.plans import VERSIONS, card, launch_facts, look
 from train.errors import BadInput
 from train.plan.launch.torchrun import Script, decide
 from train.plan.machines.nodes import LaunchFacts
@@ -19,7 +18,7 @@ def facts(*looks: dict[str, Any], **more: Any) -> LaunchFacts:
     return launch_facts(looks, VERSIONS | {"cuda": "13.0"}, **more)
 
 
-def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards() -> None:
+def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards():
     found = decide(SCRIPT, facts(look(cards=[CARD, CARD]), look(cards=[CARD]), look()))
     assert [node.processes for node in found.nodes] == [2, 1, 1]
     assert found.nodes[1].words == [
@@ -29,18 +28,18 @@ def test_each_node_gets_its_own_line_with_as_many_processes_as_it_has_cards() ->
     assert found.run == "train" and found.folder == "scripts/torchrun/train"
 
 
-def test_the_inventory_may_set_the_processes_and_their_lines_bear_the_rank() -> None:
+def test_the_inventory_may_set_the_processes_and_their_lines_bear_the_rank():
     found = decide(SCRIPT, facts(look(), look(), processes={"a": 3}))
     assert [node.processes for node in found.nodes] == [3, 1]
     assert ["--tee=3" in node.words for node in found.nodes] == [True, False]
 
 
-def test_a_module_of_the_nodes_is_not_brought() -> None:
+def test_a_module_of_the_nodes_is_not_brought():
     found = decide(Script(name="train", arguments=["bench", "collectives"], is_module=True), facts(look(), look()))
     assert found.folder == "" and found.nodes[0].words[-4:] == ["--module", "train", "bench", "collectives"]
 
 
-def test_each_start_has_a_name_of_its_own_unless_one_is_given() -> None:
+def test_each_start_has_a_name_of_its_own_unless_one_is_given():
     known = look(runs={"train": {"launched": {}}, "qa": {"launched": {"model": "tiny"}}})
     assert decide(SCRIPT, facts(known, look())).run == "train-2"
     again = Script(name="train.py", run="train")
@@ -49,7 +48,7 @@ def test_each_start_has_a_name_of_its_own_unless_one_is_given() -> None:
         decide(Script(name="train.py", run="qa"), facts(known, look()))
 
 
-def test_what_blocks_it_is_named_with_its_fix() -> None:
+def test_what_blocks_it_is_named_with_its_fix():
     with pytest.raises(BadInput, match=r"'qa' is running on b\nfix: ./motley stop, or wait for its end$"):
         decide(SCRIPT, facts(look(), look(run_on="qa")))
     alike = facts(look(), look(), look())

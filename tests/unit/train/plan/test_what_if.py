@@ -1,8 +1,6 @@
 """Machines that need not exist: how they are written, and what is asked of them."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +9,7 @@ from train.plan.launch.plan_cards import parse_cards, what_if
 from train.plan.model.memory import GIB
 
 
-def test_machines_are_written_with_commas_and_cards_of_one_with_plus() -> None:
+def test_machines_are_written_with_commas_and_cards_of_one_with_plus():
     first, second, third = parse_cards("24, 8+8GB,cpu:16", {"machine-2": 64.0})
     assert [one.name for one in (first, second, third)] == ["machine-1", "machine-2", "machine-3"]
     assert [one.memory_bytes / GIB for one in (first, second, third)] == [24, 8, 16]
@@ -20,7 +18,7 @@ def test_machines_are_written_with_commas_and_cards_of_one_with_plus() -> None:
     assert [one.name for one in parse_cards("desktop=24,laptop=6", {})] == ["desktop", "laptop"]
 
 
-def test_no_data_set_is_looked_for_that_nobody_named() -> None:
+def test_no_data_set_is_looked_for_that_nobody_named():
     """The usual one of pictures is a package, which this machine may not have."""
     assert what_if("24,8", {"recipe": "images", "model": "resnet50", "image_size": 224}).fits
 
@@ -38,39 +36,35 @@ def test_no_data_set_is_looked_for_that_nobody_named() -> None:
         ("24", {"model": "lama2-7b"}, "did you mean llama2-7b"),
         ("24", {"lora_targets": "q_proj,w"}, "no layer is called w"),
         ("24", {"micro_batch": 0}, "micro_batch: 0 is below 1"),
-        (
-            "24",
-            {"model": "qwen3-8b", "max_seq_length": 60000},
-            "up to 60000 tokens, qwen3-8b was made for 40960\n.*=40960",
-        ),
+        ("24", {"max_seq_length": 60000}, "up to 60000 tokens, tiny was made for 512\n.*=512"),
         ("24", {"main_memori": "a=8"}, "unknown variable 'main_memori'"),
     ],
 )
-def test_what_is_wrong_is_named_in_three_lines(cards: str, values: dict[str, object], wrong: str) -> None:
+def test_what_is_wrong_is_named_in_three_lines(cards, values, wrong):
     with pytest.raises(BadInput, match=wrong) as caught:
         what_if(cards, {"model": "tiny"} | values)
     assert len(str(caught.value).splitlines()) <= 3
 
 
-def test_a_model_that_is_not_streamed_is_not_planned_so() -> None:
-    """Known of the catalogue's models before anybody has proven them."""
-    both = what_if("16,8", {"model": "qwen3-30b-a3b"}).lines
-    assert [line.partition(" ")[0] for line in both if line.startswith(("held ", "streamed ", "cut "))] == [
-        "held", "streamed", "cut"
-    ]  # fmt: skip
-    neither = what_if("8,8", {"model": "gemma4-e4b"}).lines
-    assert not [line for line in neither if line.startswith(("streamed", "cut"))]
+GRPO = {"recipe": "grpo", "rewards": "exact"}
 
 
-def test_a_recipe_that_holds_the_whole_base_is_offered_no_other_way(tmp_path: Path) -> None:
-    (tmp_path / "sums.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n')
-    words = {"recipe": "grpo", "rewards": "exact", "dataset": str(tmp_path / "sums.jsonl")}
-    lines = what_if("8,6", {"model": "qwen3-14b", **words}).lines
-    assert any(line.startswith("held ") for line in lines)
-    assert not [line for line in lines if line.startswith(("streamed", "cut"))]
+@pytest.mark.parametrize(
+    ("cards", "values", "shown"),
+    [
+        ("16,8", {"model": "qwen3-30b-a3b"}, ["held", "streamed", "cut"]),
+        ("8,8", {"model": "gemma4-e4b"}, ["held"]),  # known of the catalogue's before anybody has proven them
+        ("8,6", {"model": "qwen3-14b"} | GRPO, ["held"]),  # each token of an answer needs the whole base
+        ("24,24", {"model": "llama2-7b"}, []),  # all hold it
+        ("24,4+4", {"model": "llama2-7b"}, []),  # one has several cards
+    ],
+)
+def test_the_ways_that_are_shown_beside_one_another(cards, values, shown):
+    words = [line.partition(" ")[0] for line in what_if(cards, values).lines]
+    assert [word for word in words if word in ("held", "streamed", "cut")] == shown
 
 
-def test_a_mixture_says_what_stays_in_16_bit_and_which_setting_lets_it_be_streamed() -> None:
+def test_a_mixture_says_what_stays_in_16_bit_and_which_setting_lets_it_be_streamed():
     found = what_if("16,8,8", {"model": "qwen3-30b-a3b"})
     assert "  experts in 16bit, 54.0 GB: bitsandbytes has linear layers alone in 4bit" in found.lines
     first, *others = (line.partition("✗ ")[2] for line in found.lines if line.startswith("machine-"))
@@ -82,7 +76,7 @@ def test_a_mixture_says_what_stays_in_16_bit_and_which_setting_lets_it_be_stream
     assert not any("16bit" in line for line in what_if("24", {"model": "qwen3-8b"}).lines if "experts" in line)
 
 
-def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit() -> None:
+def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit():
     asked = {"model": "qwen3-30b-a3b", "main_memory": "machine-1=32"}
     [line] = [line for line in what_if("24", asked).lines if line.startswith("machine-1")]
     assert "would fit with load_in=16bit, streamed from its files in each step; to stream it, 36" in line
@@ -101,14 +95,14 @@ def test_layers_that_main_memory_cannot_hold_may_come_from_the_files_in_16_bit()
         {"model_type": "convnext", "depths": [1, 2]},
     ],
 )
-def test_the_sizes_of_somebody_elses_picture_model_are_not_trusted(config: dict[str, Any], tmp_path: Path) -> None:
+def test_the_sizes_of_somebody_elses_picture_model_are_not_trusted(config, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match=f"config.json is broken: its sizes make no {config['model_type']} model"):
         what_if("24", {"recipe": "images", "model": str(tmp_path)})
 
 
 @pytest.mark.parametrize("odd", [{"head_dim": "x"}, {"num_key_value_heads": [2]}, {"intermediate_per_token": "x"}])
-def test_a_size_that_is_no_number_counts_as_one_that_is_not_there(odd: dict[str, Any], tmp_path: Path) -> None:
+def test_a_size_that_is_no_number_counts_as_one_that_is_not_there(odd, tmp_path):
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
     config = {"model_type": "llama", "max_position_embeddings": 512, **dict.fromkeys(names, 8)}
     needs = []
@@ -118,7 +112,7 @@ def test_a_size_that_is_no_number_counts_as_one_that_is_not_there(odd: dict[str,
     assert needs[0] == needs[1]
 
 
-def test_machines_that_share_no_step_exchange_nothing() -> None:
+def test_machines_that_share_no_step_exchange_nothing():
     asks = {"model": "qwen3-4b", "recipe": "generate"}
     text = "\n".join(what_if("24,8", asks).lines)
     assert "base in 4bit, nothing is trained, rows of 1024 tokens" in text
@@ -136,11 +130,11 @@ def test_machines_that_share_no_step_exchange_nothing() -> None:
         ("8", {"recipe": "evaluate", "tasks": "arc_easy"}, {"requests_at_once": 1}),
     ],
 )
-def test_a_fix_names_settings_that_the_recipe_takes(cards: str, values: dict[str, object], fix: object) -> None:
+def test_a_fix_names_settings_that_the_recipe_takes(cards, values, fix):
     [node] = what_if(cards, {"model": "qwen3-8b", **values}).data["nodes"]
     assert (node["fits"], node["fix"]) == (False, fix)
 
 
-def test_no_setting_is_offered_that_would_have_to_stream_what_is_held_as_set() -> None:
+def test_no_setting_is_offered_that_would_have_to_stream_what_is_held_as_set():
     lines = what_if("8,8", {"model": "qwen3-30b-a3b", "weights": "gpu"}).lines
     assert all("no setting makes it fit" in line for line in lines if line.startswith("machine-"))

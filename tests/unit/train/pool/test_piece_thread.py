@@ -1,11 +1,8 @@
 """The thread that does one piece after the other: what ends one, and what hangs."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,12 +38,12 @@ class Played:
     def __init__(self) -> None:
         self.time, self.said, self.recipe = 100.0, list[str](), Waits()
         clock = Clock()
-        clock.now = lambda: self.time  # type: ignore[method-assign]
+        clock.now = lambda: self.time
         self.desk = Desk(
             config=load_config({"model": "tiny"}), node="n0", device="cpu", precision="fp32",
             known=lambda: Known({}, {}), doing=self.said.append, clock=clock,
         )  # fmt: skip
-        self.hands = Hands(self.recipe, self.desk)  # type: ignore[arg-type]
+        self.hands = Hands(self.recipe, self.desk)
 
     def begins(self, number: int) -> None:
         pace.until(lambda: self.hands.is_free, 10)
@@ -65,7 +62,7 @@ def done(node: str, seconds: float) -> Done:
     return Done(Piece(9, {}), node, seconds, {})
 
 
-def test_what_came_of_a_piece_waits_until_it_was_brought(played: Played) -> None:
+def test_what_came_of_a_piece_waits_until_it_was_brought(played):
     played.begins(1)
     played.time += 7.0
     played.recipe.goes_on.set()
@@ -76,7 +73,7 @@ def test_what_came_of_a_piece_waits_until_it_was_brought(played: Played) -> None
     assert played.said == ["at its first piece"]
 
 
-def test_what_comes_of_a_piece_that_was_dropped_is_nothing(played: Played) -> None:
+def test_what_comes_of_a_piece_that_was_dropped_is_nothing(played):
     played.begins(1)
     played.hands.drop()
     played.recipe.goes_on.set()
@@ -84,7 +81,7 @@ def test_what_comes_of_a_piece_that_was_dropped_is_nothing(played: Played) -> No
     assert played.hands.ended is None and played.hands.error is None
 
 
-def test_who_leaves_begins_nothing_more(played: Played) -> None:
+def test_who_leaves_begins_nothing_more(played):
     played.begins(1)
     played.hands.leave()
     played.recipe.goes_on.set()
@@ -92,7 +89,7 @@ def test_who_leaves_begins_nothing_more(played: Played) -> None:
     assert played.hands.ended is None and not played.hands.is_free
 
 
-def test_a_failure_of_its_own_is_kept_for_who_asks(played: Played) -> None:
+def test_a_failure_of_its_own_is_kept_for_who_asks(played):
     played.begins(1)
     played.desk.is_stopped.set()  # it fails, and nobody has dropped it
     played.recipe.goes_on.set()
@@ -113,9 +110,7 @@ def test_a_failure_of_its_own_is_kept_for_who_asks(played: Played) -> None:
         ([done("fast", 60.0)], 60.0 * STUCK * STUCK + 1, True),
     ],
 )
-def test_a_piece_hangs_that_is_silent_far_longer_than_any_took(
-    played: Played, others: list[Done], silent_s: float, hangs: bool
-) -> None:
+def test_a_piece_hangs_that_is_silent_far_longer_than_any_took(played, others, silent_s, hangs):
     played.begins(1)
     played.time += silent_s
     assert played.hands.hangs(others) == hangs
@@ -123,7 +118,7 @@ def test_a_piece_hangs_that_is_silent_far_longer_than_any_took(
     assert not played.hands.hangs(others), "it has just told something"
 
 
-def test_who_has_nothing_to_write_shows_that_it_lives(tmp_path: Path) -> None:
+def test_who_has_nothing_to_write_shows_that_it_lives(tmp_path):
     log = EventLog(file := tmp_path / "events.jsonl")
     os.utime(file, (1, 1))
     log.lives()

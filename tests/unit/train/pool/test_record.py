@@ -1,7 +1,5 @@
 """The record of what is done, on a machine's disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "run/pieces.jsonl"
 
 
-def test_a_record_keeps_each_piece_once(file: Path) -> None:
+def test_a_record_keeps_each_piece_once(file):
     record = Record(file, OwnDisk())
     assert record.add(done(1, "n0")) and record.add(done(2, "n1", 3))
     assert not record.add(done(1, "n1")) and not record.add(done(2, "n0", 2))
@@ -34,7 +32,7 @@ def test_a_record_keeps_each_piece_once(file: Path) -> None:
     assert record.generations == {1: 2, 2: 3}
 
 
-def test_half_a_line_is_dropped_and_the_next_one_is_whole(file: Path) -> None:
+def test_half_a_line_is_dropped_and_the_next_one_is_whole(file):
     Record(file, OwnDisk()).add(done(1, "n0"))
     with file.open("a") as torn:
         torn.write('{"piece": {"numb')
@@ -44,16 +42,14 @@ def test_half_a_line_is_dropped_and_the_next_one_is_whole(file: Path) -> None:
     assert [json.loads(line)["piece"]["number"] for line in file.read_text().splitlines()] == [1, 2]
 
 
-def test_another_process_of_a_machine_reads_and_does_not_write(file: Path) -> None:
+def test_another_process_of_a_machine_reads_and_does_not_write(file):
     Record(file, OwnDisk()).add(done(1, "n0"))
     other = Record(file, OwnDisk(), writes=False)
     assert other.add(done(2, "n0")) and list(Record(file, OwnDisk()).done) == [1]
 
 
 @pytest.mark.parametrize("refuses", ["train.runlog.events.os.fsync", "train.pool.record.OwnDisk.append"])
-def test_what_a_full_disk_does_not_take_is_in_no_record_until_it_is_told_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch, refuses: str
-) -> None:
+def test_what_a_full_disk_does_not_take_is_in_no_record_until_it_is_told_again(file, monkeypatch, refuses):
     """Also where nobody has seen the first error; and it is not there in half."""
     record = Record(file, OwnDisk())
     record.add(done(1, "n0"))
@@ -67,7 +63,7 @@ def test_what_a_full_disk_does_not_take_is_in_no_record_until_it_is_told_again(
     assert list(Record(file, OwnDisk()).done) == [1, 2]
 
 
-def test_what_unicode_calls_a_new_line_does_not_end_a_line(file: Path) -> None:
+def test_what_unicode_calls_a_new_line_does_not_end_a_line(file):
     """Models write such characters, and JSON keeps them as they are."""
     kept = {1: done(1, "a", text="one\u2028two\x85three\nfour"), 7: done(7, "a")}
     record = Record(file, OwnDisk())

@@ -1,7 +1,5 @@
 """The card beside a result: its header as the hub reads it, and what somebody needs to load it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +29,7 @@ def card_of(config: SftConfig) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(header), body
 
 
-def test_a_base_of_the_hub_is_named_by_its_id(tmp_path: Path) -> None:
+def test_a_base_of_the_hub_is_named_by_its_id(tmp_path):
     model = {"name": "smollm2-135m", "hub": SMOLLM2, "folder_name": "smollm2-135m"}
     given = {"model": "smollm2-135m", "dataset": "/home/anna/secret/notes.jsonl"}
     header, body = card_of(launched(tmp_path, given, model))
@@ -44,13 +42,13 @@ def test_a_base_of_the_hub_is_named_by_its_id(tmp_path: Path) -> None:
     assert "./motley export --run notes --to gguf" in body and "ollama create notes -f Modelfile" in body
 
 
-def test_data_of_the_hub_is_named_by_its_id(tmp_path: Path) -> None:
+def test_data_of_the_hub_is_named_by_its_id(tmp_path):
     model = {"name": "Anything-7B", "hub": "Qwen/Anything-7B", "folder_name": "Qwen--Anything-7B"}
     header, _ = card_of(launched(tmp_path, {"model": "Qwen/Anything-7B", "dataset": "alpaca"}, model))
     assert (header["base_model"], header["datasets"]) == ("Qwen/Anything-7B", ["yahma/alpaca-cleaned"])
 
 
-def test_of_a_base_that_motley_makes_it_says_that_it_cannot_be_loaded_elsewhere(tmp_path: Path) -> None:
+def test_of_a_base_that_motley_makes_it_says_that_it_cannot_be_loaded_elsewhere(tmp_path):
     config = launched(tmp_path, {"model": "tiny"}, {"name": "tiny", "hub": None, "folder_name": "tiny"})
     header, body = card_of(config)
     assert "base_model" not in header
@@ -64,7 +62,7 @@ def test_of_a_base_that_motley_makes_it_says_that_it_cannot_be_loaded_elsewhere(
 
 
 @pytest.mark.parametrize("model", [{"name": "mine", "hub": None, "folder_name": "mine"}, {}])
-def test_a_folder_of_the_owners_stays_one(tmp_path: Path, model: dict[str, Any]) -> None:
+def test_a_folder_of_the_owners_stays_one(tmp_path, model):
     """Also of a run that was launched before launch.json said what the hub calls it."""
     config = launched(tmp_path, {"model": "/home/anna/mine"}, model)
     own = Path(config.model)
@@ -78,7 +76,7 @@ def test_a_folder_of_the_owners_stays_one(tmp_path: Path, model: dict[str, Any])
 
 
 @pytest.mark.parametrize(("method", "has_adapter"), [("lora", True), ("full", False)])
-def test_what_is_trained_of_a_wrapper_is_put_into_the_whole_one(tmp_path: Path, method: str, has_adapter: bool) -> None:
+def test_what_is_trained_of_a_wrapper_is_put_into_the_whole_one(tmp_path, method, has_adapter):
     config = replace(launched(tmp_path, {"model": "mine"}, {"name": "mine", "hub": None}), method=method)
     Path(config.model).mkdir(parents=True)
     (Path(config.model) / "config.json").write_text('{"text_config": {}}')
@@ -89,13 +87,13 @@ def test_what_is_trained_of_a_wrapper_is_put_into_the_whole_one(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("file", ["~nobody-of-this-name/notes.jsonl", f"/{300 * 'x'}/notes.jsonl"])
-def test_data_of_the_controller_need_not_be_within_reach_of_the_node(tmp_path: Path, file: str) -> None:
+def test_data_of_the_controller_need_not_be_within_reach_of_the_node(tmp_path, file):
     """There is no such user here, and a system that refuses the question, as of a folder closed to the login user."""
     header, body = card_of(launched(tmp_path, {"model": "tiny", "dataset": file}, {"name": "tiny", "hub": None}))
     assert "`notes.jsonl`, 320 rows" in body and "datasets" not in header
 
 
-def test_what_cannot_be_read_of_a_launch_leaves_the_nodes_own_names(tmp_path: Path) -> None:
+def test_what_cannot_be_read_of_a_launch_leaves_the_nodes_own_names(tmp_path):
     config = launched(tmp_path, {}, {})
     for torn in ('{"all": {"mod', "[]", '{"all": 1, "model": null}'):
         (config.log_folder / "launch.json").write_text(torn)

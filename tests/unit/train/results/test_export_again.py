@@ -1,7 +1,5 @@
 """A gguf that was made is used again, as it may take long and be large; not when its run has made something newer."""
 
-from __future__ import annotations
-
 import os
 from argparse import Namespace
 from pathlib import Path
@@ -32,24 +30,24 @@ def made(folder: Path, age_s: float) -> None:
     os.utime(folder, (at, at))
 
 
-def test_one_that_is_newer_than_the_result_is_used_again(run: Any, tmp_path: Path) -> None:
+def test_one_that_is_newer_than_the_result_is_used_again(run, tmp_path):
     args = asked()
     assert not export.is_made(run, args) and args.out == tmp_path / "exports/qa/gguf-q4_0"
     made(args.out, age_s=-60)
     assert export.is_made(run, asked())
 
 
-def test_an_older_one_goes(run: Any, tmp_path: Path) -> None:
+def test_an_older_one_goes(run, tmp_path):
     made(tmp_path / "exports/qa/gguf-q4_0", age_s=60)
     assert not export.is_made(run, asked()) and not (tmp_path / "exports/qa/gguf-q4_0").exists()
 
 
-def test_a_folder_that_was_named_stays_and_is_refused_later(run: Any, tmp_path: Path) -> None:
+def test_a_folder_that_was_named_stays_and_is_refused_later(run, tmp_path):
     for args in (asked(out=tmp_path / "own"), asked(what="merged")):
         made(args.out or tmp_path / "exports/qa/merged", age_s=60)
         assert not export.is_made(run, args) and args.out.exists()
 
 
-def test_that_of_a_checkpoint_has_its_step(run: Any, tmp_path: Path) -> None:
+def test_that_of_a_checkpoint_has_its_step(run, tmp_path):
     run.step, args = 40, asked()
     assert not export.is_made(run, args) and args.out == tmp_path / "exports/qa/gguf-q4_0-step-40"

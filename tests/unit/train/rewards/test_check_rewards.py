@@ -1,7 +1,5 @@
 """`python -m train check-rewards`: what it tries, what it shows, and which functions a run cannot use."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -34,7 +32,7 @@ def mine(tmp_path: Path, text: str) -> str:
     return f"--rewards={tmp_path}/r.py"
 
 
-def test_each_row_is_tried_with_its_answer_and_with_wrong_ones(capsys: pytest.CaptureFixture[str], sums: str) -> None:
+def test_each_row_is_tried_with_its_answer_and_with_wrong_ones(capsys, sums):
     lines = check(capsys, "--rewards=exact,0.5@length:2", "--dataset", sums, "--rows=2").splitlines()
     assert lines[0].split() == ["row", "answer", "exact", "length:2", "total"]
     assert [line.split() for line in lines[1:6]] == [
@@ -47,9 +45,7 @@ def test_each_row_is_tried_with_its_answer_and_with_wrong_ones(capsys: pytest.Ca
     assert len(lines) == 11 and lines[-1].endswith(" ms an answer")
 
 
-def test_what_is_taken_of_a_data_set_is_what_a_launch_would_take(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_is_taken_of_a_data_set_is_what_a_launch_would_take(capsys, tmp_path):
     records = [{"asked": "What is 1 + 1?", "reply": None}, {"asked": "What is 2 + 3?", "reply": "5"}]
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     words = ["--rewards=exact", "--json", f"--dataset={tmp_path}/sums.jsonl"]
@@ -61,15 +57,13 @@ def test_what_is_taken_of_a_data_set_is_what_a_launch_would_take(
     assert {row["prompt"] for row in rows} == {"What is 2 + 3?"}
 
 
-def test_as_data_and_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_data_and_without_a_file(capsys):
     found = json.loads(check(capsys, "--rewards=json", "--json"))
     own = {row["row"]: row["by_function"]["json"] for row in found["rows"] if row["kind"] == "its own"}
     assert found["ok"] and own == {1: 0, 2: 0, 3: 1} and found["seconds_per_answer"] > 0
 
 
-def test_a_function_gets_prompts_and_columns_in_the_form_of_the_data(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sums: str
-) -> None:
+def test_a_function_gets_prompts_and_columns_in_the_form_of_the_data(capsys, tmp_path, sums):
     text = """
 def f(prompts, completions, level, **columns):
     print(sorted(columns))
@@ -77,17 +71,12 @@ def f(prompts, completions, level, **columns):
 """
     main(["check-rewards", mine(tmp_path, text), "--dataset", sums])
     out, err = capsys.readouterr()
-    values = {
-        line.split()[0]: line.split()[-2]
-        for line in out.splitlines()
-        if " empty " in line and not line.startswith("row")
-    }
-    assert values == {"1": "1", "2": "112", "3": "1"} and "rewards: ['answer']" in err
+    lines = [line.split() for line in out.splitlines() if " empty " in line and not line.startswith("row")]
+    assert [(words[0], words[-2]) for words in lines] == [("1", "1"), ("2", "112"), ("3", "1")]
+    assert "rewards: ['answer']" in err
 
 
-def test_what_a_person_may_not_have_meant_is_noted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, sums: str
-) -> None:
+def test_what_a_person_may_not_have_meant_is_noted(capsys, tmp_path, sums):
     text = """
 def short(completions): return [-len(c) for c in completions]
 def same(completions): return [1] * len(completions)
@@ -108,14 +97,12 @@ def same(completions): return [1] * len(completions)
         ("def f(completions): return [1 / len(c) for c in completions]", r"the reward f raised ZeroDivisionError"),
     ],
 )
-def test_what_a_run_cannot_use_fails(
-    text: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_a_run_cannot_use_fails(text, message, capsys, tmp_path):
     err = check(capsys, mine(tmp_path, text), code=1)
     assert re.search(message, err), err
 
 
-def test_bad_input_is_said_before_anything_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, sums: str) -> None:
+def test_bad_input_is_said_before_anything_runs(capsys, tmp_path, sums):
     assert "there is no file none.jsonl" in check(capsys, "--rewards=json", "--dataset=none.jsonl", code=2)
     assert "there is no file" in check(capsys, f"--rewards={tmp_path}/r.py", code=2)
     assert "check-rewards fetches none" in check(capsys, "--rewards=json", "--dataset=gsm8k/none", code=2)

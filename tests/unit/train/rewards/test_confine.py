@@ -1,7 +1,5 @@
 """What the process of the rewards may not do; each is tried from a function of a file, as an owner's would."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
@@ -121,9 +119,7 @@ def said(text: str, home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("landlock", [True, False])
-def test_it_reaches_no_network_writes_nothing_and_touches_no_process(
-    landlock: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_reaches_no_network_writes_nothing_and_touches_no_process(landlock, tmp_path, monkeypatch):
     """Also where Landlock is not there to help, which is said."""
     if not landlock:
         monkeypatch.setattr("train.rewards.process.PROGRAM", WITHOUT_LANDLOCK)
@@ -139,13 +135,13 @@ def test_it_reaches_no_network_writes_nothing_and_touches_no_process(
     assert (tmp_path / "kept").read_text() == "as before"
 
 
-def test_it_has_no_environment_reads_files_and_has_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_no_environment_reads_files_and_has_threads(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "secret")
     lines = [line for line in said(READS, tmp_path) if "no Landlock" not in line]
     assert lines == ["{} / import os, threading", "False", "in a thread"]
 
 
-def test_the_environment_of_the_run_is_hidden_or_that_it_is_not_is_said(tmp_path: Path) -> None:
+def test_the_environment_of_the_run_is_hidden_or_that_it_is_not_is_said(tmp_path):
     (tmp_path / "r.py").write_text(LOOKS)
     command = [sys.executable, "-c", AS_ANYBODY, str(tmp_path)]
     done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True)
@@ -153,14 +149,14 @@ def test_the_environment_of_the_run_is_hidden_or_that_it_is_not_is_said(tmp_path
     assert (first, more) == ("hidden", []) or ("no Landlock" in first and more == ["seen True"])
 
 
-def test_root_has_no_powers_in_it(tmp_path: Path) -> None:
+def test_root_has_no_powers_in_it(tmp_path):
     text = "def f(completions):\n  print(*open('/proc/self/status'))\n  return [1.0]"
     powers = [line.split()[1] for line in said(text, tmp_path) if line.strip().startswith(("CapEff", "CapPrm"))]
     assert powers == ["0000000000000000"] * 2
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_every_jump_of_the_filter_stays_in_it(machine: str) -> None:
+def test_every_jump_of_the_filter_stays_in_it(machine):
     program = confine.filter_of(machine, 7)
     assert program[-1][0] == confine.RETURN and len(program) < 4096
     for at, (code, jump_true, jump_false, _) in enumerate(program):
@@ -168,7 +164,7 @@ def test_every_jump_of_the_filter_stays_in_it(machine: str) -> None:
             assert at + 1 + max(jump_true, jump_false) < len(program) and max(jump_true, jump_false) < 256
 
 
-def test_a_machine_that_cannot_confine_runs_motleys_own_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_confine_runs_motleys_own_alone(tmp_path, monkeypatch):
     (tmp_path / "r.py").write_text("print('it was run')\ndef f(completions): return [1.0]")
     monkeypatch.setattr("train.rewards.process.PROGRAM", UNCONFINED)
     lines: list[str] = []

@@ -1,7 +1,5 @@
 """The rewards in their process: what they give, and what becomes of a run where they do not do what a reward does."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal
@@ -32,7 +30,7 @@ def judge(tmp_path: Path) -> Iterator[Make]:
         (tmp_path / "r.py").write_text(text)
         said: list[str] = []
         one = Judge(rewards, seconds, on_error, tmp_path, say=said.append, **more)
-        one.said = said  # type: ignore[attr-defined]
+        one.said = said
         made.append(one)
         return one
 
@@ -46,7 +44,6 @@ def score(judge: Judge, completions: list[Any], **columns: list[Any]) -> Scored:
 
 
 def pid(judge: Judge) -> int:
-    assert judge.process
     return judge.process.process.pid
 
 
@@ -56,7 +53,7 @@ def levels(prompts, completions, level): return [len(p) + x for p, x in zip(prom
 """
 
 
-def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge: Make) -> None:
+def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge):
     both = judge(TWO, "2@./r.py:brevity,0.5@./r.py:levels,exact")
     found = score(both, ["ab", "abcd"], level=[3, 5], answer=["ab", "x"], prompt=["dropped", "too"])
     assert found.by_function == {"brevity": [0.5, 0.25], "levels": [4, 6], "exact": [1, 0]}
@@ -64,12 +61,12 @@ def test_each_function_gives_a_number_and_the_total_is_their_weighted_sum(judge:
     assert score(both, [], level=[], answer=[]) == Scored([], {"brevity": [], "levels": [], "exact": []})
 
 
-def test_the_prompt_is_no_column_as_in_trl(judge: Make) -> None:
+def test_the_prompt_is_no_column_as_in_trl(judge):
     one = judge("def f(completions, **columns): return ['prompt' in columns, sorted(columns) == ['level', 'prompts']]")
     assert score(one, ["a", "b"], level=[1, 1], prompt=["?", "?"], completion=["", ""]).total == [0, 1]
 
 
-def test_a_chat_gives_messages_as_in_trl(judge: Make) -> None:
+def test_a_chat_gives_messages_as_in_trl(judge):
     text = """
 def f(prompts, completions):
     return [p[-1]["content"] == c[0]["content"] and c[0]["role"] == "assistant" for p, c in zip(prompts, completions)]
@@ -80,13 +77,13 @@ def f(prompts, completions):
     assert found.by_function == {"f": [1, 0], "exact": [1, 0]}
 
 
-def test_none_does_not_apply_and_counts_for_nothing(judge: Make) -> None:
+def test_none_does_not_apply_and_counts_for_nothing(judge):
     some = judge("def f(completions): return [None, 2]\ndef g(completions): return [None, True]")
     found = score(some, ["a", "b"])
     assert found == Scored([0, 3], {"f": [None, 2], "g": [None, 1]})
 
 
-def test_it_is_one_process_and_each_call_gets_lists_of_its_own(judge: Make) -> None:
+def test_it_is_one_process_and_each_call_gets_lists_of_its_own(judge):
     text = """
 import os
 def f(completions): completions.clear(); return [os.getpid()]
@@ -135,10 +132,10 @@ def limit(message: str) -> float:
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text: str, message: str, judge: Make) -> None:
+def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text, message, judge):
     one = judge(text, "exact,./r.py", seconds=limit(message), on_error="zero", memory_bytes=6 * 10**8)
     assert score(one, ["a", "b"], answer=["a", "a"]) == Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
-    [said] = one.said  # type: ignore[attr-defined]
+    [said] = one.said
     assert said.endswith("; 0 is given for such answers")
     one.on_error = "stop"
     with pytest.raises(RewardFailed, match=rf"^the reward {message}") as failed:
@@ -150,24 +147,24 @@ def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text: str, m
 @pytest.mark.parametrize(
     "values", [[1.0], [1.0, 2.0, 3.0], {"0": 1.0, "1": 2.0}, None, ["1", 1.0], [1, 1.0], [True, 1.0], [math.nan, 1.0]]
 )
-def test_what_the_process_answers_is_looked_at_again(values: Any) -> None:
+def test_what_the_process_answers_is_looked_at_again(values):
     """Code of others runs in it: what it writes there itself is no answer of a function."""
     with pytest.raises(Lost, match="wrote into what its process answers with"):
         valid(values, [], 2)
 
 
-def test_answers_that_are_numbers_or_none_pass_and_rows_must_be_a_list() -> None:
+def test_answers_that_are_numbers_or_none_pass_and_rows_must_be_a_list():
     assert valid([None, 1.0], [0], 2) == ([None, 1.0], [0])
     with pytest.raises(Lost, match="wrote into what its process answers with"):
         valid([1.0, 1.0], 1, 2)
 
 
 @pytest.mark.parametrize("value", ["float('inf')", "'1'"])
-def test_a_value_that_is_no_number_is_the_fault_of_that_answer_alone(value: str, judge: Make) -> None:
+def test_a_value_that_is_no_number_is_the_fault_of_that_answer_alone(value, judge):
     one = judge(f"def f(completions): return [1, {value}]", on_error="zero")
     for _ in range(2):
         assert score(one, ["a", "b"]).by_function == {"f": [1, 0]}
-    assert len(one.said) == 1  # type: ignore[attr-defined]
+    assert len(one.said) == 1
     one.on_error = "stop"
     with pytest.raises(RewardFailed, match=r"the reward f gave .*, which is no number"):
         score(one, ["a", "b"])
@@ -182,26 +179,26 @@ def test_a_value_that_is_no_number_is_the_fault_of_that_answer_alone(value: str,
         ("def f(completions): ...\ndel f", r"could not be read: AttributeError: .* no attribute 'f'"),
     ],
 )
-def test_a_file_that_cannot_be_read_starts_nothing(text: str, message: str, judge: Make) -> None:
+def test_a_file_that_cannot_be_read_starts_nothing(text, message, judge):
     with pytest.raises(BadInput, match=message):
         judge(text, on_error="zero")
 
 
-def test_a_file_may_be_named_as_a_library_is(tmp_path: Path) -> None:
+def test_a_file_may_be_named_as_a_library_is(tmp_path):
     (tmp_path / "random.py").write_text("import random\ndef f(completions): return [random.Random(1).random() < 1]\n")
     with Judge("random.py", 20, "stop", tmp_path) as judge:
         assert judge.score(["a"], ["a"], {}).total == [1]
 
 
-def test_one_that_died_between_two_calls_is_named(judge: Make) -> None:
+def test_one_that_died_between_two_calls_is_named(judge):
     one = judge("def f(completions): return [1]", on_error="zero")
     os.kill(pid(one), signal.SIGKILL)
     assert score(one, ["a"]).total == [0] and score(one, ["a"]).total == [1]
-    said = one.said  # type: ignore[attr-defined]
+    said = one.said
     assert said == ["the reward f was ended by SIGKILL, most often for lack of memory; 0 is given for such answers"]
 
 
-def test_prints_go_to_the_log_and_not_without_end(judge: Make) -> None:
+def test_prints_go_to_the_log_and_not_without_end(judge):
     text = """
 import sys
 print("read")
@@ -213,12 +210,12 @@ def f(completions):
 """
     one = judge(text)
     assert score(one, ["a"]).total == [1]
-    said = one.said  # type: ignore[attr-defined]
+    said = one.said
     assert said[:4] == ["read", "one", "two", "three"]
     assert sum(map(len, said)) < 30_000 and "are not shown" in said[-1]
 
 
-def test_one_that_prints_without_end_is_ended_in_time(judge: Make) -> None:
+def test_one_that_prints_without_end_is_ended_in_time(judge):
     one = judge("import os\ndef f(completions):\n  while True: os.write(1, b'x' * 10**6)", seconds=1)
     began = time.monotonic()
     with pytest.raises(RewardFailed, match="the reward f had not answered after 1 seconds"):
@@ -226,17 +223,17 @@ def test_one_that_prints_without_end_is_ended_in_time(judge: Make) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_large_requests_pass(judge: Make) -> None:
+def test_large_requests_pass(judge):
     long = ["x" * 10**6 for _ in range(8)]
     assert score(judge("def f(completions): return [len(c) for c in completions]"), long).total == [10**6] * 8
 
 
-def test_sets_have_one_order_on_every_machine(judge: Make) -> None:
+def test_sets_have_one_order_on_every_machine(judge):
     text = "def f(completions): return [hash('a') % 1000]"
     assert len({score(judge(text), ["a"]).total[0] for _ in range(2)}) == 1
 
 
-def test_nothing_is_left_after_close(judge: Make) -> None:
+def test_nothing_is_left_after_close(judge):
     one = judge("def f(completions): return [1]")
     number, before = pid(one), len([*Path("/proc/self/fd").iterdir()])
     assert is_alive(number)
@@ -255,12 +252,11 @@ judge.score(["a"], ["a"], {})
 """
 
 
-def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path):
     (tmp_path / "r.py").write_text("def f(completions):\n  while True: pass\n")
     parent = subprocess.Popen(
         [sys.executable, "-c", ORPHAN, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    assert parent.stdout
     number = int(parent.stdout.readline())
     time.sleep(0.2)
     assert is_alive(number)
@@ -273,7 +269,7 @@ def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path
     assert not is_alive(number)
 
 
-def test_torch_is_not_needed() -> None:
+def test_torch_is_not_needed():
     without = "sys.modules['torch'] = sys.modules['numpy'] = sys.modules['yaml'] = None"
     program = f"import sys; {without}; import train.rewards.judge, train.rewards.child"
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,7 +1,5 @@
 """Traces of machines whose clocks are seconds apart, and drift, as one picture."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -60,7 +58,7 @@ def spans_of(trace: Event, pid: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("exchange", [EXCHANGE, "gloo:all_reduce", "ncclDevKernel_AllReduce_Sum_f32"])
-def test_parts_of_a_step_lie_within_5_ms_of_where_they_were(exchange: str, tmp_path: Path) -> None:
+def test_parts_of_a_step_lie_within_5_ms_of_where_they_were(exchange, tmp_path):
     real = {name: real_spans(name, exchange) for name in NAMES}
     for name in NAMES:
         write_made(tmp_path, name, real[name])
@@ -79,7 +77,7 @@ def test_parts_of_a_step_lie_within_5_ms_of_where_they_were(exchange: str, tmp_p
     assert float(merged.lines[1].split()[3]) < 3
 
 
-def test_each_machine_has_its_rows_with_the_gpus_below(tmp_path: Path) -> None:
+def test_each_machine_has_its_rows_with_the_gpus_below(tmp_path):
     names = ["head"]
     kernel = {**span("gemm", 2.0, 3.0, "kernel", tid=9), "pid": 1}
     write_made(tmp_path, "head", [*real_spans("head"), kernel, span("read", 1.0, 2.0, tid=8)], names=names)
@@ -92,7 +90,7 @@ def test_each_machine_has_its_rows_with_the_gpus_below(tmp_path: Path) -> None:
     assert next(e["tid"] for e in spans_of(trace, 0) if e["name"] == "gemm") == 2
 
 
-def test_only_one_recording_is_shown_and_who_lacks_it_is_named(tmp_path: Path) -> None:
+def test_only_one_recording_is_shown_and_who_lacks_it_is_named(tmp_path):
     assert merge_traces.merge(tmp_path) is None and trace_lines(tmp_path) == []
     for name in NAMES[:2]:
         write_made(tmp_path, name, real_spans(name))
@@ -104,7 +102,7 @@ def test_only_one_recording_is_shown_and_who_lacks_it_is_named(tmp_path: Path) -
     assert "ui.perfetto.dev" in said[3]
 
 
-def test_a_machine_that_shares_no_exchange_keeps_its_clock_and_that_is_said(tmp_path: Path) -> None:
+def test_a_machine_that_shares_no_exchange_keeps_its_clock_and_that_is_said(tmp_path):
     write_made(tmp_path, "head", real_spans("head"), names=NAMES[:2])
     alone = [event for event in real_spans("worker-1") if event["name"] not in (EXCHANGE, FIGURES)]
     write_made(tmp_path, "worker-1", alone, names=NAMES[:2])
@@ -113,7 +111,7 @@ def test_a_machine_that_shares_no_exchange_keeps_its_clock_and_that_is_said(tmp_
     assert merged.lines[1] == "the clock of worker-1 is as it was: no exchange with head was recorded"
 
 
-def test_of_too_many_events_the_longest_stay_and_every_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_events_the_longest_stay_and_every_label(monkeypatch):
     monkeypatch.setattr("train.runlog.trace.MOST_EVENTS", 5)
     every = [span("aten::mm", n, n + 0.001 * n, "cpu_op") for n in range(1, 100)]
     kept, _ = slim([*every, span(f"{STEP}1", 0, 100), span(FIGURES, 50, 50)])

@@ -12,7 +12,7 @@ CUTS = st.lists(
 
 
 @given(CUTS)
-def test_every_machine_of_every_pipe_has_its_part_and_together_all_of_the_rows(pipes) -> None:
+def test_every_machine_of_every_pipe_has_its_part_and_together_all_of_the_rows(pipes):
     nodes, whole = {"alone": {"rows": 2}}, {}
     for number, (rows, counts) in enumerate(pipes):
         first = 0
@@ -27,11 +27,11 @@ def test_every_machine_of_every_pipe_has_its_part_and_together_all_of_the_rows(p
     assert round(sum(part.work for part in parts.values()), 6) == sum(rows for rows, _ in pipes)
 
 
-def test_a_step_without_pipes_has_no_parts() -> None:
+def test_a_step_without_pipes_has_no_parts():
     assert parts_of({"nodes": {"a": {"rows": 3}, "b": {"rows": 0}}}) == parts_of({}) == {}
 
 
-def test_a_trainer_says_which_layers_its_machine_computes_counted_from_one() -> None:
+def test_a_trainer_says_which_layers_its_machine_computes_counted_from_one():
     nodes = {"a": {"rows": 4, "layers": [0, 3]}, "b": {"rows": 0, "layers": [3, 5]}, "c": {"rows": 0, "layers": [5, 6]}}
     event = {"step": 1, "loss": 2.0, "step_s": 1.0, "tokens": 99, "nodes": nodes}
     assert "  a 4  b layers 4-5  c layer 6  " in progress_line(event, 4, 9.0)

@@ -27,7 +27,7 @@ def test_runs_follow_in_the_order_in_which_they_were_added():
 @pytest.mark.parametrize(
     ("run", "to", "then"), [("C", 1, "CAB"), ("C", 2, "ACB"), ("A", 3, "BCA"), ("A", 2, "BAC"), ("B", 2, "ABC")]
 )
-def test_a_run_is_moved(run: str, to: int, then: str):
+def test_a_run_is_moved(run, to, then):
     assert order(ABC.moved(run, to)) == then
     again = ABC.moved(run, to).moved("B", 1)
     assert order(again)[0] == "B"

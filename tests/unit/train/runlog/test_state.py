@@ -1,7 +1,5 @@
 """The state of a run from the event logs of several nodes, each with its own clock and its own gaps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from train.runlog.state import history, replay
@@ -27,14 +25,14 @@ def later(seconds: float, events: list[Event]) -> list[Event]:
     return [event | {"time": event["time"] + seconds} for event in events]
 
 
-def test_each_thing_is_one_change_whoever_writes_it() -> None:
+def test_each_thing_is_one_change_whoever_writes_it():
     log = [start(1.0), *(step(1.0 + number, number, 3.0 / number) for number in range(1, 6))]
     state, changes = replay([*log, *later(2.5, log[:4])])
     assert [change.kind for change in changes] == ["start"] + ["step"] * 5
     assert (state.run, state.step, state.total, state.members) == ("r", 5, 9, ["a", "b"])
 
 
-def test_what_is_trained_again_counts_and_what_lies_behind_a_resume_does_not() -> None:
+def test_what_is_trained_again_counts_and_what_lies_behind_a_resume_does_not():
     first = [start(1.0), *(step(1.0 + number, number, 3.0) for number in range(1, 6))]
     again = [start(20.0, 3), step(21.0, 4, 2.0)]
     state, changes = replay([*first, *again, *later(0.3, again)])
@@ -43,7 +41,7 @@ def test_what_is_trained_again_counts_and_what_lies_behind_a_resume_does_not() -
     assert state.step == 4
 
 
-def test_who_is_lost_is_so_until_it_is_back() -> None:
+def test_who_is_lost_is_so_until_it_is_back():
     log = [start(1.0), *(step(1.0 + number, number) for number in range(1, 4)), member(5.0, "lost", "a", "b")]
     state, _ = replay(log)
     assert state.lost == {"b": 3} and state.gap and (state.gap.step, state.gap.nodes) == (3, ["a", "b"])
@@ -53,7 +51,7 @@ def test_who_is_lost_is_so_until_it_is_back() -> None:
     assert [change.gap.step for change in changes if change.gap] == [3]
 
 
-def test_an_end_is_one_until_training_continues() -> None:
+def test_an_end_is_one_until_training_continues():
     stopped = {"event": "stopped", "time": 3.2, "step": 2, "reason": "SIGTERM"}
     log = [start(1.0), step(2.0, 1), step(3.0, 2), stopped]
     assert replay(log)[0].ending == stopped

@@ -1,7 +1,5 @@
 """How long a run still takes is one answer, whoever shows it."""
 
-from __future__ import annotations
-
 import io
 import re
 
@@ -13,7 +11,7 @@ from train.runlog.state import Event, RunState, replay
 from train.runlog.time_left import StepTime
 
 
-def test_a_step_that_is_slow_by_chance_moves_it_little() -> None:
+def test_a_step_that_is_slow_by_chance_moves_it_little():
     step_time = StepTime()
     for took_s in [1.0] * 20 + [11.0]:
         step_time.add(took_s)
@@ -27,7 +25,7 @@ def step(number: int, took_s: float) -> Event:
     return {"event": "step", "time": 100.0 + 2 * number, **own}
 
 
-def test_the_terminal_of_a_node_and_of_the_controller_and_the_state_say_the_same() -> None:
+def test_the_terminal_of_a_node_and_of_the_controller_and_the_state_say_the_same():
     steps = [step(number, 11.0 if number == 9 else 1.0) for number in range(1, 10)]
     start = {"event": "start", "time": 100.0, "run": "qa", "step": 0, "total_steps": 40, "nodes": ["a"]}
     view, out = RunView(RunState(), ["a"]), io.StringIO()
