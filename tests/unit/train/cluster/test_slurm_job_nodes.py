@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -66,7 +65,9 @@ def test_the_card_that_has_an_address_is_found_by_the_kernels_own_list():
 )
 def test_a_run_has_ended_where_any_place_says_so(tmp_path, states, expected):
     for place, state in enumerate(states):
-        says(tmp_path, place, state, time.time())
+        file = tmp_path / f"place-{place}/logs/runs/qa/agent.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"state": state, "time": time.time()}))
     assert slurm_job_nodes.over(tmp_path, "qa", since=time.time() - 60) == expected
     later = time.time() + 60
     assert slurm_job_nodes.over(tmp_path, "qa", since=later) == slurm_job_nodes.GOES_ON, "of an earlier start"
@@ -87,12 +88,6 @@ def test_the_step_that_counts_is_the_newest_that_any_place_has_saved(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "place-1/models/checkpoints/qa/step-90.part").mkdir(parents=True)
     assert slurm_job_nodes.saved_step(tmp_path, "qa") == 10
-
-
-def says(job: Path, place: int, state: str, at: float) -> None:
-    file = job / f"place-{place}/logs/runs/qa/agent.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"state": state, "time": at}))
 
 
 def test_a_place_leads_to_what_all_of_them_read(tmp_path):

@@ -16,18 +16,15 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 
 
 def test_a_tokenizer_comes_without_its_model(tmp_path, monkeypatch):
-    brought: list[tuple[list[str], Path]] = []
+    brought: list[tuple[Listing, Path]] = []
     files = [Wanted(name, 1, None, None) for name in FILES]
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setattr(fetch, "list_hub", lambda repo, kind: Listing(repo, kind, "main", files))
-    monkeypatch.setattr(
-        fetch, "bring", lambda listing, folder: brought.append(([f.name for f in listing.files], folder))
-    )
+    monkeypatch.setattr(fetch, "bring", lambda *what: brought.append(what))
     found = fetch.fetch_tokenizer("owner/large-model")
-    assert brought == [
-        ([name for name in FILES if "safetensors" not in name], tmp_path / "models/tokenizers/owner--large-model")
-    ]
-    assert found["folder"] == str(brought[0][1])
+    [(listing, folder)] = brought
+    assert [file.name for file in listing.files] == [name for name in FILES if "safetensors" not in name]
+    assert folder == tmp_path / "models/tokenizers/owner--large-model" and found["folder"] == str(folder)
 
 
 def test_what_the_hub_does_not_have_cannot_be_fetched():

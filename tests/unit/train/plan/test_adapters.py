@@ -97,7 +97,7 @@ def test_of_others_the_layers_are_read_in_its_file(tmp_path):
         ({"lora_targets": "q_proj"}, "lora_targets: the adapter has all-linear, q_proj is asked for"),
         ({"rslora": "true"}, "rslora: the adapter has False, True is asked for"),
         ({"dora": "true"}, "dora: the adapter has False, True is asked for"),
-        ({"lora_init": "pissa"}, "lora_init: the run begins with trained weights, those of adapter"),
+        ({"lora_init": "pissa"}, "the run begins with trained weights, those of adapter\nleave lora_init out"),
         ({"method": "full"}, "adapter: method=full trains the base's own weights"),
         ({"model": "smollm2-135m"}, "adapter: manners was trained on tiny, and smollm2-135m is not that model"),
     ],

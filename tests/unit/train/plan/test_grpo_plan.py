@@ -37,10 +37,8 @@ def rewards(tmp_path: Path) -> Path:
 
 
 def asked(file: Path, **more: object) -> dict[str, object]:
-    return {
-        "recipe": "grpo", "model": "tiny", "dataset": str(file.parent / "sums.jsonl"),
-        "rewards": f"2@{file},exact",
-    } | more  # fmt: skip
+    sums = str(file.parent / "sums.jsonl")
+    return {"recipe": "grpo", "model": "tiny", "dataset": sums, "rewards": f"2@{file},exact"} | more
 
 
 def test_the_settings_fit_together():

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.support.plans import GB, VERSIONS, gpu, handed_on, launch_facts
+from tests.support.plans import GB, VERSIONS, decided, gpu, handed_on
 from tests.unit.train.plan.test_decide import CPU, GPU
 from tests.unit.train.plan.test_pipeline_placement import card, planned
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction
-from train.plan.launch.decide import Decided, decide
+from train.plan.launch.decide import Decided
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
-from train.plan.settings import request
 from train.plan.settings.config import RunConfig, load_config
 from train.plan.speed import step_time
 from train.plan.speed.prediction import Figures
@@ -73,10 +72,8 @@ def no_hub(_: Any) -> Any:
     raise BadInput("the hub cannot be reached")
 
 
-def launched(
-    values: dict[str, Any], *looks: dict[str, Any], versions: dict[str, Any] = IN_4BIT, **known: Any
-) -> Decided:
-    return decide(request.read({"run": "qa", **values}), launch_facts(looks, versions, files=no_hub, **known))
+def launched(values: dict[str, Any], *looks: dict[str, Any], versions: Any = IN_4BIT, **known: Any) -> Decided:
+    return decided({"run": "qa", **values}, *looks, versions=versions, files=no_hub, **known)
 
 
 def test_the_plan_of_a_launch_says_it_and_how_to_measure_it():

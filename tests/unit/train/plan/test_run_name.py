@@ -157,18 +157,10 @@ def plays(tmp_path: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_launch_refuses_such_a_home(tmp_path):
-    said = plays(tmp_path, "-e", '{"motley_home": "/srv/my cluster"}')
-    assert "motley_home: '/srv/my cluster'" in said and "nodes: " not in said
-
-
-# -- launch.yml --limit ------------------------------------------------------------------------------------------------
+def test_a_launch_refuses_such_a_home_and_a_node_that_the_limit_leaves_out(tmp_path):
+    said = plays(tmp_path, "--limit", "two,one", "-e", "nodes=three", "-e", '{"motley_home": "/srv/my cluster"}')
+    assert "motley_home: '/srv/my cluster'" in said and "nodes: --limit leaves 'three' out" in said
 
 
 def test_a_limit_is_as_good_as_nodes(tmp_path):
     assert "nodes: one,two." in plays(tmp_path, "--limit", "two,one")
-
-
-def test_a_node_that_the_limit_leaves_out_cannot_be_named(tmp_path):
-    said = plays(tmp_path, "--limit", "two,one", "-e", "nodes=three")
-    assert "nodes: --limit leaves 'three' out" in said

@@ -10,31 +10,28 @@ from console.hub import Asked
 from console.infra import OnNode
 from console.infra.machines.look import config_to_prove
 from console.infra.machines.look import look as look_on_node
-from tests.support.plans import VERSIONS, gpu, handed_on, launch_facts, look
+from tests.support.plans import VERSIONS, decided, gpu, handed_on, look
 from tests.unit.train.plan.test_decide import SHAPE
 from train.errors import BadInput
-from train.plan.launch.decide import Decided, decide
+from train.plan.launch.decide import Decided
 from train.plan.model import verdict
 from train.plan.model.counts import Counts
 from train.plan.model.memory import parameters
 from train.plan.model.verdict import Verdict
-from train.plan.settings import request
 from train.plan.settings.config import load_config
 
 LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other (6.0e-04 off)", whole="a convolution")
 
 
-def planned(
-    found: Verdict | None, *looks: Any, config: dict[str, Any] | None = None, streams: str = "", **settings: Any
-) -> Decided:
-    facts = launch_facts(
-        looks or (look(),),
-        VERSIONS | ({"cuda": "13.0"} if looks else {}),
+def planned(found: Verdict | None, *looks: Any, config: Any = SHAPE, streams: str = "", **settings: Any) -> Decided:
+    return decided(
+        {"model": "me/small", "dataset": "you/data", **settings},
+        *(looks or (look(),)),
+        versions=VERSIONS | ({"cuda": "13.0"} if looks else {}),
         verdict=found,
         weights=dict.fromkeys(streams, "stream"),
-        files=lambda _: (config or SHAPE, 2_000_000_000),
+        files=lambda _: (config, 2_000_000_000),
     )
-    return decide(request.read({"model": "me/small", "dataset": "you/data", **settings}), facts)
 
 
 def test_a_family_whose_packed_samples_see_each_other_is_trained_unpacked_and_the_plan_says_so():

@@ -127,13 +127,10 @@ WRONG = [
 ]
 
 
-def limit(message: str) -> float:
-    return 1 if "had not answered" in message else 60
-
-
 @pytest.mark.parametrize(("text", "message"), WRONG)
 def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text, message, judge):
-    one = judge(text, "exact,./r.py", seconds=limit(message), on_error="zero", memory_bytes=6 * 10**8)
+    seconds = 1 if "had not answered" in message else 60
+    one = judge(text, "exact,./r.py", seconds=seconds, on_error="zero", memory_bytes=6 * 10**8)
     assert score(one, ["a", "b"], answer=["a", "a"]) == Scored([1, 0], {"exact": [1, 0], "f": [0, 0]})
     [said] = one.said
     assert said.endswith("; 0 is given for such answers")
@@ -149,14 +146,11 @@ def test_what_went_wrong_is_worth_0_or_ends_the_run_with_a_sentence(text, messag
 )
 def test_what_the_process_answers_is_looked_at_again(values):
     """Code of others runs in it: what it writes there itself is no answer of a function."""
-    with pytest.raises(Lost, match="wrote into what its process answers with"):
-        valid(values, [], 2)
-
-
-def test_answers_that_are_numbers_or_none_pass_and_rows_must_be_a_list():
-    assert valid([None, 1.0], [0], 2) == ([None, 1.0], [0])
-    with pytest.raises(Lost, match="wrote into what its process answers with"):
-        valid([1.0, 1.0], 1, 2)
+    good = [None, 1.0]
+    assert valid(good, [0], 2) == (good, [0])
+    for answer, rows in ((values, []), (good, 1)):
+        with pytest.raises(Lost, match="wrote into what its process answers with"):
+            valid(answer, rows, 2)
 
 
 @pytest.mark.parametrize("value", ["float('inf')", "'1'"])
