@@ -40,6 +40,7 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path, odd):
 @pytest.mark.parametrize(
     "odd",
     [
+        {},  # as an older version wrote it
         {"epoch": 1e999},
         {"notices": None},
         {"notices": KNOWN | {"sent": [1]}},
@@ -48,11 +49,12 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path, odd):
         {"verdict": "done"},
     ],
 )
-def test_an_odd_memory_is_one_that_lacks_something(tmp_path, odd):
+def test_an_odd_memory_is_one_that_lacks_something_and_continues_its_launch(tmp_path, odd):
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
     memory = AgentMemory.load(file, "t", Outside())
-    assert memory.number == (0 if "epoch" in odd else 3)
+    assert (memory.number, memory.begun) == ((0, False) if "epoch" in odd else (3, True))
+    assert not AgentMemory.load(file, "another", Outside()).begun
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
 
 
@@ -64,13 +66,6 @@ def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path):
     assert token not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert AgentMemory.load(file, token, Outside()).begun
-    assert not AgentMemory.load(file, "another", Outside()).begun
-
-
-def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path):
-    file = tmp_path / "epoch.json"
-    file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN}))
-    assert AgentMemory.load(file, "t", Outside()).begun
     assert not AgentMemory.load(file, "another", Outside()).begun
 
 

@@ -2,25 +2,21 @@
 
 import errno
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from train.engine import pool_run
 from train.errors import CheckFailed
 
+FULL = OSError(errno.ENOSPC, "No space left on device", "/home/m/results")
+GONE = OSError(errno.ENOENT, "No such file or directory", "/models/x")
+
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            OSError(errno.ENOSPC, "No space left on device", "/home/m/results"),
-            "a: No space left on device (/home/m/results); make room there, then launch again",
-        ),
-        (
-            OSError(errno.ENOENT, "No such file or directory", "/models/x"),
-            "a: FileNotFoundError: [Errno 2] No such file or directory: '/models/x'",
-        ),
+        (FULL, "a: No space left on device (/home/m/results); make room there, then launch again"),
+        (GONE, "a: FileNotFoundError: [Errno 2] No such file or directory: '/models/x'"),
         (ConnectionResetError("it was closed"), "a: ConnectionResetError: it was closed"),
     ],
 )
@@ -32,7 +28,6 @@ def test_room_is_asked_for_where_the_disk_is_full(monkeypatch, error, message):
     monkeypatch.setattr("train.recipes.in_pieces", lambda _: None)
     monkeypatch.setattr(pool_run, "of_this_process", lambda *_: None)
     monkeypatch.setattr(pool_run, "PoolRun", lambda *_, **__: run)
-    config: Any = None
     with pytest.raises(CheckFailed) as failed:
-        pool_run.run_pool(config, None, as_json=False)
+        pool_run.run_pool(None, None, as_json=False)
     assert str(failed.value) == message and failed.value.__cause__ is error

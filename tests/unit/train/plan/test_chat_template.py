@@ -54,7 +54,6 @@ def test_a_message_goes_to_the_head_as_it_is():
         ({"system": "x" * 10_001}, "system: it has more than 10000 characters"),
         ({"system": __file__}, "system: it is a file, and the message itself is wanted"),
         ({"system": "Hi", "format": "text"}, "system: format=text has no conversations\nleave one of the two out"),
-        ({"train_on": "last", "recipe": "preference"}, "train_on: last does not go with recipe=preference"),
         ({"train_on": "last", "recipe": "grpo", "rewards": "exact"}, "train_on: last does not go with recipe=grpo"),
         ({"train_on": "lst"}, "did you mean 'last'"),
     ],

@@ -100,7 +100,7 @@ def f(completions):
     for end in range(3, 99):
         try: os.write(end, b"[1]\\n")
         except OSError: pass
-    return [1, 1]
+    while True: pass
 """
 FLOOD = """
 import os
@@ -124,6 +124,7 @@ WRONG = [
     ("def f(completions): return [bytearray(10**9)]", r"f raised MemoryError: it may have 0.6 GB \(line 1\)"),
     (FLOOD, r"f wrote into what its process answers with"),
     (FORGED, r"f wrote into what its process answers with"),
+    (FORGED.replace("[1]", "{"), r"f wrote into what its process answers with"),
 ]
 
 
