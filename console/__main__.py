@@ -6,6 +6,7 @@ import argparse
 import errno
 import locale
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
@@ -34,8 +35,7 @@ ENTRANCE = ".enter"
 
 def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
-    os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))  # Ansible reads none in a folder open to all
-    take_a_locale_that_is_here()
+    settle_ansible()
     if ROOT.stat().st_mode & stat.S_IWOTH:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
@@ -44,18 +44,28 @@ def main() -> int:
         return run_verb(verb, sys.argv[2:])
 
 
-def take_a_locale_that_is_here() -> None:
-    """Ansible wants one of UTF-8; ssh brings that of another computer along, which need not be installed here."""
+THEIRS = re.compile("ANSIBLE_(VAULT_|FORCE_COLOR|NOCOLOR|COLOR_|DEBUG|VERBOSITY|LOG_PATH)")
+"""What counts of a person's own settings for Ansible: the others are for other playbooks, and may hide our plugins."""
+
+
+def settle_ansible() -> None:
+    for name in [name for name in os.environ if name.startswith("ANSIBLE_") and not THEIRS.match(name)]:
+        del os.environ[name]
+    os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")  # Ansible reads none in a folder open to all
+    if not is_here_and_utf8():
+        os.environ["LC_ALL"] = "C.UTF-8"  # Debian and Ubuntu always have it
+
+
+def is_here_and_utf8() -> bool:
+    """Whether Ansible takes the locale: ssh brings that of another computer along, which need not be installed here."""
     before = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "")
-        usable = locale.nl_langinfo(locale.CODESET) == "UTF-8"
+        return locale.nl_langinfo(locale.CODESET) == "UTF-8"
     except locale.Error:
-        usable = False
+        return False
     finally:
         locale.setlocale(locale.LC_ALL, before)
-    if not usable:
-        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 @for_one_verb()

@@ -85,6 +85,16 @@ def test_a_name_that_no_file_can_have_is_bad_input(
     assert said == f"{'a' * 40}… is too long for a file's name\nfix: give the name of one\n"
 
 
+def test_a_persons_settings_for_other_playbooks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would hide our plugins, or need what is not in our environment."""
+    kept = {"ANSIBLE_VAULT_PASSWORD_FILE": "/mine", "ANSIBLE_NOCOLOR": "1"}
+    lost = {"ANSIBLE_CONFIG": "/mine.cfg", "ANSIBLE_STDOUT_CALLBACK": "yaml", "ANSIBLE_ROLES_PATH": "/mine"}
+    monkeypatch.setattr(os, "environ", {**kept, **lost})
+    main.settle_ansible()
+    found = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
+    assert found == kept | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -103,7 +113,7 @@ def test_ansible_gets_a_locale_that_is_here(
     for name, value in before.items():
         monkeypatch.setenv(name, value)
     process = locale.setlocale(locale.LC_ALL)
-    main.take_a_locale_that_is_here()
+    main.settle_ansible()
     assert os.environ.get("LC_ALL", "") == after and locale.setlocale(locale.LC_ALL) == process
 
 
