@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.kube_rules import judge, refused, selects
+from tests.support.kube_server import VOLUME, job_of, made
 from tests.support.kube_sim import Folder
 from tests.support.kube_sim_kubectl import execute
-from tests.unit.console.infra.kubernetes.test_check import VOLUME, job_of, made
 
 LABELS = {"motley/run": "motley-qa", "motley/part": "agent"}
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from console.infra.kubernetes import node as kubernetes
-from console.infra.kubernetes import shown, start
+from console.infra.kubernetes import plan, shown, start
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from console.run_commands import stop_lines
 from console.watch.run_in_words import RunView
-from tests.unit.console.infra.kubernetes.test_node import NODE, Server
+from tests.support.kube_server import NODE, PORTS, Server
+from tests.unit.console.infra.kubernetes.test_launch import PLAN, SETTINGS
 from train.errors import BadInput
 from train.runlog.state import RunState
 
@@ -42,35 +43,31 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    made = Server()
-    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", made)
-    monkeypatch.setattr(kubernetes.KubernetesNode, "living", lambda *_: [])
-    return made
-
-
 def lose(pod: dict[str, Any], at: float = 0.0) -> None:
     pod["metadata"]["deletionTimestamp"] = datetime.fromtimestamp(at, UTC).isoformat()
     pod["spec"]["nodeName"] = "two"
 
 
 FORCE = "machine two does not answer; if it is off: kubectl delete pod --force motley-qa-1-x1y2z"
+LONG_AGO, AS_IT_STOPS = -1.7e9, kubernetes.GRACE_S
+"""When the grace of a lost pod ends."""
 
 
-def test_a_stop_right_after_the_loss_waits_until_it_shows_and_names_the_pod(server: Server, clock: Clock) -> None:
-    """Its grace begins with the stop."""
-    began = clock.now
-    lose(server.pods()[1], began + kubernetes.GRACE_S)
-    answer = NODE.stop()
-    assert FORCE in stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
-    assert clock.now - began < kubernetes.STOP_S - 10
-
-
-def test_a_launch_names_a_pod_that_shows_as_lost_only_while_it_waits(
-    server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("ended", "waits_s"), [(LONG_AGO, 0), (AS_IT_STOPS, kubernetes.STOP_S - 10)])
+def test_a_stop_waits_until_a_lost_pod_shows_as_such_and_names_it(
+    server: Server, clock: Clock, ended: float, waits_s: float
 ) -> None:
-    lose(server.pods()[1], clock.now + kubernetes.GRACE_S)
+    began = clock.now
+    lose(server.pods()[1], began + ended)
+    answer = NODE.stop()
+    assert clock.now - began <= waits_s
+    assert [one for one in server.left() if not one.startswith("Pod")] == ["Job motley-qa"], "no token is left"
+    assert len(answer["left"]) == 2 and FORCE in stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+
+
+@pytest.fixture
+def stuck(server: Server, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """It has been told to delete the run, and waits for a pod."""
 
     def kube(_: Any, verb: str, *words: str, timeout_s: float = 20, **__: Any) -> str:
         if verb != "delete":
@@ -79,9 +76,24 @@ def test_a_launch_names_a_pod_that_shows_as_lost_only_while_it_waits(
         raise Silent(f"kubectl gave no answer within {timeout_s:.0f} s")
 
     monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
+    monkeypatch.setattr(Cluster, "is_there", True)
+    server.jobs()[-1]["metadata"]["deletionTimestamp"] = "2026-11-25T23:26:00Z"
+    return server
+
+
+@pytest.mark.parametrize(("verb", "ended"), [("plan", LONG_AGO), ("start", LONG_AGO), ("start", AS_IT_STOPS)])
+def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
+    stuck: Server, clock: Clock, tmp_path: Path, verb: str, ended: float
+) -> None:
+    lose(stuck.pods()[1], clock.now + ended)
+    cluster = Cluster(("kubectl",))
     with pytest.raises(BadInput) as refused:
-        start.apply("qa", tmp_path / "qa.yaml", Cluster(("kubectl",)))
+        if verb == "plan":
+            plan.try_out(PLAN, SETTINGS, cluster, PORTS)
+        else:
+            start.apply("qa", tmp_path / "qa.yaml", cluster)
     assert FORCE in str(refused.value)
+    assert (clock.now > 1.8e9) is (ended == AS_IT_STOPS), "it is deleted, and waited for, where no pod is lost yet"
 
 
 @pytest.mark.parametrize("kind", ["SuccessCriteriaMet", "FailureTarget"])
@@ -102,7 +114,7 @@ def test_fetch_reads_a_run_whose_pods_are_over_before_its_job_is(
     assert NODE.parts("") == made
 
 
-def test_what_is_to_be_typed_leads_to_the_same_namespace(server: Server) -> None:
+def test_what_is_to_be_typed_leads_to_the_same_namespace(server: Server, clock: Clock) -> None:
     there = kubernetes.KubernetesNode(name="k", home="", kubectl=("kubectl", "--context=lab", "--namespace=ml"))
     program = "kubectl --context=lab --namespace=ml "
     server.pods()[1]["status"], server.jobs()[-1]["spec"]["suspend"] = {"phase": "Pending"}, True

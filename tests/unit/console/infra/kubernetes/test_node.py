@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,18 @@ from console.infra.node import Silent
 from console.inventory.check import check
 from console.run_commands import stop_lines
 from console.watch.status import run_lines, status_lines
-from tests.support.kube_rules import selects
-from tests.unit.console.infra.kubernetes.test_check import VOLUME, made
+from tests.support.kube_server import NODE, VOLUME, Server
 from train.errors import BadInput
 
-REPOSITORY = Path(__file__).parents[5]
-
-
-def pod(index: int, state: dict[str, Any], **status: Any) -> dict[str, Any]:
-    label = {"batch.kubernetes.io/job-completion-index": str(index)}
-    states = [{"name": "agent", "state": state}]
-    status = {"phase": "Running", "containerStatuses": states, **status}
-    return {"metadata": {"name": f"motley-qa-{index}-x1y2z", "annotations": label}, "status": status}
+ROOT = Path(__file__).parents[5]
 
 
 def test_the_inventory_of_the_project_is_one_cluster_by_kubectl() -> None:
-    inventory = check(REPOSITORY / "inventory/kubernetes")
+    inventory = check(ROOT / "inventory/kubernetes")
     assert inventory.findings == []
     [node] = from_inventory(inventory)
     assert isinstance(node, kubernetes.KubernetesNode) and node.kubectl == ("kubectl",)
-    assert of_infra("kubernetes", "inventory/homelab") == str(REPOSITORY / "inventory/kubernetes")
+    assert of_infra("kubernetes", "inventory/homelab") == str(ROOT / "inventory/kubernetes")
 
 
 def test_where_it_goes_is_told_to_kubectl() -> None:
@@ -58,19 +49,15 @@ def test_verbs_that_mean_nothing_there_say_so_in_one_line(verb: str) -> None:
 
 
 def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
-    words = "\n".join(
-        f"{kind} {json.dumps(event)}"
-        for kind, event in [
-            ("member", {"event": "ended", "done": True, "reason": "all 8 steps are trained"}),
-            ("event", {"event": "done", "step": 8}),
-            ("event", {"event": "step", "step": 8, "loss": 1.5}),
-        ]
-    )
-    pods = [
-        pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn\nSaved 5"}}),
-        pod(1, {"terminated": {}}),
+    told = [
+        ("member", {"event": "ended", "done": True, "reason": "all 8 steps are trained"}),
+        ("event", {"event": "done", "step": 8}),
+        ("event", {"event": "step", "step": 8, "loss": 1.5}),
     ]
-    facts = shown.ended_facts(JOB, pods)
+    words = "\n".join(f"{kind} {json.dumps(event)}" for kind, event in told) + "\nevent {torn\nSaved 5"
+    ends = [{"exitCode": 0, "message": words}, {}]
+    pods = [{"status": {"containerStatuses": [{"name": "agent", "state": {"terminated": end}}]}} for end in ends]
+    facts = shown.ended_facts({}, pods)
     assert facts["step"]["loss"] == 1.5
     assert [event["event"] for event in (*facts["events"], *facts["members"])] == ["done", "ended"]
 
@@ -124,8 +111,7 @@ def test_logs_are_those_of_the_step_that_has_some(
     assert f"-l motley/run=motley-qa,{shown}" in " ".join(ran[0])
 
 
-def test_logs_of_a_run_without_any_step_say_what_it_waits_for(serves: Any) -> None:
-    server = serves(Server())
+def test_logs_of_a_run_without_any_step_say_what_it_waits_for(server: Server) -> None:
     for one in (*server.pods(), *server.pods("prepare")):
         one["status"] = {"phase": "Pending", **PENDING}
     with pytest.raises(Silent, match="0/3 nodes are available"):
@@ -139,28 +125,22 @@ def test_a_command_that_fails_in_a_pod_is_told_by_its_own_last_line() -> None:
     assert node.why([]) == "it gave no answer"
 
 
-@pytest.fixture
-def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A server that is off, as kubectl 1.32 says it."""
+def test_a_server_that_is_off_is_the_reason_of_each_verb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As kubectl 1.32 says it."""
     log = 'E1127 03:26:44.883914 12008 memcache.go:265] "Unhandled Error" err="could not get API group list"'
     why = "The connection to the server 127.0.0.1:9 was refused - did you specify the right host or port?"
     program = tmp_path / "kubectl"
     program.write_text(f"#!/bin/sh\nprintf '%s\\n' '{log}' '{log}' '{why}' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    return why
-
-
-def test_a_server_that_is_off_is_the_reason_of_each_verb(dead: str) -> None:
     for verb in (NODE.status, NODE.runs, NODE.stop, lambda: NODE.parts("")[0].files("")):
         with pytest.raises(Silent) as silent:
             verb()
-        assert str(silent.value) == dead
-    assert stop_lines(["kubernetes"], {}, {"kubernetes": dead})[0] == "no node answers"
+        assert str(silent.value) == why
+    assert stop_lines(["kubernetes"], {}, {"kubernetes": why})[0] == "no node answers"
 
 
-def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(serves: Any) -> None:
-    server = serves(Server())
+def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(server: Server) -> None:
     server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     found = [NODE.status()]
     server.objects = []
@@ -171,109 +151,14 @@ def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(serves:
 def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Silent, match="there is no kubectl on this machine"):
-        kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
+        NODE.status()
 
 
-@pytest.mark.parametrize(("also", "on"), [({}, True), ({"deletionTimestamp": "now"}, False)])
-def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
-    monkeypatch: pytest.MonkeyPatch, also: dict[str, str], on: bool
-) -> None:
-    job = {"metadata": {"name": "motley-qa", "creationTimestamp": "1", **also}, "spec": {"completions": 3}}
-    listed = {"jobs": [job], "pods": [], "jobs,pods": []}
-    monkeypatch.setattr(kubernetes.KubernetesNode, "listed", lambda _, kind, __: listed[kind])
-    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", lambda *_: '{"items": []}')
-    found = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
-    assert found["on"] is on and found["run"] == "motley-qa"
-    assert found["now"].get("reason") == ("its pods are not there yet" if on else None)
-    assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")
-
-
-JOB: dict[str, Any] = {"kind": "Job", "metadata": {"name": "motley-qa"}, "spec": {}}
 NOWHERE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
 PENDING: dict[str, Any] = {"conditions": [NOWHERE]}
-NODE = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))
 
 
-class Server:
-    """What a real API server (1.36) keeps of a run, and answers to kubectl's get and delete."""
-
-    def __init__(self, run: str = "qa", *, began: str = "2026-11-25T23:22:00Z", **asked: Any) -> None:
-        self.objects = [one for one in made(run, **(asked or VOLUME)) if one["kind"] != "PersistentVolumeClaim"]
-        self.events: list[dict[str, Any]] = []
-        for job in self.jobs():
-            job["metadata"]["creationTimestamp"], job["status"] = began, {}
-            for index in range(job["spec"].get("completions", 1)):
-                self.create(job, index)
-
-    def jobs(self) -> list[dict[str, Any]]:
-        return [one for one in self.objects if one["kind"] == "Job"]
-
-    def pods(self, part: str = "agent") -> list[dict[str, Any]]:
-        pods = [one for one in self.objects if one["kind"] == "Pod"]
-        return [one for one in pods if one["metadata"]["labels"]["motley/part"] == part]
-
-    def create(self, job: dict[str, Any], index: int) -> None:
-        template = json.loads(json.dumps(job["spec"]["template"]))
-        meta = template["metadata"] | {"name": f"{job['metadata']['name']}-{index}-x1y2z", "job": job}
-        meta["annotations"] |= {"batch.kubernetes.io/job-completion-index": str(index)}
-        meta["creationTimestamp"] = job["metadata"]["creationTimestamp"]
-        states = {"containerStatuses": [{"name": "agent", "state": {"running": {}}}]}
-        status = {"phase": "Running", **states}
-        self.objects.append({"kind": "Pod", "metadata": meta, "spec": template["spec"], "status": status})
-
-    def add(self, other: Server) -> Server:
-        self.objects += other.objects
-        return self
-
-    def __call__(self, verb: str, kinds: str, *words: str, **__: Any) -> str:
-        if kinds == "events":
-            return json.dumps({"items": self.events})
-        chosen = [one for one in self.objects if self.is_meant(one, kinds.split(","), list(words))]
-        if verb == "delete":
-            for one in chosen:
-                self.delete(one)
-            if "--wait=false" not in words and any(left is one for left in self.objects for one in chosen):
-                raise Silent("kubectl gave no answer within 20 s")
-            return ""
-        assert verb == "get", verb
-        found = [self.as_json(one) for one in chosen]
-        if words[-1] == "name":
-            return "\n".join(f"{one['kind'].lower()}/{one['metadata']['name']}" for one in found)
-        return json.dumps({"items": found})
-
-    def as_json(self, one: dict[str, Any]) -> dict[str, Any]:
-        return one | {"metadata": {key: value for key, value in one["metadata"].items() if key != "job"}}
-
-    def is_meant(self, one: dict[str, Any], kinds: list[str], words: list[str]) -> bool:
-        selector = words[words.index("-l") + 1] if "-l" in words else ""
-        named = [] if selector else [word for word in words if not word.startswith("-")]
-        right = one["kind"].lower() in {kind.removesuffix("s") for kind in kinds}
-        fits = selects(selector, one["metadata"].get("labels", {}))
-        return right and fits and (not named or one["metadata"]["name"] in named)
-
-    def delete(self, one: dict[str, Any]) -> None:
-        pods = [pod for pod in self.objects if pod["kind"] == "Pod" and pod["metadata"]["job"] is one]
-        stay = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
-        gone = [one, *pods] if not stay else [pod for pod in pods if pod not in stay]
-        one["metadata"]["deletionTimestamp"] = "2026-11-25T23:26:00Z"
-        self.objects = [left for left in self.objects if not any(left is each for each in gone)]
-
-    def left(self) -> list[str]:
-        return [f"{one['kind']} {one['metadata']['name']}" for one in self.objects]
-
-
-@pytest.fixture
-def serves(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def give(server: Server) -> Server:
-        monkeypatch.setattr(kubernetes.KubernetesNode, "kube", server)
-        monkeypatch.setattr(kubernetes.KubernetesNode, "living", lambda *_: [])
-        return server
-
-    return give
-
-
-def test_on_a_shared_volume_stop_takes_what_prepared_too(serves: Any) -> None:
-    server = serves(Server())
+def test_on_a_shared_volume_stop_takes_what_prepared_too(server: Server) -> None:
     for pod_ in server.pods("prepare"):
         pod_["status"] = {"phase": "Succeeded"}
     answer = NODE.stop(timeout_s=2)
@@ -281,9 +166,8 @@ def test_on_a_shared_volume_stop_takes_what_prepared_too(serves: Any) -> None:
     assert "nothing left" in stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
 
 
-def test_of_a_run_that_is_over_stop_leaves_what_fetch_reads_and_says_so(serves: Any) -> None:
+def test_of_a_run_that_is_over_stop_leaves_what_fetch_reads_and_says_so(server: Server) -> None:
     """Its Job and its pods have no token in them."""
-    server = serves(Server())
     server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     answer = NODE.stop(timeout_s=2)
     assert {one.split()[0] for one in server.left()} == {"Job", "Pod"} and len(server.left()) == 4
@@ -293,17 +177,15 @@ def test_of_a_run_that_is_over_stop_leaves_what_fetch_reads_and_says_so(serves: 
 
 
 @pytest.mark.parametrize("kind", ["SuccessCriteriaMet", ""])
-def test_a_run_that_has_just_ended_is_not_stopped(serves: Any, kind: str) -> None:
+def test_a_run_that_has_just_ended_is_not_stopped(server: Server, kind: str) -> None:
     """Its pods are over some seconds before the Job is Complete."""
-    server = serves(Server())
     server.pods()[0]["status"]["phase"] = "Succeeded"
     server.jobs()[-1]["status"] = {"conditions": [{"type": kind, "status": "True"}]} if kind else {}
     assert not NODE.stop(timeout_s=2)["was_on"]
     assert "Job motley-qa" in server.left()
 
 
-def test_what_a_stop_left_is_named_where_no_run_is(serves: Any) -> None:
-    server = serves(Server())
+def test_what_a_stop_left_is_named_where_no_run_is(server: Server) -> None:
     server.objects = [one for one in server.objects if one["kind"] in ("Secret", "Service")]
     answer = NODE.stop(timeout_s=2)
     assert answer["left"] == ["service/motley-qa", "secret/motley-qa"]
@@ -311,34 +193,23 @@ def test_what_a_stop_left_is_named_where_no_run_is(serves: Any) -> None:
     assert "still there: service/motley-qa, secret/motley-qa; fix: kubectl delete service/motley-qa" in said
 
 
-def test_a_pod_of_a_machine_that_is_gone_is_named_with_what_ends_it(serves: Any) -> None:
-    """The server keeps it Terminating, as long as nobody says that its machine is off."""
-    server = serves(Server())
-    lost = server.pods()[2]
-    lost["metadata"]["deletionTimestamp"], lost["spec"]["nodeName"] = "2026-11-25T23:24:58Z", "two"
-    how = NODE.status()["how"]
-    assert "motley-qa-2-x1y2z" in how and "kubectl delete pod --force motley-qa-2-x1y2z" in how
-    began = time.monotonic()
-    answer = NODE.stop(timeout_s=20)
-    assert time.monotonic() - began < 5, "it waits for nobody who cannot answer"
-    assert [one for one in server.left() if not one.startswith("Pod")] == ["Job motley-qa"], "no token is left"
-    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
-    assert "pod/motley-qa-2-x1y2z" in said and "machine two" in said and "kubectl delete pod --force" in said
-    assert len(answer["left"]) == 2
-
-
-@pytest.mark.parametrize(("runs", "shown"), [(0, "now"), (2, "how")])
-def test_what_keeps_a_pod_is_said_whether_or_not_others_run(serves: Any, runs: int, shown: str) -> None:
-    server = serves(Server())
-    for one in server.pods()[runs:]:
-        one["status"] = {"phase": "Pending", **PENDING}
+@pytest.mark.parametrize(
+    ("changed", "on", "reason", "how"),
+    [
+        ({}, True, "its pods are not there yet", "job motley-qa, 0 of 3 pods"),
+        ({"deletionTimestamp": "now"}, False, None, ""),
+    ],
+)
+def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
+    server: Server, changed: dict[str, str], on: bool, reason: str | None, how: str
+) -> None:
+    server.objects = server.jobs()[-1:]
+    server.jobs()[-1]["metadata"] |= changed
     found = NODE.status()
-    said = found["now"]["reason"] if shown == "now" else found["how"]
-    assert "0/3 nodes are available" in said
+    assert (found["run"], found["on"], found["now"].get("reason"), found["how"]) == ("qa", on, reason, how)
 
 
-def test_who_may_see_no_events_is_told_that(serves: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serves(Server())
+def test_who_may_see_no_events_is_told_that(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.objects = [one for one in server.objects if one["kind"] != "Pod"]
 
     def kube(words: Any, verb: str, kinds: str, *more: str, **_: Any) -> str:

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
-from console.infra.kubernetes import files, plan, settings, start
+from console.infra.kubernetes import files, plan, start
 from console.infra.kubernetes import node as kubernetes
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from tests.support import kube_rights
-from tests.unit.console.infra.kubernetes.test_check import PORTS
-from tests.unit.console.infra.kubernetes.test_launch import HOSTS, PLAN
-from tests.unit.console.infra.kubernetes.test_node import NODE, Server
+from tests.support.kube_server import NODE, PORTS, Server
+from tests.unit.console.infra.kubernetes.test_launch import PLAN, SETTINGS
 from train.errors import BadInput
 
 ROOT = Path(__file__).parents[5]
@@ -57,12 +55,11 @@ def verbs() -> Iterator[str]:
 
 def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str], str]], tmp_path: Path) -> None:
     cluster = Cluster(("kubectl",))
-    wanted = settings.read(DataLoader().load(HOSTS))
     file = tmp_path / "qa.yaml"
-    files.write(PLAN, wanted, file, PORTS, token="secret", hub_token="hub")
+    files.write(PLAN, SETTINGS, file, PORTS, token="secret", hub_token="hub")
     with pytest.raises(BadInput, match="is a Job there already"):
-        plan.try_out(PLAN, wanted, cluster, PORTS)
-    plan.try_out(replace(PLAN, run="another"), wanted, cluster, PORTS)
+        plan.try_out(PLAN, SETTINGS, cluster, PORTS)
+    plan.try_out(replace(PLAN, run="another"), SETTINGS, cluster, PORTS)
     NODE.status()
     NODE.runs()
     NODE.logs(10, follow=True)

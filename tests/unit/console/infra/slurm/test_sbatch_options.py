@@ -36,8 +36,6 @@ def test_a_time_is_read_as_slurm_reads_it(text: str, minutes: int | None) -> Non
         ("--time=1", 4),
         ("-t 3", 4),
         ("-t3", 4),
-        ("--time 0:02:30", 4),
-        ("--time=0-00:03", 4),
         ("--time=2:0:0 -p gpu --time=3", 4),
         ("--time=8:00:00 --time-min=2", 4),
         ("--time=4 --signal=B:USR1@300", 8),
@@ -52,17 +50,7 @@ def test_a_time_that_leaves_none_to_train_is_refused(options: str, least: int) -
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        "",
-        "-p gpu --nodes 3",
-        "--time=4",
-        "-t 0-1",
-        "--time=0",
-        "--time=3 --signal=B:USR1@20",
-        "--time=1 -t 30",
-        "--time=nonsense",
-    ],
+    "options", ["-p gpu --nodes 3", "--time=4", "--time=0", "--time=3 --signal=B:USR1@20", "--time=1 -t 30"]
 )
 def test_a_time_in_which_it_can_train_is_let_through(options: str) -> None:
     refuse_short(options_of(options))

@@ -10,34 +10,22 @@ from console.inventory.check import check
 from tests.support.cluster import REPOSITORY
 from train.errors import BadInput
 
-TOWER = Machine(
-    name="tower",
-    address="10.0.0.1",
-    sockets=1,
-    cores=8,
-    threads=2,
-    memory_mb=31000,
-    cards=(Card("rtx5070ti", "/dev/nvidia0"),),
-)
-LAPTOP_FACTS = {
-    **{"sockets": 1, "cores": 16, "threads": 1, "memory_mb": 15000},
-    "cards": [{"type": "rtx4070maxq", "file": "/dev/nvidia0"}, {"type": "rtx4070maxq", "file": "/dev/nvidia1"}],
-}
+CORES = {"sockets": 1, "cores": 8, "threads": 2}
+TOWER = Machine(name="tower", address="10.0.0.1", **CORES, memory_mb=31000, cards=(Card("rtx5070ti", "/dev/nvidia0"),))
+LAPTOP_CARDS = [{"type": "rtx4070maxq", "file": f"/dev/nvidia{place}"} for place in (0, 1)]
 
 
 def test_every_machine_has_its_line_and_every_card_its_file() -> None:
-    laptop = machine("laptop", "10.0.0.2", LAPTOP_FACTS)
-    files = rendered(
-        "home", [TOWER, laptop, Machine(name="old", address="10.0.0.3", sockets=1, cores=4, threads=1, memory_mb=7000)]
-    )
+    laptop = machine("laptop", "10.0.0.2", CORES | {"memory_mb": 15000, "cards": LAPTOP_CARDS})
+    old = machine("old", "10.0.0.3", {"sockets": 1, "cores": 4, "threads": 1, "memory_mb": 7000, "cards": []})
+    files = rendered("home", [TOWER, laptop, old])
     lines = files["slurm.conf"].splitlines()
     assert "SlurmctldHost=tower(10.0.0.1)" in lines
-    assert [line.split()[0] for line in lines if line.startswith("NodeName")] == [
-        *("NodeName=tower", "NodeName=laptop", "NodeName=old"),
-    ]
-    assert next(line for line in lines if "laptop" in line).endswith("RealMemory=15000 Gres=gpu:rtx4070maxq:2")
-    assert next(line for line in lines if "old" in line).endswith("ThreadsPerCore=1 RealMemory=7000")
-    assert "CPUs=16" in next(line for line in lines if "NodeName=tower" in line)
+    of_nodes = [line for line in lines if line.startswith("NodeName")]
+    assert [line.split()[0] for line in of_nodes] == ["NodeName=tower", "NodeName=laptop", "NodeName=old"]
+    assert "CPUs=16" in of_nodes[0]
+    assert of_nodes[1].endswith("RealMemory=15000 Gres=gpu:rtx4070maxq:2")
+    assert of_nodes[2].endswith("ThreadsPerCore=1 RealMemory=7000")
     assert [line for line in files["gres.conf"].splitlines() if line.startswith("NodeName")] == [
         "NodeName=tower Name=gpu Type=rtx5070ti File=/dev/nvidia0",
         "NodeName=laptop Name=gpu Type=rtx4070maxq File=/dev/nvidia0",
