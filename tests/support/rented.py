@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from console.rent import watcher
 from console.rent.clore import Clore, offer_of
-from console.rent.lease import Book, Lease, Moment, owner
+from console.rent.compare_and_give_back import reconcile
+from console.rent.lease import READY, Book, Lease, Moment, owner
 from console.rent.market import Unanswered
-from console.rent.order import Shop, Terms
-from lab.market import FEE, KEY, Books, NoAnswer, mark_of, server
+from console.rent.order import Shop, Terms, take
+from console.rent.watcher import Look
+from lab.market import FEE, KEY, Books, NoAnswer, mark_of, serve, server
 
 PRICE = 0.40
 
@@ -65,6 +71,26 @@ class World:
 
     def shop(self) -> Shop:
         return Shop(market=self.market, book=self.book, watch=lambda lease: None, clock=self.clock, sleep=self.sleep)
+
+    def rents(self, hours: float = 1.0) -> Lease:
+        with self.book.alone():
+            return take(self.shop(), self.terms(hours))
+
+    def has_rented(self, hours: float = 1.0) -> Lease:
+        """A machine that is proven."""
+        with self.book.alone():
+            return self.book.change(take(self.shop(), self.terms(hours)), state=READY)
+
+    def watches(self, lease: Lease, look: Look = lambda _: "", say: Callable[[str], None] = lambda _: None) -> None:
+        watcher.watch(self.market, self.book, lease, look, clock=self.clock, sleep=self.sleep, say=say)
+
+    def reconciles(self) -> list[str]:
+        return reconcile(self.market, self.book, self.clock)
+
+    def market_makes(self, mark: str | None, number: int = 6) -> None:
+        """An order of somebody else's, or one that this market was asked for before."""
+        body = {"renting_server": number, "currency": "USD-Blockchain", "required_price": 1, "image": "", "ssh_key": ""}
+        self.books._do("create_order", body | {"env": {} if mark is None else {"MOTLEY_LEASE": mark}})
 
     def terms(self, hours: float = 1.0) -> Terms:
         offer = offer_of(self.books.servers[0])
@@ -127,5 +153,22 @@ def bound_usd(hours: float, poll_s: float) -> float:
     return (hours * 3600 + poll_s) * PRICE * (1 + FEE) / 3600
 
 
-def ready(world: World, lease: Lease) -> Lease:
-    return world.book.change(lease, state="ready")
+@contextmanager
+def served_market(kind: type[HTTPServer] = ThreadingHTTPServer) -> Iterator[tuple[Books, Clore]]:
+    """A market over HTTP, and its client."""
+    books = Books(servers=[server(6), server(8)])
+    served = serve(books, "127.0.0.1", 0, pace_s=0.0, kind=kind)
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
+    url = f"http://127.0.0.1:{served.server_address[1]}/v1"
+    try:
+        yield books, Clore(key=KEY, url=url, pace_s=0.0, sleep=lambda _: None)
+    finally:
+        served.shutdown()
+        served.server_close()
+
+
+def rented_there(market: Clore, book: Book, watch: Callable[[Lease], None] = lambda _: None) -> Lease:
+    """A machine that is proven, by the clocks of this one."""
+    terms = Terms(offer=offer_of(server(6)), currency="USD-Blockchain", hours=1, public_key="ssh-ed25519 AAAA")
+    with book.alone():
+        return book.change(take(Shop(market=market, book=book, watch=watch), terms), state=READY)

@@ -1,31 +1,16 @@
 """The client of Clore.ai against the lab's market over HTTP, with what strangers write into their offers."""
 
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-from console.rent.clore import Clore, disk_gb, gpu_count, offer_of, order_of
+from console.rent.clore import Clore, disk_gb, gpu_count, offer_of
 from console.rent.market import Declined, Request, Unanswered
-from lab.market import KEY, Books, serve, server
+from lab.market import KEY, Books
 
 WISH = Request(mark="motley-me-1", server=6, currency="USD-Blockchain", usd_h=0.38, public_key="ssh-ed25519 AAAA me")
-
-
-@pytest.fixture
-def books() -> Books:
-    return Books(servers=[server(6), server(8)])
-
-
-@pytest.fixture
-def market(books: Books) -> Iterator[Clore]:
-    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
-    yield Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1", pace_s=0.0, sleep=lambda _: None)
-    served.shutdown()
-    served.server_close()
 
 
 def test_the_five_calls(market: Clore, books: Books) -> None:
@@ -46,14 +31,6 @@ def test_reading_is_tried_again(fault: str, market: Clore, books: Books) -> None
     books.faults["my_orders"] = [fault, fault]
     assert market.orders() == []
     assert books.asked == ["my_orders"] * 3
-
-
-@pytest.mark.parametrize("fault", ["lost", "500", "500-done", "garbled"])
-def test_an_order_is_sent_once(fault: str, market: Clore, books: Books) -> None:
-    books.faults["create_order"] = [fault]
-    with pytest.raises(Unanswered):
-        market.order(WISH)
-    assert books.asked == ["create_order"]
 
 
 def test_a_price_that_rose_meanwhile_is_not_paid(market: Clore, books: Books) -> None:
@@ -99,11 +76,6 @@ def test_only_a_number_of_cards_is_one(text: str, count: int) -> None:
 def test_an_offer_without_anything_fits_nothing() -> None:
     empty = offer_of({"id": 5})
     assert (empty.gpu, empty.disk_gb, empty.usd_h, empty.cuda) == ("", 0.0, {}, 0.0)
-
-
-def test_an_order_that_is_not_up_yet_is_not_ready() -> None:
-    assert not order_of({"id": 7, "pub_cluster": [], "tcp_ports": []}).ready
-    assert order_of({"id": 7, "pub_cluster": ["n1.example"], "tcp_ports": ["22:40122"]}).ready
 
 
 @pytest.mark.parametrize(

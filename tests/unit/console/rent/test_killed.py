@@ -3,47 +3,57 @@ sockets. Whoever comes next finds at most one order, and gives it back."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import fcntl
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable
 from http.server import HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from console.rent.clore import Clore, offer_of
-from console.rent.compare_and_give_back import reconcile
+from console.rent.clore import Clore
+from console.rent.compare_and_give_back import reconcile, want_back
 from console.rent.lease import Book
-from console.rent.order import Shop, Terms, take
-from lab.market import KEY, Books, serve, server
+from console.rent.watcher import watch
+from lab.market import KEY, Books
+from tests.support.rented import rented_there, served_market
 
-ROOT = Path(__file__).parents[4]
-
-
-@contextmanager
-def market() -> Iterator[tuple[Books, str]]:
-    books = Books(servers=[server(6)])
-    served = serve(books, "127.0.0.1", 0, pace_s=0.0, kind=HTTPServer)  # one request after the other
-    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield books, f"http://127.0.0.1:{served.server_address[1]}/v1"
-    finally:
-        served.shutdown()
-        served.server_close()
+FORK = multiprocessing.get_context("fork")
+CALLS = [
+    *((os, name) for name in ("open", "write", "fsync", "close", "replace", "unlink", "makedirs")),
+    (fcntl, "flock"),
+    *((socket.socket, name) for name in ("connect", "sendall", "recv_into")),
+]
 
 
-def child(what: str, url: str, folder: Path, kill_at: int) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "tests.support.rented_child", what, url, str(folder), str(kill_at)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+def renter(what: str, url: str, folder: Path, kill_at: int, count: Any) -> None:
+    """A process that is killed before its Nth call to the system; it counts them."""
 
+    def before(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*words: Any, **named: Any) -> Any:
+            count.value += 1
+            if count.value == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*words, **named)
 
-def rented(url: str, folder: Path) -> None:
-    shop = Shop(market=Clore(key=KEY, url=url, pace_s=0.0), book=Book(folder), watch=lambda lease: None)
-    terms = Terms(offer=offer_of(server(6)), currency="USD-Blockchain", hours=1, public_key="ssh-ed25519 AAAA")
-    with shop.book.alone():
-        shop.book.change(take(shop, terms), state="ready")
+        return counted
+
+    market, book = Clore(key=KEY, url=url, pace_s=0.0, timeout_s=3.0), Book(folder)
+    for place, name in CALLS:
+        setattr(place, name, before(getattr(place, name)))
+    if what == "take":
+        rented_there(market, book)
+        return
+    (lease,) = book.leases()
+    if what == "watch":
+        watch(market, book, lease, lambda _: "the run is done")
+    else:
+        want_back(book, lease, "asked for")
+        reconcile(market, book)
 
 
 def killed_everywhere(what: str, place: Path, every: int, first: int = 1) -> int:
@@ -51,27 +61,29 @@ def killed_everywhere(what: str, place: Path, every: int, first: int = 1) -> int
     at = first
     while True:
         folder = place / str(at)
-        with market() as (books, url):
+        with served_market(HTTPServer) as (books, client):  # one request after the other
             if what != "take":
-                rented(url, folder)
-            done = child(what, url, folder, at)
-            if done.returncode == 0:
-                return int(done.stdout.split()[-1])
-            assert done.returncode == -9, done.stderr
-            after_it(books, url, folder, f"killed before call {at} of {what}")
+                rented_there(client, Book(folder))
+            count = FORK.RawValue("i")
+            process = FORK.Process(target=renter, args=(what, client.url, folder, at, count))
+            process.start()
+            process.join(60)
+            if process.exitcode == 0:
+                return int(count.value)
+            assert process.exitcode == -signal.SIGKILL, f"call {at} of {what}"
+            after_it(books, client, folder, f"killed before call {at} of {what}")
         at += every
 
 
-def after_it(books: Books, url: str, folder: Path, told: str) -> None:
-    again = Clore(key=KEY, url=url, pace_s=0.0)
-    again.orders()  # what the killed one has sent is done before this is answered
+def after_it(books: Books, client: Clore, folder: Path, told: str) -> None:
+    client.orders()  # what the killed one has sent is done before this is answered
     made = len(books.orders)
     assert made <= 1, told
     book = Book(folder)
     for lease in book.leases():
         if lease.state == "ready":
             book.change(lease, state="returning", why="the test is over")
-    reconcile(again, book)
+    reconcile(client, book)
     assert [order for order in books.orders.values() if order["ended"] is None] == [], told
     assert len(books.orders) == made, told
     assert books.asked.count("create_order") <= 1, told

@@ -4,16 +4,17 @@ one wish, always given back, never beyond what was agreed to."""
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from console.rent import lease as leases
 from console.rent import watcher
-from console.rent.compare_and_give_back import reconcile, want_back
+from console.rent.compare_and_give_back import want_back
 from console.rent.order import take
 from lab.market import FAULTS
-from tests.support.rented import Killed, World, bound_usd, ready
+from tests.support.rented import Killed, World, bound_usd
 from train.errors import BadInput
 
 HOURS = 1.0
@@ -61,19 +62,11 @@ def story(seed: int, place: Path) -> tuple[World, str]:
 
 def evening(world: World) -> None:
     """A rent, whatever comes of it; then its watcher, which lives on; then a later command, as it would come."""
-    lease = None
-    try:
-        with world.book.alone():
-            lease = take(world.shop(), world.terms(HOURS))
-            lease = ready(world, lease)
-    except (BadInput, Killed):
-        pass
+    with suppress(BadInput, Killed):
+        world.has_rented(HOURS)
     world.kill_at_call = 0
-    lease = lease or next(iter(world.book.leases()), None)
-    if lease:
-        watcher.watch(
-            world.market, world.book, lease, lambda _: "", clock=world.clock, sleep=world.sleep, say=lambda _: None
-        )
+    for lease in world.book.leases():
+        world.watches(lease)
 
 
 @pytest.mark.parametrize(
@@ -102,51 +95,27 @@ def test_an_undisturbed_evening_costs_its_hours_and_one_poll_at_most(tmp_path: P
     assert receipt["usd_at_most"] == pytest.approx(world.usd(), abs=0.001)
 
 
-@pytest.mark.parametrize("fault", ["lost", "500-done", "garbled", "late"])
-def test_an_order_without_an_answer_is_found_and_not_sent_again(fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "shows_marks"),
+    [("lost", True), ("500-done", True), ("garbled", True), ("late", True), ("lost", False), ("late", False)],
+)
+def test_an_order_without_an_answer_is_found_and_not_sent_again(fault: str, shows_marks: bool, tmp_path: Path) -> None:
+    """Without marks the new order of the same machine is ours."""
     world = World(place=tmp_path)
-    world.books.faults["create_order"] = [fault]
-    with world.book.alone():
-        lease = take(world.shop(), world.terms())
+    world.books.faults["create_order"], world.books.shows_marks = [fault], shows_marks
+    lease = world.rents()
     assert world.books.asked.count("create_order") == 1
     assert (lease.order, lease.host, lease.port) == (1000, "127.0.0.1", 2222)
-
-
-@pytest.mark.parametrize("fault", ["lost", "late"])
-def test_without_marks_the_new_order_of_the_same_machine_is_ours(fault: str, tmp_path: Path) -> None:
-    world = World(place=tmp_path)
-    world.books.shows_marks = False
-    world.books.faults["create_order"] = [fault]
-    with world.book.alone():
-        assert take(world.shop(), world.terms()).order == 1000
 
 
 @pytest.mark.parametrize(("fault", "says"), [("taken", "server-already-rented"), ("busy", "asked too often")])
 def test_what_the_market_declines_is_not_sent_again_and_leaves_nothing(fault: str, says: str, tmp_path: Path) -> None:
     world = World(place=tmp_path)
     world.books.faults["create_order"] = [fault]
-    with pytest.raises(BadInput, match=says), world.book.alone():
-        take(world.shop(), world.terms())
+    with pytest.raises(BadInput, match=says):
+        world.rents()
     assert (world.books.orders, world.book.leases()) == ({}, [])
     assert world.books.asked.count("create_order") == 1
-
-
-def test_an_order_that_is_made_long_after_nobody_waits_is_given_back(tmp_path: Path) -> None:
-    world = World(place=tmp_path)
-    world.books.faults["create_order"] = ["500"]
-    body = {"renting_server": 6, "currency": "USD-Blockchain", "required_price": 0.4, "image": "", "ssh_key": ""}
-    with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
-        take(world.shop(), world.terms())
-    (lease,) = world.book.leases()
-    with pytest.raises(BadInput, match="may still make it"), world.book.alone():
-        take(world.shop(), world.terms())
-    late = body | {"env": {"MOTLEY_LEASE": lease.mark}}
-    world.later.append((world.passed_s + 300, lambda: world.books._do("create_order", late) and None))
-    watcher.watch(
-        world.market, world.book, lease, lambda _: "", clock=world.clock, sleep=world.sleep, say=lambda _: None
-    )
-    (order,) = world.books.orders.values()
-    assert order["ended"] - order["born"] <= watcher.POLL_S + 5
 
 
 def test_given_back_within_a_minute_once_the_market_answers_again(tmp_path: Path) -> None:
@@ -161,40 +130,34 @@ def test_a_command_that_died_before_the_machine_was_proven_leaves_it_to_nobody(t
     world = World(place=tmp_path)
     with world.book.alone():
         take(world.shop(), world.terms())
-        assert reconcile(world.market, world.book, world.clock) == []
-    lines = reconcile(world.market, world.book, world.clock)
+        assert world.reconciles() == []
+    lines = world.reconciles()
     assert "ended before it was proven" in lines[0]
     assert (world.living(), world.book.leases()) == ([], [])
 
 
 def test_orders_of_a_lost_folder_go_back_and_those_of_others_stay(tmp_path: Path) -> None:
     world = World(place=tmp_path)
-    with world.book.alone():
-        ready(world, take(world.shop(), world.terms()))
-    stranger = world.books.servers[1] | {"id": 99, "rented": False}
-    world.books.servers.append(stranger)
-    body = {"renting_server": 99, "currency": "USD-Blockchain", "required_price": 1, "image": "", "ssh_key": ""}
-    world.books._do("create_order", body | {"env": {"MOTLEY_LEASE": "motley-otherone-abc"}})
+    world.has_rented()
+    world.market_makes("motley-otherone-abc", number=8)
     world.lose_leases()
-    assert reconcile(world.market, world.book, world.clock) == ["order 1000 is given back: no lease here knows it"]
+    assert world.reconciles() == ["order 1000 is given back: no lease here knows it"]
     assert [order["id"] for order in world.living()] == [1001]
 
 
 def test_what_is_wanted_back_stays_wanted_back_whatever_is_written_meanwhile(tmp_path: Path) -> None:
     world = World(place=tmp_path)
-    with world.book.alone():
-        lease = take(world.shop(), world.terms())
-        want_back(world.book, lease, "asked for")
-        assert world.book.change(lease, state="ready").state == "returning"
-    assert "asked for" in reconcile(world.market, world.book, world.clock)[0]
+    lease = world.rents()
+    want_back(world.book, lease, "asked for")
+    assert world.book.change(lease, state="ready").state == "returning"
+    assert "asked for" in world.reconciles()[0]
 
 
 def test_after_a_restart_with_a_clock_that_went_back_all_time_is_over(tmp_path: Path) -> None:
     world = World(place=tmp_path)
-    with world.book.alone():
-        ready(world, take(world.shop(), world.terms(10)))
+    world.has_rented(10)
     world.boots, world.wall_off_s = 2, -86400
-    assert "its time is over" in reconcile(world.market, world.book, world.clock)[0]
+    assert "its time is over" in world.reconciles()[0]
 
 
 def test_two_machines_of_one_image_leave_each_others_orders_alone(

@@ -12,6 +12,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,13 +22,12 @@ from hypothesis import strategies as some
 from console import rented_machine
 from console.rent import give_back_from_home, give_back_while_asleep, watcher
 from console.rent import lease as leases
+from console.rent.call_within import within
 from console.rent.clore import Clore, offer_of, order_of
-from console.rent.compare_and_give_back import reconcile
 from console.rent.lease import Lease
 from console.rent.market import Unanswered
-from console.rent.order import take
 from lab.market import KEY
-from tests.support.rented import World, bound_usd, ready
+from tests.support.rented import World, bound_usd
 from train.errors import BadInput
 
 HOURS, LONG = 0.05, 1.0
@@ -44,23 +44,12 @@ SERVER = some.dictionaries(
 STATUS = ANY | some.fixed_dictionaries({"on": ANY, "run": ANY}, optional={"checkpoint": ANY, "events": ANY})
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SOME = settings(MANY, max_examples=15)
-Look = Callable[[Lease], str]
 numbers = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def without_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def rented(place: Path) -> tuple[World, Lease]:
     world = World(place=place / str(next(numbers)))
-    with world.book.alone():
-        return world, ready(world, take(world.shop(), world.terms(HOURS)))
-
-
-def watched(world: World, lease: Lease, look: Look = lambda _: "", say: Callable[[str], None] = lambda _: None) -> None:
-    watcher.watch(world.market, world.book, lease, look, clock=world.clock, sleep=world.sleep, say=say)
+    return world, world.has_rented(HOURS)
 
 
 def cost_no_more(world: World, late_s: float = watcher.POLL_S + 5) -> None:
@@ -79,7 +68,7 @@ def lists(world: World, listed: Callable[[Any], Any]) -> None:
 def test_odd_orders_of_the_account_keep_no_machine(orders: list[Any], tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
     lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
-    watched(world, lease)
+    world.watches(lease)
     cost_no_more(world)
 
 
@@ -101,7 +90,7 @@ class Listing:
 def test_a_list_that_cannot_be_read_keeps_no_machine(answer: Any, tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
     lists(world, lambda listed: listed if world.passed_s > HOURS * 3600 + 600 else answer)
-    watched(world, lease)
+    world.watches(lease)
     cost_no_more(world, late_s=watcher.POLL_S + 90)  # each look asks four times
 
 
@@ -112,17 +101,12 @@ def test_whatever_the_machine_says_it_goes_back_in_time(
 ) -> None:
     world, lease = rented(tmp_path)
     monkeypatch.setenv("MOTLEY_RENTED", str(world.place))
-    monkeypatch.setattr(rented_machine, "node_of", lambda _: Says(status))
+    monkeypatch.setattr(rented_machine, "node_of", lambda _: SimpleNamespace(status=lambda: status))
     monkeypatch.setattr(rented_machine, "now", world.clock)
     monkeypatch.setattr(rented_machine, "check", lambda _: None)
     monkeypatch.setattr(rented_machine, "fetch", lambda *_: 1)
-    watched(world, lease, rented_machine.look)
+    world.watches(lease, rented_machine.look)
     cost_no_more(world)
-
-
-class Says:
-    def __init__(self, status: Any) -> None:
-        self.status = lambda: status
 
 
 @pytest.mark.parametrize("error", [RecursionError, TypeError, OSError, json.JSONDecodeError("no", "", 0), MemoryError])
@@ -133,7 +117,7 @@ def test_a_look_that_breaks_is_said_and_ends_nothing(error: Exception, tmp_path:
     def broken(_: Lease) -> str:
         raise error
 
-    watched(world, lease, broken, said.append)
+    world.watches(lease, broken, said.append)
     cost_no_more(world)
     assert any("cannot be understood" in line for line in said)
 
@@ -146,7 +130,7 @@ def test_a_line_that_cannot_be_written_ends_nothing(error: Exception, tmp_path: 
         raise error
 
     world, lease = rented(tmp_path)
-    watched(world, lease, say=say)
+    world.watches(lease, say=say)
     cost_no_more(world)
 
 
@@ -156,11 +140,11 @@ def test_a_disk_that_is_full_from_the_order_on_keeps_no_machine(
     world = World(place=tmp_path)
     disk = Disk(monkeypatch)
     world.books.on_order = lambda _: disk.fills()
-    with pytest.raises(OSError, match="No space"), world.book.alone():
-        take(world.shop(), world.terms(LONG))
+    with pytest.raises(OSError, match="No space"):
+        world.rents(LONG)
     (lease,) = world.book.leases()
     world.later.append((3 * 3600.0, disk.has_room))
-    watched(world, lease)
+    world.watches(lease)
     (made,) = world.books.orders.values()
     assert made["ended"] - made["born"] <= watcher.POLL_S + 5
     assert world.book.leases() == []
@@ -171,7 +155,7 @@ def test_what_is_wanted_back_on_a_full_disk_goes_back(tmp_path: Path, monkeypatc
     disk = Disk(monkeypatch)
     disk.fills()
     world.later.append((600.0, disk.has_room))
-    watched(world, lease, lambda _: "its run has ended")
+    world.watches(lease, lambda _: "its run has ended")
     (made,) = world.books.orders.values()
     assert made["ended"] - made["born"] <= 5
 
@@ -219,46 +203,55 @@ class Disk:
         self.patch.setattr(leases, "_write", self.write)
 
 
-def test_a_look_that_has_no_end_is_given_up_at_the_time(tmp_path: Path) -> None:
-    world = World(place=tmp_path)
-    with world.book.alone():
-        lease = ready(world, take(world.shop(), world.terms(0.001)))
-    watched(world, lease, lambda _: str(Event().wait()))
+def test_a_look_that_has_no_end_is_given_up_at_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "within", within)
+    world, begun = World(place=tmp_path), []
+
+    def look(lease: Lease) -> str:
+        begun.append(lease)
+        return str(Event().wait())
+
+    world.watches(world.has_rented(0.0005), look)
+    assert begun
     cost_no_more(world)
 
 
-@pytest.mark.parametrize("late_s", [700.0, 1200.0, 3000.0])
-@pytest.mark.parametrize("shows_marks", [True, False])
-def test_an_order_that_is_made_late_goes_back_soon(late_s: float, shows_marks: bool, tmp_path: Path) -> None:
-    world = World(place=tmp_path)
-    world.books.faults["create_order"] = ["500"]
-    world.books.shows_marks = shows_marks
-    with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
-        take(world.shop(), world.terms(LONG))
+def unanswered(place: Path, *, shows_marks: bool) -> tuple[World, Lease]:
+    """An order that the market has not made yet when nobody waits for it any more."""
+    world = World(place=place)
+    world.books.faults["create_order"], world.books.shows_marks = ["500"], shows_marks
+    with pytest.raises(BadInput, match="gave no answer"):
+        world.rents(LONG)
     (lease,) = world.book.leases()
-    order = {"renting_server": 6, "currency": "USD-Blockchain", "required_price": 0.4, "image": "", "ssh_key": ""}
-    order |= {"env": {"MOTLEY_LEASE": lease.mark}}
-    world.later.append((late_s, lambda: world.books._do("create_order", order) and None))
-    watched(world, lease)
+    return world, lease
+
+
+@pytest.mark.parametrize(
+    ("late_s", "within_s"), [(361.0, watcher.POLL_S), (700.0, watcher.SELDOM_S), (3000.0, watcher.SELDOM_S)]
+)
+@pytest.mark.parametrize("shows_marks", [True, False])
+def test_an_order_that_is_made_late_goes_back_soon(
+    late_s: float, within_s: float, shows_marks: bool, tmp_path: Path
+) -> None:
+    world, lease = unanswered(tmp_path, shows_marks=shows_marks)
+    with pytest.raises(BadInput, match="may still make it"):
+        world.rents(LONG)
+    world.later.append((late_s, lambda: world.market_makes(lease.mark)))
+    world.watches(lease)
     (made,) = world.books.orders.values()
-    assert made["ended"] - made["born"] <= watcher.SELDOM_S + 5
+    assert made["ended"] - made["born"] <= within_s + 5
     assert world.book.leases() == [], "meanwhile another may be rented"
 
 
 def test_who_looks_for_a_late_order_leaves_the_next_one_alone(tmp_path: Path) -> None:
-    world = World(place=tmp_path)
-    world.books.faults["create_order"], world.books.shows_marks = ["500"], False
-    with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
-        take(world.shop(), world.terms(LONG))
-    (lost,) = world.book.leases()
+    world, lost = unanswered(tmp_path, shows_marks=False)
 
     def again() -> None:
-        reconcile(world.market, world.book, world.clock)
-        with world.book.alone():
-            ready(world, take(world.shop(), world.terms(LONG)))
+        world.reconciles()
+        world.has_rented(LONG)
 
     world.later.append((800.0, again))
-    watched(world, lost)
+    world.watches(lost)
     assert len(world.living()) == 1
 
 
@@ -267,17 +260,16 @@ def test_a_market_that_denies_an_order_and_ends_none_gets_it_back_once_it_shows_
     lies: tuple[float, float], tmp_path: Path
 ) -> None:
     world = World(place=tmp_path)
-    with world.book.alone():
-        lease = ready(world, take(world.shop(), world.terms(LONG)))
+    lease = world.has_rented(LONG)
     world.denied = world.declined = [lies]
-    watched(world, lease)
+    world.watches(lease)
     (made,) = world.books.orders.values()
     assert made["ended"] <= lies[1] + watcher.SELDOM_S + 5
 
 
 def test_who_was_told_that_it_has_ended_looks_no_longer(tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
-    watched(world, lease)
+    world.watches(lease)
     assert world.passed_s <= HOURS * 3600 + watcher.POLL_S
 
 
@@ -312,6 +304,7 @@ def kept(world: World, lease: Lease) -> None:
     end = HOURS * 3600
     facts = give_back_from_home.facts(world.market, lease, end)
     give_back_while_asleep.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
+    assert min(order["ended"] for order in world.books.orders.values()) >= end, "not before its time"
     cost_no_more(world, late_s=120)
 
 

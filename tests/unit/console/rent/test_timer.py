@@ -8,9 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from typing import Any
 import pytest
 
 from console.rent import timer
-from console.rent.clore import Clore, offer_of
+from console.rent.clore import Clore
 from console.rent.lease import Book, Lease
-from console.rent.order import Shop, Terms, take
-from lab.market import KEY, Books, serve, server
+from lab.market import KEY, Books
+from tests.support.rented import rented_there
 from train.errors import BadInput
 
 SYSTEMCTL = '#!/bin/sh\necho "$@" >>"$ASKED"\nexit ${SYSTEMCTL_FAILS:-0}\n'
@@ -39,21 +37,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked"
 
 
-@pytest.fixture
-def market() -> Iterator[tuple[Books, str]]:
-    books = Books(servers=[server(6)])
-    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
-    yield books, f"http://127.0.0.1:{served.server_address[1]}/v1"
-    served.shutdown()
-    served.server_close()
-
-
-def rented(book: Book, url: str) -> Lease:
-    shop = Shop(market=Clore(key=KEY, url=url, pace_s=0.0), book=book, watch=lambda lease: timer.arm(book, lease, KEY))
-    terms = Terms(offer=offer_of(server(6)), currency="USD-Blockchain", hours=1, public_key="ssh-ed25519 AAAA")
-    with book.alone():
-        return book.change(take(shop, terms), state="ready")
+def rented(book: Book, market: Clore) -> Lease:
+    return rented_there(market, book, lambda lease: timer.arm(book, lease, KEY))
 
 
 def unit(name: str, end: str) -> dict[str, list[str]]:
@@ -65,12 +50,12 @@ def unit(name: str, end: str) -> dict[str, list[str]]:
 
 
 def test_what_the_timer_starts_gives_back_what_is_over_and_takes_the_key_away(
-    asked: Path, market: tuple[Books, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Path, served: tuple[Books, Clore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books, url = market
-    monkeypatch.setenv("MOTLEY_MARKET", url)
+    books, market = served
+    monkeypatch.setenv("MOTLEY_MARKET", market.url)
     book = Book(tmp_path / "rented")
-    lease = rented(book, url)
+    lease = rented(book, market)
     name = timer.name_of(lease.mark)
     assert asked.read_text().split("\n")[-2] == f"--user enable --now {name}.timer"
     assert stat.S_IMODE((book.place / "key").stat().st_mode) == 0o600
@@ -91,9 +76,9 @@ def test_what_the_timer_starts_gives_back_what_is_over_and_takes_the_key_away(
 
 
 def test_the_timer_waits_for_the_end_of_the_lease_and_makes_up_for_sleep(
-    asked: Path, market: tuple[Books, str], tmp_path: Path
+    asked: Path, market: Clore, tmp_path: Path
 ) -> None:
-    lease = rented(Book(tmp_path / "rented"), market[1])
+    lease = rented(Book(tmp_path / "rented"), market)
     parts = unit(timer.name_of(lease.mark), "timer")
     at = time.strptime(parts["OnCalendar"][0], "%Y-%m-%d %H:%M:%S UTC")
     assert parts["Persistent"] == ["true"]
@@ -140,14 +125,14 @@ def test_where_no_unit_can_be_written_nothing_is_ordered_and_no_key_stays(asked:
 
 
 def test_without_a_systemd_of_the_user_nothing_is_ordered(
-    asked: Path, market: tuple[Books, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Path, served: tuple[Books, Clore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYSTEMCTL_FAILS", "1")
     with pytest.raises(BadInput, match="no systemd"):
         timer.require()
     book = Book(tmp_path / "rented")
     with pytest.raises(BadInput, match="could not be started"):
-        rented(book, market[1])
-    assert (market[0].orders, book.leases()) == ({}, [])
+        rented(book, served[1])
+    assert (served[0].orders, book.leases()) == ({}, [])
     assert not (book.place / "key").exists()
     assert list(timer.units().glob("motley-*")) == []

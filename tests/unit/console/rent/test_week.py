@@ -3,7 +3,6 @@ and nothing of somebody else's is ended. One seed is one week."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from console.rent import give_back_from_home, give_back_while_asleep, watcher
+from console.rent import give_back_from_home, give_back_while_asleep
 from console.rent import lease as leases
-from console.rent.compare_and_give_back import reconcile, want_back
+from console.rent.compare_and_give_back import want_back
 from console.rent.lease import Lease
 from console.rent.order import take
 from lab.market import FAULTS, mark_of, server
@@ -45,14 +44,12 @@ class Week:
         self.ends_by: dict[str, float] = {}
         self.runs = self.disturbed = False
         self.told = [f"seed {seed}"]
-        for number, env in ((90, {"MOTLEY_LEASE": "motley-otherone-abc"}), (91, {}), (92, {"MOTLEY_LEASE": "motley-"})):
-            self.stranger_rents(number, env)
+        for number, mark in ((90, "motley-otherone-abc"), (91, None), (92, "motley-")):
+            self.stranger_rents(number, mark)
 
-    def stranger_rents(self, number: int, env: dict[str, str]) -> None:
-        books = self.world.books
-        books.servers.append(server(number))
-        body = {"renting_server": number, "currency": "USD-Blockchain", "required_price": 1, "image": "", "ssh_key": ""}
-        books._do("create_order", body | {"env": env})
+    def stranger_rents(self, number: int, mark: str | None) -> None:
+        self.world.books.servers.append(server(number))
+        self.world.market_makes(mark, number)
 
     def play(self) -> None:
         for evening in range(7):
@@ -102,7 +99,7 @@ class Week:
                 later.append((begins + at, act))
                 self.told.append(f"evening {evening}: {act.__name__} at {at:.0f}")
         if chance.random() < 0.3:
-            self.stranger_rents(100 + evening, {})
+            self.stranger_rents(100 + evening, None)
         later += [(begins + EVENING_S + 30 * number, self.command) for number in range(5)]
 
     def fills(self, at: float) -> None:
@@ -131,9 +128,7 @@ class Week:
 
         while lease:
             with self.process() as process, world.book.part(lease, "watched"):
-                watcher.watch(
-                    world.market, world.book, lease, look, clock=world.clock, sleep=world.sleep, say=lambda _: None
-                )
+                world.watches(lease, look)
             if not process.get("killed"):
                 return
             world.sleep(self.chance.uniform(0, NEXT_COMMAND_S))
@@ -160,7 +155,7 @@ class Week:
     def command(self) -> None:
         """Of any kind: each looks at the market."""
         with suppress(Exception):
-            reconcile(self.world.market, self.world.book, self.world.clock)
+            self.world.reconciles()
 
     def gives_back(self) -> None:
         for lease in self.world.book.leases():
@@ -204,7 +199,6 @@ def test_a_week_with_a_lying_market_leaves_nothing_billed(
     seeds: range, kind: type[Week], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = leases._write
-    monkeypatch.setattr(os, "fsync", lambda _: None)
     for seed in seeds:
         place = tmp_path / str(seed) / "rented"
         monkeypatch.setenv("MOTLEY_RENTED", str(place))
