@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,8 @@ HEAD, WORKER = "gpu-master", "gpu-worker-1"
 
 def start(time: float, step: int, nodes: list[str], total: int = 12) -> Event:
     facts = {"run": "qa", "total_steps": total, "rows_per_step": 8, "weights": 1, "decisions": {"wire": "fp32"}}
-    return {
-        "event": "start",
-        "time": time,
-        "step": step,
-        "nodes": nodes,
-        "identity": {},
-        "reasons": ["as set"],
-        **facts,
-    }
+    facts |= {"nodes": nodes, "identity": {}, "reasons": ["as set"]}
+    return {"event": "start", "time": time, "step": step, **facts}
 
 
 def step(time: float, number: int, rows: dict[str, int], loss: float | None = None, gpu_gb: float = 2.0) -> Event:
@@ -29,6 +23,10 @@ def step(time: float, number: int, rows: dict[str, int], loss: float | None = No
     }
     facts = {"tokens": 800, "targets": 300, "step_s": 2.0, "sync_s": 0.1, "sync": "flat", "lr": 1e-4}
     return {"event": "step", "time": time, "step": number, "loss": loss or 4 / number, "nodes": nodes, **facts}
+
+
+def done(time: float, number: int, loss: float | None = 0.3) -> Event:
+    return {"event": "done", "time": time, "step": number, "loss": loss, "seconds": 30}
 
 
 def held_out(time: float, number: int, loss: float) -> Event:
@@ -42,6 +40,14 @@ def member(kind: str, time: float, node: str, about: list[str], reason: str, **m
 
 def gpu(time: float, node: str, watts: float = 360, celsius: float = 60) -> Event:
     return {"event": "gpu", "time": time, "node": node, "celsius": celsius, "watts": watts}
+
+
+def kept(run: Path, events: list[Event], launch: dict[str, Any], nodes: Sequence[str] = (HEAD,)) -> Path:
+    """A run's folder, in which each of its nodes has all its events."""
+    for node in nodes:
+        write(run / "nodes" / node, "events.jsonl", events)
+        (run / "nodes" / node / "launch.json").write_text(json.dumps({"run": run.name, **launch}))
+    return run
 
 
 def write(folder: Path, name: str, events: list[Event], torn: str = "") -> None:

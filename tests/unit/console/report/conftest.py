@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_files import HEAD, WORKER, gpu, held_out, member, start, step, write
+from tests.support.run_files import HEAD, WORKER, done, gpu, held_out, member, start, step, write
 
 
 @pytest.fixture
@@ -18,9 +18,8 @@ def fetched(tmp_path: Path) -> Path:
     both, alone = {HEAD: 5, WORKER: 3}, {HEAD: 8}
     first = [start(100, 0, [HEAD, WORKER]), *(step(100 + 2 * n, n, both) for n in range(1, 7))]
     again = [start(130, 4, [HEAD]), *(step(122 + 2 * n, n, alone, 4 / n + 1e-4) for n in range(5, 13))]
-    end = {"event": "done", "time": 147.0, "step": 12, "loss": 0.33, "seconds": 40}
     evals = [held_out(108, 4, 1.2), held_out(146, 12, 0.5)]
-    write(tmp_path / "qa" / "nodes" / HEAD, "events.jsonl", [*first, *evals, *again, end])
+    write(tmp_path / "qa" / "nodes" / HEAD, "events.jsonl", [*first, *evals, *again, done(147.0, 12)])
     write(tmp_path / "qa" / "nodes" / WORKER, "events.jsonl", first, torn='{"event": "ste')
     lost = member("lost", 113.0, HEAD, [WORKER], "no answer for 6 s")
     write(tmp_path / "qa" / "nodes" / HEAD, "members.jsonl", [lost])
@@ -28,7 +27,7 @@ def fetched(tmp_path: Path) -> Path:
         cards = [gpu(100.0 + 10 * i, node, celsius=60 + i) for i in range(5)]
         write(tmp_path / "qa" / "nodes" / node, "gpu.jsonl", cards)
     asked = {"question": "What is <b>?", "wanted": "A tag.", "base": "No </script> idea.", "adapter": "A tag."}
-    (tmp_path / "qa" / "answers.json").write_text(json.dumps({"questions": [asked]}))
+    (tmp_path / "qa/answers.json").write_text(json.dumps({"questions": [asked]}))
     predicted = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
     (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "predicted": predicted}))
     return tmp_path / "qa"

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from console.report.page import write_page
-from console.report.read_run import read_history
-from tests.unit.console.report.test_page import text_of
+import pytest
 
-START = {
-    "event": "start", "time": 100.0, "run": "many", "step": 0, "total_steps": 4, "rows_per_step": 1, "rows": 4,
-    "nodes": {"big": {}, "small": {}}, "weights": 0, "decisions": {}, "identity": {}, "reasons": [],
-}  # fmt: skip
+from console.report.read_run import read_history
+from tests.support.report_page import words_of
+from tests.support.run_files import done, kept, start
+
 MADE = ["big", "small", "big", "big"]
 
 
-def write(folder: Path, *, ended: bool = True) -> Path:
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    began = start(100.0, 0, [], 4) | {"rows_per_step": 1, "rows": 4, "nodes": {"big": {}, "small": {}}, "weights": 0}
     pieces = [
         {"event": "piece", "time": 110.0 + 5 * at, "step": at + 1, "piece": at, "node": node, "step_s": 4.0,
          "words": "16 answers", "nodes": {}}
         for at, node in enumerate(MADE)
     ]  # fmt: skip
-    end = [{"event": "done", "time": 130.0, "step": 4, "loss": None, "seconds": 30.0}] if ended else []
-    for name in ("big", "small"):
-        (node := folder / "nodes" / name).mkdir(parents=True)
-        (node / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in [START, *pieces, *end]))
-        settings = {"recipe": "generate", "max_new_tokens": 64, "temperature": 0.9, "learning_rate": 2e-4}
-        (node / "launch.json").write_text(json.dumps({"run": "many", "all": settings, "given": {"piece": 16}}))
-    (folder / "answers").mkdir()
-    return folder
+    settings = {"recipe": "generate", "max_new_tokens": 64, "temperature": 0.9, "learning_rate": 2e-4}
+    launch = {"all": settings, "given": {"piece": 16}}
+    kept(tmp_path / "many", [began, *pieces, done(130.0, 4, None)], launch, nodes=["big", "small"])
+    (tmp_path / "many/answers").mkdir()
+    return tmp_path / "many"
 
 
-def test_it_says_what_was_done_and_by_whom(tmp_path: Path) -> None:
-    history = read_history(write(tmp_path / "many"))
-    assert len(history.pieces) == 4, "each once, though both nodes wrote it"
-    words = text_of(write_page(history, tmp_path / "report.html"))
+def test_it_says_what_was_done_and_by_whom(many: Path) -> None:
+    assert len(read_history(many).pieces) == 4, "each once, though both nodes wrote it"
+    words = words_of(many)
     assert "done · 4 of 4 pieces on 2 machines in 30 s" in words
     assert "8.0 pieces a minute machines were at work 27 % of the time" in words
     assert "big 3 75 % 4.0 small 1 25 % 4.0" in words
     assert "longest answer 64 · temperature 0.9" in words
     assert "What it made lies beside this page: answers/" in words and "the same again ./motley launch" in words
-
-
-def test_nothing_of_training_is_said(tmp_path: Path) -> None:
-    words = text_of(write_page(read_history(write(tmp_path / "many")), tmp_path / "report.html"))
-    for word in ("learning rate", "trained", "./motley ask", "./motley export", "tokens 0", "no step"):
-        assert word not in words, word
+    for of_training in ("learning rate", "trained", "./motley ask", "./motley export", "tokens 0", "no step"):
+        assert of_training not in words, of_training

@@ -73,17 +73,15 @@ def look(browser: str, page: Path, width: int, scheme: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_it_is_read_on_a_desk_and_on_a_phone(browser: str, page: Path, width: int, scheme: str) -> None:
+def test_it_is_read_on_a_desk_and_on_a_phone_without_eyes_and_without_a_pointer(
+    browser: str, page: Path, width: int, scheme: str
+) -> None:
     seen = look(browser, page, width, scheme)
     assert not seen["wide"] and seen["letters"] >= 12
     assert seen["overlaps"] == [] and seen["outside"] == []
     assert seen["columns"] == seen["cells"] > 0, "no column of the machines is lost"
     ink, paper = (brightness(colour) for colour in seen["colours"])
     assert (ink > paper + 120) if scheme == "dark" else (paper > ink + 120)
-
-
-def test_it_is_read_without_eyes_and_without_a_pointer(browser: str, page: Path) -> None:
-    seen = look(browser, page, 1280, "light")
     levels = seen["headings"]
     assert seen["main"] == 1 and seen["unscoped"] == 0 and levels[0] == 1 and levels.count(1) == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))

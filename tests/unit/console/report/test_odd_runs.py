@@ -15,7 +15,8 @@ from console.report.page import about, change
 from console.report.read_run import read_history
 from console.report.request import command, settings
 from console.report.where_time_goes import bars, in_columns, part_advice, part_charts
-from tests.support.run_files import HEAD, WORKER, held_out, write
+from tests.support.report_page import rewrite
+from tests.support.run_files import HEAD, WORKER, held_out
 from tests.unit.console.report.test_truth import figure, made, processors
 
 
@@ -82,11 +83,8 @@ def test_the_numbers_behind_a_chart_are_whole() -> None:
 
 @pytest.mark.parametrize("loss", [None, float("inf")])
 def test_an_infinite_loss_is_said_in_words(tmp_path: Path, loss: float | None) -> None:
-    folder = made(tmp_path, [{HEAD: 8}] * 6, {})
-    file = folder / "nodes" / HEAD / "events.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    events[-1]["loss"] = loss
-    write(file.parent, file.name, [*events, held_out(120, 6, 1.0) | {"loss": loss}])
+    folder = made(tmp_path, [{HEAD: 8}] * 6, {}, evals=[held_out(120, 6, 1.0)])
+    rewrite(folder, lambda event: event.update(loss=loss) if event["step"] == 6 else None)
     history = read_history(folder)
     assert figure(history, "held-out loss")[0] == "infinite"
     assert "From step 6 on, the loss of some steps is infinite" in run_charts.loss_chart(history)["text"]
@@ -99,10 +97,10 @@ def test_no_colour_of_a_chart_of_losses_or_times_is_a_machine_s(fetched: Path) -
         assert "var(--n" not in chart["svg"], chart["key"]
 
 
-def test_the_last_column_is_as_wide_as_its_steps() -> None:
-    columns = in_columns([(step, [1.0, 0.0, 0.0]) for step in range(1, 10)], 4)
-    assert [(first, last) for first, last, _ in columns] == [(1, 4), (5, 8), (9, 9)]
-    rects = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', bars("a", columns, 1.0))[::3]
+def test_of_a_long_run_a_column_is_the_mean_of_some_steps_and_the_last_as_wide_as_its_own() -> None:
+    columns = in_columns([(step, [float(step), 0.0, 1.0]) for step in range(1, 10)], 4)
+    assert columns == [(1, 4, [2.5, 0.0, 1.0]), (5, 8, [6.5, 0.0, 1.0]), (9, 9, [9.0, 0.0, 1.0])]
+    rects = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', bars("a", columns, 10.0))[::3]
     edges = [(float(x), float(x) + float(width)) for x, width in rects]
     assert all(before[1] < after[0] for before, after in pairwise(edges))
     assert float(rects[0][1]) == pytest.approx(4 * float(rects[-1][1]), rel=0.01)

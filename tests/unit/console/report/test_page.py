@@ -7,10 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,12 +16,12 @@ from hypothesis import strategies as st
 
 from console.command_line import commands_as_typed
 from console.report import svg_charts
-from console.report import where_time_goes as parts
 from console.report.command import report
 from console.report.page import write_page
 from console.report.read_run import NothingHappened, read_history
 from console.report.run_charts import kwh
-from tests.support.run_files import HEAD, WORKER, write
+from tests.support.report_page import Page, html_of, rewrite, words_of
+from tests.support.run_files import HEAD, WORKER, Event, held_out, member, write
 
 PARTS = {f"parts of {HEAD}", f"parts of {WORKER}"}
 CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power", *PARTS}
@@ -39,56 +37,35 @@ def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
     assert history.ending is not None and history.ending["event"] == "done"
 
 
-def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
-    assert [word["what"] for word in read_history(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
-
-
 @pytest.mark.parametrize("loss", ["Infinity", "-Infinity", "NaN"])
 def test_a_loss_that_is_no_number_is_a_gap(fetched: Path, loss: str) -> None:
     """As fp16 and a recipe of one's own can write one."""
-    log = fetched / "nodes" / HEAD / "events.jsonl"
-    log.write_text(
-        log.read_text().replace('"loss": 0.5,', f'"loss": {loss},').replace('"loss": 4.0,', f'"loss": {loss},')
-    )
-    page = write_page(read_history(fetched), fetched / "report.html").read_text()
+    rewrite(fetched, lambda event: event.update(loss=float(loss)) if event.get("loss") in (0.5, 4.0) else None)
+    page = html_of(fetched)
     assert loss not in "".join(re.findall(r'<script type="application/json">(.*?)</script>', page))
 
 
 def test_waiting_for_each_other_before_the_start_is_no_news(fetched: Path) -> None:
-    early = {
-        "event": "waiting",
-        "time": 60.0,
-        "epoch": 0,
-        "node": WORKER,
-        "reason": "looking for the others",
-        "step": 0,
-    }
+    early = member("waiting", 60.0, WORKER, [], "looking for the others", epoch=0, step=0)
     write(fetched / "nodes" / WORKER, "members.jsonl", [early])
-    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
+    words = words_of(fetched)
     assert f"1 13 s 6 {WORKER} lost" in words and "looking for" not in words, words
 
 
 def test_what_was_foretold_stands_beside_what_came(fetched: Path) -> None:
-    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
+    words = words_of(fetched)
     assert "seconds a step 1.50 2.00" in words and f"rows a step of {WORKER} 3 0.3" in words, words
 
 
 def test_what_of_the_data_was_left_out_is_said(fetched: Path) -> None:
     reason = "data: 1 of 41 records are skipped, the first: notes.jsonl line 41: <the answer> is empty"
-    file = fetched / "nodes" / HEAD / "events.jsonl"
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    for event in events:
-        if event["event"] == "start":
-            event["reasons"] = ["as set", reason]
-    write(file.parent, file.name, events)
-    page = write_page(read_history(fetched), fetched / "report.html")
-    assert reason in text_of(page) and "<the answer>" not in page.read_text()
+    rewrite(fetched, lambda event: event.update(reasons=["as set", reason]) if event["event"] == "start" else None)
+    assert reason in words_of(fetched) and "<the answer>" not in html_of(fetched)
 
 
 def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
-    file = fetched / "nodes" / HEAD / "events.jsonl"
-    file.write_text("".join(line + "\n" for line in file.read_text().splitlines() if '"done"' not in line))
-    assert "no end was recorded" in text_of(write_page(read_history(fetched), fetched / "report.html"))
+    rewrite(fetched, keep=lambda event: event["event"] != "done")
+    assert "no end was recorded" in words_of(fetched)
 
 
 def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
@@ -112,10 +89,10 @@ def test_commands_repeat_the_inventory_that_was_typed_at_the_fetch(
     launch = {"run": "qa", "given": {"model": "tiny"}, "all": {}}
     (fetched / "nodes" / HEAD / "launch.json").write_text(json.dumps(launch))
     assert report(run="qa", results=fetched.parent) == 0
-    assert "--inventory" not in text_of(fetched / "report.html")
+    assert "--inventory" not in Page((fetched / "report.html").read_text()).words
     (fetched / "receipt.json").write_text(json.dumps({"typed": {"inventory": "my <own>"}}))
     assert report(run="qa", results=fetched.parent) == 0
-    words, where = text_of(fetched / "report.html"), "--inventory 'my <own>'"
+    words, where = Page((fetched / "report.html").read_text()).words, "--inventory 'my <own>'"
     for command in ("ask WHERE --run qa", "export WHERE --run qa --to gguf", "launch WHERE --model tiny"):
         assert f"./motley {command.replace('WHERE', where)}" in words, words
 
@@ -126,7 +103,7 @@ def test_energy_is_power_over_time_and_silence_is_not_counted() -> None:
 
 
 def test_the_page_needs_nothing_else(fetched: Path) -> None:
-    text = write_page(read_history(fetched), fetched / "report.html").read_text()
+    text = html_of(fetched)
     assert not re.search(r"src=|href=(?!\"data:)|@import|url\(|https?://", text)
 
 
@@ -143,44 +120,9 @@ def test_ticks_cover_what_is_shown(low: float, span: float) -> None:
 def test_thinning_and_smoothing_stay_within_the_data(values: list[float]) -> None:
     points = [(float(i), y) for i, y in enumerate(values)]
     thin = svg_charts.thinned(points)
-    assert len(thin) <= svg_charts.MOST_POINTS
+    assert len(thin) <= svg_charts.MOST_POINTS and all(x == int(x) for x, _ in thin), "steps stay whole"
     for some in (thin, svg_charts.smoothed(points)):
         assert min(values) - 1e-9 <= min(y for _, y in some) and max(y for _, y in some) <= max(values) + 1e-9
-
-
-class Page(HTMLParser):
-    """What a reader finds: the text, and for each chart its shapes and its data."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.shapes: dict[str, int] = {}
-        self.data: dict[str, Any] = {}
-        self.chart = self.within = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
-        self.within = tag
-        if tag == "figure":
-            self.chart = known["data-chart"] or ""
-        elif self.chart and tag in ("path", "circle", "rect") and any(known.get(name) for name in ("d", "r", "width")):
-            self.shapes[self.chart] = self.shapes.get(self.chart, 0) + 1
-
-    def handle_endtag(self, tag: str) -> None:
-        self.within = ""
-        if tag == "figure":
-            self.chart = ""
-
-    def handle_data(self, data: str) -> None:
-        if self.within == "script" and self.chart:
-            self.data[self.chart] = json.loads(data)
-        elif self.within not in ("script", "style"):
-            self.words.append(data)
-
-
-def text_of(file: Path) -> str:
-    return " ".join(" ".join(Page(file.read_text()).words).split())
 
 
 def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, tmp_path: Path) -> None:
@@ -205,14 +147,13 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     assert [s["name"] for s in page.data["shares"]["series"]] == [HEAD, WORKER]
     assert page.data["shares"]["series"][1]["points"][-1] == [12, 0]
     assert page.data["power"]["series"][0]["points"][0][1] == 360
-    words = " ".join(" ".join(page.words).split())
-    assert "What is <b>?" in words and "No </script> idea." in words
-    assert seen.count("rows: ") + seen.count("step ") > 0 and "training 0." in words  # the read-out
+    assert "What is <b>?" in page.words and "No </script> idea." in page.words
+    assert seen.count("rows: ") + seen.count("step ") > 0 and "training 0." in page.words  # the read-out
     assert 'data-wide="false"' in seen, "the page is wider than a phone"
 
 
 def test_three_bars_a_step_say_where_its_time_went(fetched: Path) -> None:
-    page = Page(write_page(read_history(fetched), fetched / "report.html").read_text())
+    page = Page(html_of(fetched))
     head, worker = (page.data[f"parts of {node}"]["series"] for node in (HEAD, WORKER))
     assert [series["name"] for series in head] == ["computing", "waiting", "exchanging"]
     assert [series["points"][0] for series in head] == [[1, 1.25], [1, 0.1], [1, 0.1]]
@@ -221,50 +162,42 @@ def test_three_bars_a_step_say_where_its_time_went(fetched: Path) -> None:
     assert page.shapes[f"parts of {HEAD}"] == 3 * 12
 
 
-def test_of_a_long_run_a_bar_is_the_mean_of_some_steps() -> None:
-    columns = parts.in_columns([(step, [float(step), 0.0, 1.0]) for step in range(1, 8)], 3)
-    assert columns == [(1, 3, [2.0, 0.0, 1.0]), (4, 6, [5.0, 0.0, 1.0]), (7, 7, [7.0, 0.0, 1.0])]
-
-
 def test_recorded_steps_are_linked_where_they_are_here(fetched: Path) -> None:
-    assert "perfetto" not in write_page(read_history(fetched), fetched / "report.html").read_text()
+    assert "perfetto" not in html_of(fetched)
     (fetched / "trace.json.gz").touch()
-    text = write_page(read_history(fetched), fetched / "report.html").read_text()
+    text = html_of(fetched)
     assert '<a href="trace.json.gz">' in text and "ui.perfetto.dev" in text
+
+
+def add(run: Path, recipe: str, events: list[Event]) -> None:
+    for log in run.glob("nodes/*/events.jsonl"):
+        log.write_text("".join(json.dumps(event) + "\n" for event in events) + log.read_text())
+        (log.parent / "launch.json").write_text(json.dumps({"run": "qa", "all": {"recipe": recipe}}))
 
 
 def test_what_a_new_model_wrote_stands_on_the_page(fetched: Path) -> None:
     lines = [{"given": f"text {number}", "wrote": f"goes <b>on</b> {number}"} for number in range(3)]
-    events = [{"event": "samples", "time": 100.0 + step, "step": step, "lines": lines} for step in (4, 8, 12)]
-    for node in (HEAD, WORKER):
-        file = fetched / "nodes" / node / "events.jsonl"
-        file.write_text("".join(json.dumps(event) + "\n" for event in events) + file.read_text())
-        launch = {"run": "qa", "all": {"recipe": "pretrain"}}
-        (fetched / "nodes" / node / "launch.json").write_text(json.dumps(launch))
+    add(
+        fetched,
+        "pretrain",
+        [{"event": "samples", "time": 100.0 + step, "step": step, "lines": lines} for step in (4, 8, 12)],
+    )
     history = read_history(fetched)
     assert [event["step"] for event in history.samples] == [4, 8, 12] and history.made == "model"
-    words = text_of(write_page(history, fetched / "report.html"))
+    words = words_of(fetched)
     assert "What it wrote while it learned" in words and "goes <b>on</b> 2" in words
     assert words.count("goes <b>on</b> 0") == 3, "one text at each evaluation, all of them at the last"
     assert "What it made is not here yet" in words
     (fetched / "model").mkdir()
-    assert "What it made lies beside this page" in text_of(write_page(read_history(fetched), fetched / "report.html"))
+    assert "What it made lies beside this page" in words_of(fetched)
 
 
 def test_pictures_show_their_accuracy_and_what_is_mixed_up(fetched: Path) -> None:
-    measured = [
-        {"event": "eval", "time": 146.0 + step / 100, "step": step, "loss": 0.4, "targets": 9, "best": True}
-        | {"metrics": {"top1": 0.05 * step, "top5": 0.99}}
-        for step in (14, 16)
-    ]
+    measured = [held_out(146.14, 14, 0.4) | {"metrics": {"top1": 0.7}}]
+    measured += [held_out(146.16, 16, 0.4) | {"metrics": {"top1": 0.8, "top5": 0.99}}]
     mixed = [{"given": "Shirt", "wrote": "Coat, 3 times of 9"}]
-    shown = {"event": "samples", "time": 146.5, "step": 16, "lines": mixed}
-    for node in (HEAD, WORKER):
-        file = fetched / "nodes" / node / "events.jsonl"
-        file.write_text("".join(json.dumps(event) + "\n" for event in [*measured, shown]) + file.read_text())
-        launch = {"run": "qa", "all": {"recipe": "images"}}
-        (fetched / "nodes" / node / "launch.json").write_text(json.dumps(launch))
-    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
+    add(fetched, "images", [*measured, {"event": "samples", "time": 146.5, "step": 16, "lines": mixed}])
+    words = words_of(fetched)
     assert "top1 0.8 · top5 0.99" in words
     assert "Which classes it mixes up" in words and "Coat, 3 times of 9" in words and "What it wrote" not in words
 
@@ -272,4 +205,4 @@ def test_pictures_show_their_accuracy_and_what_is_mixed_up(fetched: Path) -> Non
 def test_fine_tuning_shows_no_samples(fetched: Path) -> None:
     history = read_history(fetched)
     assert history.samples == [] and history.made == "adapter"
-    assert "What it wrote" not in text_of(write_page(history, fetched / "report.html"))
+    assert "What it wrote" not in words_of(fetched)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from console.report import run_charts
 from console.report.machines import node_table
-from console.report.page import figures, write_page
+from console.report.page import figures
 from console.report.read_run import read_history
+from tests.support.report_page import html_of
 from tests.support.run_files import HEAD, WORKER, start, step, write
 
 
@@ -24,5 +25,5 @@ def test_the_second_machine_of_a_pipe_has_its_part_of_the_work_and_its_layers(tm
         (25, 2, "layer 1"), (75, 3, f"layers 2-4 of {HEAD}'s rows"),
     ]  # fmt: skip
     assert {name: value for name, value, _ in figures(history)}["speed"] == "4.0 rows/s"
-    text = write_page(history, tmp_path / "report.html").read_text()
+    text = html_of(tmp_path / "qa")
     assert "layers 2-4 of " in text and "with its part of the computing" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,16 +16,18 @@ from console.report.page import figures, outcome
 from console.report.read_run import History, read_history
 from console.report.what_happened import numbered
 from console.report.where_time_goes import part_table
-from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
+from tests.support.run_files import HEAD, WORKER, Event, gpu, member, start, step, write
 
 KEPT = Path(__file__).parents[3] / "kept/run-67676e9"
 THIRD = "gpu-worker-2"
 
 
-def made(folder: Path, rows: list[dict[str, int]], members: dict[str, list[dict[str, object]]]) -> Path:
+def made(
+    folder: Path, rows: list[dict[str, int]], members: dict[str, list[Event]], evals: Sequence[Event] = ()
+) -> Path:
     """Steps of two seconds each; who is in one is in `rows`."""
     steps = [step(102 + 2 * n, n + 1, by) for n, by in enumerate(rows)]
-    write(folder / "nodes" / HEAD, "events.jsonl", [start(100, 0, list(rows[0]), len(rows)), *steps])
+    write(folder / "nodes" / HEAD, "events.jsonl", [start(100, 0, list(rows[0]), len(rows)), *steps, *evals])
     for node, events in members.items():
         write(folder / "nodes" / node, "members.jsonl", events)
     return folder
@@ -48,12 +51,10 @@ def test_held_out_begins_with_the_base_that_was_asked(fetched: Path) -> None:
     assert figure(history, "held-out loss, before → after")[0] == "6.610 → 0.502"
     points = run_charts.held_out_points(history)
     assert points == [(0.0, 6.61), (4.0, 1.2), (12.0, 0.5)], "measured on the same rows: it belongs on the chart"
-
-
-def test_a_base_asked_about_other_rows_is_not_drawn_with_the_run_s_own(fetched: Path) -> None:
-    answers = {"base": {"loss": 6.61}, "adapter": {"loss": 0.9}, "questions": []}
+    answers["adapter"]["loss"] = 0.9
     (fetched / "answers.json").write_text(json.dumps(answers))
-    assert run_charts.held_out_points(read_history(fetched)) == [(4.0, 1.2), (12.0, 0.5)]
+    points = run_charts.held_out_points(read_history(fetched))
+    assert points == [(4.0, 1.2), (12.0, 0.5)], "the base was asked about other rows than the run"
 
 
 def test_without_the_base_held_out_says_from_which_step_to_which(fetched: Path) -> None:
@@ -119,9 +120,8 @@ def test_the_echo_of_a_loss_in_the_others_trainers_is_no_news() -> None:
 
 def test_the_agents_verdict_is_the_outcome_where_no_trainer_wrote_one(tmp_path: Path) -> None:
     ended = member("ended", 120.0, HEAD, [], f"{HEAD}: no memory is left", done=False)
-    assert (
-        outcome(read_history(made(tmp_path, [{HEAD: 8}] * 6, {HEAD: [ended]}))) == f"failed: {HEAD}: no memory is left"
-    )
+    folder = made(tmp_path, [{HEAD: 8}] * 6, {HEAD: [ended]})
+    assert outcome(read_history(folder)) == f"failed: {HEAD}: no memory is left"
 
 
 def test_labels_of_things_at_one_moment_are_printed_as_one() -> None:
@@ -201,15 +201,10 @@ def test_watts_at_rest_come_on_top_and_are_named_as_set(fetched: Path) -> None:
     )
 
 
-def test_a_machine_whose_gpu_reports_nothing_is_named(fetched: Path) -> None:
-    (fetched / "nodes" / WORKER / "gpu.jsonl").unlink()
-    beside = f"graphics cards only, nothing of {WORKER}: the rest of each machine is not measured"
-    assert figure(read_history(fetched), "electricity") == ("4 Wh", beside)
-
-
-def test_a_gpu_that_was_read_once_is_not_counted(fetched: Path) -> None:
-    """A run of a few seconds: no power over time comes of one reading."""
-    write(fetched / "nodes" / WORKER, "gpu.jsonl", [gpu(100.0, WORKER)])
+@pytest.mark.parametrize("of_worker", [[], [gpu(100.0, WORKER)]], ids=["no reading", "one reading"])
+def test_a_machine_without_power_over_time_is_named(fetched: Path, of_worker: list[Event]) -> None:
+    """One reading is that of a run of a few seconds."""
+    write(fetched / "nodes" / WORKER, "gpu.jsonl", of_worker)
     beside = f"graphics cards only, nothing of {WORKER}: the rest of each machine is not measured"
     assert figure(read_history(fetched), "electricity") == ("4 Wh", beside)
     write(fetched / "nodes" / HEAD, "gpu.jsonl", [gpu(100.0, HEAD)])
@@ -222,10 +217,6 @@ def test_processors_have_no_energy_whatever_is_set(fetched: Path) -> None:
     assert figure(history, "electricity") == (
         "not measured",
         "no card that computed reported its power; idle power as you set it: 32 Wh, 0.0096; 0.30 a kWh",
-    )
-    assert figure(priced(fetched, kwh_price=0.3), "electricity") == (
-        "not measured",
-        "no card that computed reported its power",
     )
 
 
@@ -326,8 +317,3 @@ def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
 @pytest.mark.parametrize("high", [5, 10, 17, 20, 70, 2000])
 def test_an_axis_of_steps_has_whole_steps(high: int) -> None:
     assert all(tick == int(tick) for tick in svg_charts.nice_ticks(0, high, 7, whole=True))
-
-
-def test_a_thinned_run_keeps_whole_steps() -> None:
-    points = [(float(n), 1.0) for n in range(1, 2001)]
-    assert all(x == int(x) for x, _ in svg_charts.thinned(points))
