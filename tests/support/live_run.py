@@ -3,6 +3,7 @@ that stand for the agents. What reads it (status, follow, the live page) is real
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -100,6 +101,14 @@ class Board:
         self.base, _, self.token = self.address.partition("/?token=")
         host, _, self.folder = self.base.removeprefix("http://").partition("/")
         self.port = int(host.rpartition(":")[2])
+
+    def asks(self, path: str, method: str = "GET", body: str = "", **headers: str) -> http.client.HTTPResponse:
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        given = {"Host": f"127.0.0.1:{self.port}", "Cookie": f"motley={self.token}"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name: value for name, value in given.items() if value}
+        link.request(method, f"/{self.folder}{path}", body or None, sent)
+        return link.getresponse()
 
     def close(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)

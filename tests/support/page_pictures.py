@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import shutil
 import sys
 import tempfile
 import time
@@ -22,12 +21,11 @@ from typing import Any, NamedTuple
 from console.report.page import write_page
 from console.report.read_run import read_history
 from tests.support import pace
-from tests.support.browser import Browser, Tab
+from tests.support.browser import Browser, Tab, program
 from tests.support.live_run import ROOT, Board, LiveRun
 from tests.support.run_files import gpu, held_out, member, step, write
 
 DOCS = ROOT / "docs"
-PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1000, 1000
 TOTAL, NOW, LOST, BACK = 600, 420, 180, 240
 
@@ -152,16 +150,15 @@ def photographed(tab: Tab, file: Path) -> None:
 
 
 def main() -> int:
-    program = next(filter(None, map(shutil.which, PROGRAMS)), "")
-    if not program:
+    found = program()
+    if not found:
         print("no Chromium here\n  fix: sudo apt install chromium-headless-shell", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "profile").mkdir()
         known = {"rows_per_step": ROWS_PER_STEP, "rows": TOTAL * ROWS_PER_STEP // EPOCHS, "decisions": {"wire": "bf16"}}
         made = LiveRun(folder / "live", "my-notes", TOTAL, began=time.time() - after_s(NOW), **known)
-        with made as run, Browser(program, folder / "profile") as browser:
+        with made as run, Browser(found, folder / "profile") as browser:
             reports(run)
             trains(run, NOW)
             with closing(Board(run)) as board:

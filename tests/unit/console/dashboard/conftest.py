@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Browser
 from tests.support.live_run import STEPS, Board, LiveRun
 
 
@@ -36,22 +33,3 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
         run.trains(STEPS)
         with contextlib.closing(Board(run)) as made:
             yield made
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), "")
-    if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
-        pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
-    if not found:
-        pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")
-    with Browser(found, tmp_path_factory.mktemp("browser") / "profile") as made:
-        yield made
-
-
-@pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    """Without what the test before has opened or been given."""
-    with chromium.as_if_new():
-        yield chromium

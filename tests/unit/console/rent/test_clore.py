@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.rent.clore import Clore, disk_gb, gpu_count, offer_of
+from console.rent.clore import Clore, disk_gb, gpu_count, offer_of, order_of
 from console.rent.market import Declined, Request, Unanswered
 from lab.market import KEY, Books
 
@@ -76,6 +76,12 @@ def test_only_a_number_of_cards_is_one(text: str, count: int) -> None:
 def test_an_offer_without_anything_fits_nothing() -> None:
     empty = offer_of({"id": 5})
     assert (empty.gpu, empty.disk_gb, empty.usd_h, empty.cuda) == ("", 0.0, {}, 0.0)
+
+
+def test_an_order_that_is_not_up_yet_is_not_ready() -> None:
+    assert not order_of({"id": 7, "pub_cluster": ["n1.example"], "tcp_ports": []}).ready
+    assert not order_of({"id": 7, "pub_cluster": [], "tcp_ports": ["22:40122"]}).ready
+    assert order_of({"id": 7, "pub_cluster": ["n1.example"], "tcp_ports": ["22:40122"]}).ready
 
 
 @pytest.mark.parametrize(

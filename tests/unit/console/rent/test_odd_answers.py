@@ -291,6 +291,7 @@ def test_a_keeper_gives_back_among_odd_orders(orders: list[Any], tmp_path: Path)
     world, lease = rented(tmp_path)
     lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
     kept(world, lease)
+    assert world.passed_s < HOURS * 3600 + 60, "the market has ended it, and lists it no longer"
 
 
 @pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, [], {"code": 0, "orders": []}])

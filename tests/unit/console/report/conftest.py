@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -31,12 +29,3 @@ def fetched(tmp_path: Path) -> Path:
     predicted = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
     (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "predicted": predicted}))
     return tmp_path / "qa"
-
-
-@pytest.fixture
-def browser() -> str:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), "")
-    if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
-        pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
-    return found or pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")

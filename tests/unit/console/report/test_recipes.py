@@ -77,7 +77,7 @@ def test_the_seconds_of_both_halves_are_shown(sums: Path) -> None:
 
 def test_without_held_out_prompts_the_training_reward_is_told(sums: Path) -> None:
     page = html_of(rewrite(sums, keep=no_held_out))
-    assert "training reward" in page and "0.200 → 1.100" in page
+    assert "training reward" in page and "0.200 → 1.100" in page and "no held-out prompts were asked" in page
 
 
 # -- preferences -------------------------------------------------------------------------------------------------------

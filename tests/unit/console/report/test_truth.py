@@ -317,3 +317,8 @@ def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
 @pytest.mark.parametrize("high", [5, 10, 17, 20, 70, 2000])
 def test_an_axis_of_steps_has_whole_steps(high: int) -> None:
     assert all(tick == int(tick) for tick in svg_charts.nice_ticks(0, high, 7, whole=True))
+
+
+def test_a_thinned_run_keeps_whole_steps() -> None:
+    points = [(float(n), 1.0) for n in range(1, 2001)]
+    assert all(x == int(x) for x, _ in svg_charts.thinned(points))
