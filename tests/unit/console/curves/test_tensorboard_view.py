@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from console.__main__ import act
+from console.command_line.verbs import parser
 from console.curves import tensorboard_points, tensorboard_view
 from console.infra.machines.node import LocalNode
-from train.errors import CheckFailed
 
 ROOT = Path(__file__).parents[4]
 LOG = Path(__file__).parents[1] / "event_logs" / "lost-and-back.events.jsonl"
@@ -75,12 +75,6 @@ def test_a_figure_of_a_step_is_a_point_of_its_curve_at_its_time(
     assert held_out["held_out/loss"] == next(json.loads(line)["loss"] for line in LINES if '"event": "eval"' in line)
 
 
-def test_a_program_that_cannot_be_installed_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensorboard_view.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1))
-    with pytest.raises(CheckFailed, match="wandb could not be installed"):
-        tensorboard_view.environment("wandb")
-
-
 @pytest.mark.long
 def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     """In its own environment, which this makes where it is not there yet."""
@@ -108,15 +102,13 @@ def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     assert help_.returncode == 0 and "--reload_interval" in help_.stdout
 
 
-def test_without_a_run_it_says_so(tmp_path: Path) -> None:
+def test_without_a_run_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory = tmp_path / "inventory"
     (inventory / "group_vars").mkdir(parents=True)
     (inventory / "group_vars/cluster.yml").write_text(f"motley_state_folder: {tmp_path}/state\n")
     host = {"ansible_connection": "local", "motley_address": "127.0.0.1", "motley_home": str(tmp_path / "home")}
     shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.2"}
     (inventory / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": {"a": host}}}))
-    words = ["tensorboard", "--inventory", str(inventory), "--results", str(tmp_path / "results"), "--run", "nobody"]
-    done = subprocess.run(
-        [sys.executable, "-m", "console", *words], capture_output=True, text=True, check=False, env=dict(os.environ)
-    )
-    assert done.returncode == 1 and "no node that answers has run 'nobody'" in done.stdout, done.stdout + done.stderr
+    words = ["--inventory", str(inventory), "--results", str(tmp_path / "results"), "--run", "nobody"]
+    assert act("tensorboard", parser("tensorboard").parse_args(words)) == 1
+    assert "no node that answers has run 'nobody'" in capsys.readouterr().out

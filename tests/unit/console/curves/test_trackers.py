@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from console import report_to
-from console.curves import tensorboard_points, tensorboard_view, trackers
+from console.curves import tensorboard_view, trackers
 from console.report import command
 from console.report.numbers import numbers
 from console.report.read_run import read_history
@@ -90,12 +90,6 @@ def test_each_step_is_sent_once_with_settings_and_the_reports_numbers(folder: Pa
     assert any(name.startswith("report/computing_percent/") for name in found.numbers)
     times = {step: at for step, at, _ in found.added}
     assert times[STEPS[0]] == next(json.loads(line)["time"] for line in LINES if '"event": "step"' in line)
-
-
-def test_metrics_of_every_node_are_there(folder: Path) -> None:
-    nodes = {node for line in LINES if '"event": "step"' in line for node in json.loads(line)["nodes"]}
-    names = {name for _, _, points in send(folder).added for name in points}
-    assert {f"rows/{node}" for node in nodes} <= names and len(nodes) > 1
 
 
 def test_a_run_that_was_resumed_or_is_sent_again_is_one_run(folder: Path) -> None:
@@ -308,7 +302,3 @@ def test_the_program_itself_reads_it(kind: str, tmp_path: Path, monkeypatch: pyt
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=allowed)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == STEPS
-
-
-def test_scalars_are_tensorboards() -> None:
-    assert trackers.scalars is tensorboard_points.scalars
