@@ -26,10 +26,20 @@ def board(live: LiveRun) -> Iterator[Board]:
         made.close()
 
 
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """The page of a run that no test changes."""
-    with LiveRun(tmp_path_factory.mktemp("still") / "live") as run:
+def shared(folder: Path) -> Iterator[Board]:
+    with LiveRun(folder / "live") as run:
         run.trains(STEPS)
         with contextlib.closing(Board(run)) as made:
             yield made
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """The page of a run that no test changes."""
+    yield from shared(tmp_path_factory.mktemp("still"))
+
+
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """The page of a run to which tests add a step, and nothing else."""
+    yield from shared(tmp_path_factory.mktemp("moving"))

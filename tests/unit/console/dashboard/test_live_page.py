@@ -27,7 +27,7 @@ from console.inventory.read import Inventory
 from tests.support import pace
 from tests.support.browser import BRIGHTNESS, OVERLAPS, Browser, Tab
 from tests.support.live_run import NODES, STEPS, Board, LiveRun
-from tests.support.run_files import member
+from tests.support.run_files import done, member
 
 BACK = ("gpu-master", "gpu-worker-2")
 EVENT_S, PAGE_S = 1.5, 1.0
@@ -41,7 +41,7 @@ def shows(tab: Tab, words: str, what: str = "main", within_s: float = 30) -> Non
 
 def whole(browser: Browser, board: Board, **look: Any) -> Tab:
     tab = browser.tab(board.address, **look)
-    shows(tab, f"step {STEPS} of 2000")
+    shows(tab, f"step {board.run.step} of 2000")
     pace.until(lambda: tab.value("document.querySelectorAll('figure').length") >= 4, 30, "no chart")
     return tab
 
@@ -82,8 +82,7 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     live.says("waiting", reason="waiting for a majority, until 18:00")
     shows(tab, "waiting: for a majority, until 18:00", "#word")
     live.says("training")
-    end = {"event": "done", "time": time.time(), "step": live.step, "loss": 1.1, "seconds": 9}
-    live.write("events.jsonl", end)
+    live.write("events.jsonl", done(time.time(), live.step))
     live.happens("ended", [], "all 2000 steps are trained", done=True)
     shows(tab, "done", "#word")
     pace.until(lambda: "stop this run" not in tab.text("main"), 30, "what has ended can still be stopped")
@@ -110,29 +109,29 @@ def test_how_soon_and_how_much(live: LiveRun, board: Board, browser: Browser) ->
     assert used_mb < 75
 
 
-def test_it_takes_next_to_nothing_of_a_core(live: LiveRun, board: Board, browser: Browser) -> None:
+def test_it_takes_next_to_nothing_of_a_core(moving: Board, browser: Browser) -> None:
     def cpu_s() -> float:
-        fields = Path(f"/proc/{board.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{moving.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    whole(browser, board)
+    whole(browser, moving)
     time.sleep(3)
     before, began = cpu_s(), time.monotonic()
     for _ in range(5):
-        live.trains()
+        moving.run.trains()
         time.sleep(1)
     assert (cpu_s() - before) / (time.monotonic() - began) < 0.03
 
 
-def test_seven_tabs(live: LiveRun, board: Board, browser: Browser) -> None:
+def test_seven_tabs(moving: Board, browser: Browser) -> None:
     """A browser opens six connections to one place."""
-    tabs = [browser.tab(board.address) for _ in range(7)]
+    tabs = [browser.tab(moving.address) for _ in range(7)]
     for tab in tabs:
-        shows(tab, f"step {STEPS} of 2000")
+        shows(tab, f"step {moving.run.step} of 2000")
     tabs[0].close()  # the one that listened for all
-    live.trains()
+    moving.run.trains()
     for tab in tabs[1:]:
-        shows(tab, f"step {STEPS + 1} of 2000")
+        shows(tab, f"step {moving.run.step} of 2000")
 
 
 def test_a_server_that_was_killed_and_started_again_doubles_nothing(
@@ -144,16 +143,13 @@ def test_a_server_that_was_killed_and_started_again_doubles_nothing(
     shows(tab, "gpu-worker-1 lost", "#news")
     board.close(signal.SIGKILL)
     shows(tab, "the run continues", "#link")
-    again = Board(live, board.port)
-    try:
+    with contextlib.closing(Board(live, board.port)) as again:
         tab.call("Page.navigate", url=again.address)
         shows(tab, "gpu-worker-1 lost", "#news")
         live.trains(nodes=BACK)
         shows(tab, f"step {STEPS + 2} of 2000")
         assert tab.text("#news").count("gpu-worker-1 lost") == 1
         assert tab.value("document.querySelectorAll('[id=loss] figure').length") == 1
-    finally:
-        again.close()
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -166,9 +162,8 @@ def test_on_a_desk_and_on_a_phone(still: Board, browser: Browser, width: int, da
     assert tab.value("[...document.querySelectorAll('h1')].length") == 1
     swatch = tab.value("getComputedStyle(document.querySelector('.machines i')).backgroundColor")
     assert swatch not in ("rgba(0, 0, 0, 0)", "transparent"), "the policy forbids styles in the text"
-    tab.photograph(
-        Path(os.environ.get("MOTLEY_PICTURES", tmp_path)) / f"live-{width}-{'dark' if dark else 'light'}.png"
-    )
+    pictures = Path(os.environ.get("MOTLEY_PICTURES", tmp_path))
+    tab.photograph(pictures / f"live-{width}-{'dark' if dark else 'light'}.png")
 
 
 def test_what_happened_before_it_was_opened_is_there_and_no_label_lies_on_another(
@@ -335,17 +330,17 @@ def test_strangers_who_hold_lines_open_keep_nobody_out(still: Board, says: bytes
         assert still.asks("/").status == 200
 
 
-def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(live: LiveRun, board: Board, browser: Browser) -> None:
+def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(moving: Board, browser: Browser) -> None:
     """A refused stream is one that a browser does not try again by itself."""
-    others = [board.asks("/events") for _ in range(16)]
+    others = [moving.asks("/events") for _ in range(16)]
     assert [answer.status for answer in others] == [200] * 16
-    tab = browser.tab(board.address)
+    tab = browser.tab(moving.address)
     shows(tab, "lost its server", "#link")
     for answer in others:
         answer.close()
     pace.until(lambda: "lost" not in tab.text("#link"), 30, "it does not listen")
-    live.trains()
-    shows(tab, f"step {STEPS + 1} of 2000")
+    moving.run.trains()
+    shows(tab, f"step {moving.run.step} of 2000")
 
 
 def test_a_drawing_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

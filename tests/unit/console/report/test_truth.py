@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from console.report import run_charts, svg_charts
-from console.report.energy import at_rest
 from console.report.machines import node_table
 from console.report.page import figures, outcome
 from console.report.read_run import History, read_history
@@ -144,11 +144,10 @@ def test_a_name_does_not_leave_the_data_of_its_chart(name: str) -> None:
 # -- cards -------------------------------------------------------------------------------------------------------------
 
 
-def test_cards_that_did_not_compute_have_no_energy_and_no_heat_in_the_report(fetched: Path) -> None:
+def test_cards_that_did_not_compute_are_named_and_have_no_heat(fetched: Path) -> None:
     processors(fetched)
     history = read_history(fetched)
     assert not history.cards and history.idle_cards == [HEAD, WORKER]
-    assert figure(history, "electricity") == ("not measured", "no card that computed reported its power")
     assert all(row["energy"] is None and row["celsius"] is None for row in node_table(history))
 
 
@@ -158,13 +157,6 @@ def test_a_silence_of_the_readings_is_a_gap_and_no_slope() -> None:
     assert [y for _, y in points] == [100, 100, None, 300, 300]
     line = svg_charts.Line(name=HEAD, points=points, colour="red")
     assert svg_charts.line_chart("power", [line], svg_charts.Axes(x_name="s", y_name="W")).count("M") == 2
-
-
-def test_energy_is_said_to_be_of_the_gpus_only(fetched: Path) -> None:
-    assert figure(read_history(fetched), "electricity") == (
-        "8 Wh",
-        "graphics cards only: the rest of each machine is not measured",
-    )
 
 
 def priced(folder: Path, **electricity: object) -> History:
@@ -178,27 +170,41 @@ def processors(folder: Path) -> None:
         file.write_text(file.read_text().replace('"gpu_gb": 2.0', '"gpu_gb": 0.0'))
 
 
-def test_the_price_that_was_set_at_the_launch_stands_beside_the_energy(fetched: Path) -> None:
-    history = priced(fetched, kwh_price=0.3, currency="€", idle_watts={HEAD: None, WORKER: None})
-    assert figure(history, "electricity") == (
-        "8 Wh · €0.0024",
-        "graphics cards only: the rest of each machine is not measured; €0.30 a kWh",
-    )
+ONLY, REST = "graphics cards only", "the rest of each machine is not measured"
+NONE, AS_SET = "no card that computed reported its power", "as you set it"
+AT_REST = {HEAD: 3600, WORKER: 3600}
+"""Watts: the head took part for 12 + 16 s; the worker for 12, and not while it was away."""
 
 
-def test_watts_at_rest_come_on_top_and_are_named_as_set(fetched: Path) -> None:
-    """The head took part for 12 + 16 s; the worker for 12, and not while it was away."""
-    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
-    assert at_rest(history) == {HEAD: pytest.approx(0.024), WORKER: pytest.approx(0.008)}
-    assert figure(history, "electricity") == (
-        "40 Wh · 0.012",
-        "graphics cards 8 Wh measured, idle power 32 Wh as you set it; 0.30 a kWh",
-    )
-    without_price = priced(fetched, kwh_price=None, idle_watts={HEAD: 3600})
-    assert figure(without_price, "electricity") == (
-        "32 Wh",
-        f"graphics cards 8 Wh measured, idle power 24 Wh as you set it (not of {WORKER})",
-    )
+@pytest.mark.parametrize(
+    ("computed", "electricity", "value", "beside"),
+    [
+        (True, {}, "8 Wh", f"{ONLY}: {REST}"),
+        (
+            *(True, {"kwh_price": 0.3, "currency": "€", "idle_watts": {HEAD: None, WORKER: None}}),
+            *("8 Wh · €0.0024", f"{ONLY}: {REST}; €0.30 a kWh"),
+        ),
+        (
+            *(True, {"kwh_price": 0.3, "idle_watts": AT_REST}, "40 Wh · 0.012"),
+            f"graphics cards 8 Wh measured, idle power 32 Wh {AS_SET}; 0.30 a kWh",
+        ),
+        (
+            *(True, {"kwh_price": None, "idle_watts": {HEAD: 3600}}, "32 Wh"),
+            f"graphics cards 8 Wh measured, idle power 24 Wh {AS_SET} (not of {WORKER})",
+        ),
+        (False, {"kwh_price": 0.3}, "not measured", NONE),
+        (
+            *(False, {"kwh_price": 0.3, "idle_watts": AT_REST}, "not measured"),
+            f"{NONE}; idle power {AS_SET}: 32 Wh, 0.0096; 0.30 a kWh",
+        ),
+    ],
+)
+def test_energy_is_that_of_cards_that_computed_and_what_was_set_is_named_so(
+    fetched: Path, computed: bool, electricity: dict[str, Any], value: str, beside: str
+) -> None:
+    if not computed:
+        processors(fetched)
+    assert figure(priced(fetched, **electricity), "electricity") == (value, beside)
 
 
 @pytest.mark.parametrize("of_worker", [[], [gpu(100.0, WORKER)]], ids=["no reading", "one reading"])
@@ -209,15 +215,6 @@ def test_a_machine_without_power_over_time_is_named(fetched: Path, of_worker: li
     assert figure(read_history(fetched), "electricity") == ("4 Wh", beside)
     write(fetched / "nodes" / HEAD, "gpu.jsonl", [gpu(100.0, HEAD)])
     assert figure(read_history(fetched), "electricity") == ("not measured", "too few readings of the cards")
-
-
-def test_processors_have_no_energy_whatever_is_set(fetched: Path) -> None:
-    processors(fetched)
-    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
-    assert figure(history, "electricity") == (
-        "not measured",
-        "no card that computed reported its power; idle power as you set it: 32 Wh, 0.0096; 0.30 a kWh",
-    )
 
 
 # -- the four figures --------------------------------------------------------------------------------------------------
