@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.__main__ import act
 from console.command_line import commands_as_typed
+from console.command_line.verbs import parser
 from console.report import svg_charts
 from console.report.command import report
 from console.report.read_run import NothingHappened, read_history
@@ -23,6 +23,7 @@ from tests.support import pace
 from tests.support.browser import Browser
 from tests.support.report_page import Page, html_of, rewrite, words_of
 from tests.support.run_files import HEAD, WORKER, Event, held_out, member, write
+from train.errors import BadInput
 
 PARTS = {f"parts of {HEAD}", f"parts of {WORKER}"}
 CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power", *PARTS}
@@ -74,13 +75,16 @@ def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
         read_history(tmp_path)
 
 
-def test_the_command_takes_the_newest_run(fetched: Path) -> None:
-    asked = [sys.executable, "-m", "console", "report", "--results", str(fetched.parent)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout.split() == ["report", str(fetched / "report.html")], done.stderr
+def test_the_command_takes_the_newest_run(
+    fetched: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(commands_as_typed.VARIABLE, "")
+    asked = parser("report").parse_args(["--results", str(fetched.parent)])
+    assert act("report", asked) == 0
+    assert capsys.readouterr().out.split() == ["report", str(fetched / "report.html")]
     shutil.rmtree(fetched)
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "fix: ./motley fetch" in done.stderr
+    with pytest.raises(BadInput, match=r"no run has been fetched\n  into .*\n  fix: ./motley fetch"):
+        act("report", parser("report").parse_args(["--results", str(fetched.parent)]))
 
 
 def test_commands_repeat_the_inventory_that_was_typed_at_the_fetch(

@@ -60,13 +60,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return at
 
 
-def notices(cluster: Cluster, clock: list[float], facts: dict[str, Any] = OFF, seconds: float = 4) -> None:
-    """The node that is read from tells so, for so long."""
-    for _ in range(2):
-        cluster.follower._notice_end(facts)
-        clock[0] += seconds
-
-
 def told(kind: str, **facts: Any) -> str:
     return f"{kind} {json.dumps(facts)}"
 
@@ -87,52 +80,48 @@ def test_after_a_round_without_an_answer_it_goes_to_who_trains(cluster: Cluster)
     assert cluster.read[:4] == ["a", "b", "c", "c"]
 
 
-def test_a_run_has_ended_where_nobody_has_it_any_more_for_a_while(cluster: Cluster, clock: list[float]) -> None:
-    cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
-    cluster.view.take("a", "event", STEP)
+NOBODY = {"a": OFF, "b": OFF, "c": OFF}
+FAILED = {"event": "failed", "time": 10.0, "step": 8, "node": "b", "message": "the loss is nan"}
+STOPPED = Ended(True, ("stopped at step 7 · resume it: ./motley launch --resume r",))
+UNBEGUN = Ended(False, ("run r ended before its first step: no module named torch", "see: ./motley logs"))
+
+
+def notices(cluster: Cluster, clock: list[float], facts: dict[str, Any] = OFF, seconds: float = 4) -> None:
+    """The node that is read from tells so, for so long."""
+    for _ in range(2):
+        cluster.follower._notice_end(facts)
+        clock[0] += seconds
+
+
+@pytest.mark.parametrize(
+    ("looks", "told", "ended"),
+    [
+        (NOBODY, [STEP], STOPPED),
+        (NOBODY, [], UNBEGUN),
+        (NOBODY, [STEP, FAILED], Ended(False, ("run r failed on b in step 8: the loss is nan",))),
+        ({"a": OFF}, [], None),
+        ({"a": OFF, "b": OFF}, [], UNBEGUN),
+    ],
+    ids=["stopped", "it never began", "it had failed", "most nodes do not tell", "one of three does not tell"],
+)
+def test_a_run_has_ended_where_nobody_has_it_any_more_for_a_while(
+    cluster: Cluster, clock: list[float], looks: Any, told: list[dict[str, Any]], ended: Ended | None
+) -> None:
+    cluster.looks = looks
+    for event in told:
+        cluster.view.take("a", "event", event)
     notices(cluster, clock, seconds=1)
     assert cluster.view.ended is None, "its processes may be about to begin again"
-    notices(cluster, clock)
-    assert cluster.view.ended == Ended(True, ("stopped at step 7 · resume it: ./motley launch --resume r",))
-
-
-def test_a_node_that_still_wants_the_run_has_not_ended_it(cluster: Cluster, clock: list[float]) -> None:
-    cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
     notices(cluster, clock, OFF | {"wanted": True})
-    assert cluster.view.ended is None
+    assert cluster.view.ended is None, "the node still wants it"
+    notices(cluster, clock)
+    assert cluster.view.ended == ended
 
 
 def test_while_another_node_trains_it_is_read_from_that_one(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF, "b": OFF | {"on": True, "run": "other"}, "c": ON}
     notices(cluster, clock)
     assert cluster.view.ended is None and cluster.follower.node.name == "c"
-
-
-def test_what_most_nodes_do_not_tell_is_not_the_end(cluster: Cluster, clock: list[float]) -> None:
-    cluster.looks = {"a": OFF}
-    notices(cluster, clock)
-    assert cluster.view.ended is None
-    cluster.looks = {"a": OFF, "b": OFF}
-    notices(cluster, clock)
-    assert cluster.view.ended, "one of three is no majority"
-
-
-def test_an_end_before_the_first_step_is_a_failure_with_the_nodes_last_words(
-    cluster: Cluster, clock: list[float]
-) -> None:
-    cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
-    notices(cluster, clock)
-    words = "run r ended before its first step: no module named torch"
-    assert cluster.view.ended == Ended(False, (words, "see: ./motley logs"))
-
-
-def test_an_end_after_a_failure_is_that_failure(cluster: Cluster, clock: list[float]) -> None:
-    cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
-    cluster.view.take("a", "event", STEP)
-    failed = {"event": "failed", "time": 10.0, "step": 8, "node": "b", "message": "the loss is nan"}
-    cluster.view.take("a", "event", failed)
-    notices(cluster, clock)
-    assert cluster.view.ended == Ended(False, ("run r failed on b in step 8: the loss is nan",))
 
 
 def test_a_step_that_is_read_again_counts_once() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from console.fetch import disagreeing, fetched_lines, made_in, place_of
 from console.run_commands import stop_lines
 from console.watch.status import gathered, run_lines, status_lines
@@ -79,43 +81,49 @@ def test_status_tells_the_time_left_by_more_than_the_newest_step() -> None:
     assert "step 12/40" in line and "eta 0:01:46" in line, "28 steps of 3.8 s, not of 20"
 
 
-def test_status_says_who_steps_aside_and_who_is_paused() -> None:
-    view = {"state": "away", "reason": "b steps aside: paused until 18:00", "gpus": []}
-    lines = status(a=look(), b=look(now=view))
-    assert lines[2] == "  b  away  b steps aside: paused until 18:00  checkpoint 10"
-    lines = status(b=look(on=False, paused="until unpaused"))
-    assert lines[1] == "  b  no run here · paused until unpaused · 5 GB free"
+def away(reason: str, **more: Any) -> dict[str, Any]:
+    return look(now={"state": "away", "reason": reason, "gpus": [], **more})
 
 
-def test_a_machine_that_steps_aside_says_why_and_not_what_all_wait_for() -> None:
-    aside = {"rule": "in use", "cause": "in use by hl2_linux"}
-    view = {"state": "away", "aside": aside, "reason": "waiting for a majority (…)"}
-    assert "b  away  in use by hl2_linux" in status(a=look(), b=look(now=view))[2]
+@pytest.mark.parametrize(
+    ("seen", "line"),
+    [
+        (away("b steps aside: paused until 18:00"), "  b  away  b steps aside: paused until 18:00  checkpoint 10"),
+        (look(on=False, paused="until unpaused"), "  b  no run here · paused until unpaused · 5 GB free"),
+        (
+            away("waiting for a majority (…)", aside={"rule": "in use", "cause": "in use by hl2"}),
+            "  b  away  in use by hl2  checkpoint 10",
+        ),
+        (look(free_bytes=30e6), "  b  training  4 rows  checkpoint 10  only 30 MB free"),
+    ],
+)
+def test_what_a_machine_does_or_why_it_does_nothing(seen: dict[str, Any], line: str) -> None:
+    assert status(a=look(), b=seen)[2] == line
 
 
-def test_status_tells_a_disk_that_is_full() -> None:
-    assert status(a=look(free_bytes=30e6))[1].endswith("checkpoint 10  only 30 MB free")
+def over(kind: str, time: float = 9.5, **more: Any) -> dict[str, Any]:
+    return look(on=False, events=[{"event": kind, "time": time, "step": 12, **more}])
 
 
-def test_status_names_the_last_run_and_how_to_go_on() -> None:
-    off = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
-    assert status(a=off)[0] == (
-        "no run is running; the last was r: stopped at step 12 · resume it: ./motley launch --resume r"
-    )
-    done = look(on=False, events=[{"event": "done", "time": 9.5, "step": 12, "loss": 3.0}])
-    assert status(a=done)[0] == "no run is running; the last was r: done at step 12"
-    failed = look(on=False, events=[{"event": "failed", "time": 9.5, "step": 13, "message": "disk full\nmore"}])
-    assert "r: failed: disk full at step 12 · resume it" in status(a=failed)[0]
+STOP = over("stopped", reason="SIGTERM")
+BROKEN = over("failed", time=9.6, message="Connection reset by peer")
+VERDICT = member("ended", 9.9, reason="b: Connection reset by peer", done=False)
+RESUME = "at step 12 · resume it: ./motley launch --resume r"
 
 
-def test_status_takes_no_broken_connection_of_a_stop_for_a_failure() -> None:
-    """The nodes end one after another; the one that is told last may see the others leave first."""
-    stop = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
-    broken = {"event": "failed", "time": 9.6, "step": 12, "message": "Connection reset by peer"}
-    saw = look(on=False, events=[broken])
-    assert "r: stopped at step 12 · resume it" in status(a=stop, b=saw)[0]
-    saw["members"] = [member("ended", 9.9, reason="b: Connection reset by peer", done=False)]
-    assert "r: failed: Connection reset by peer at step 12" in status(a=stop, b=saw)[0]
+@pytest.mark.parametrize(
+    ("looks", "said"),
+    [
+        ({"a": STOP}, f"stopped {RESUME}"),
+        ({"a": over("done", loss=3.0)}, "done at step 12"),
+        ({"a": over("failed", message="disk full\nmore")}, f"failed: disk full {RESUME}"),
+        ({"a": STOP, "b": BROKEN}, f"stopped {RESUME}"),
+        ({"a": STOP, "b": BROKEN | {"members": [VERDICT]}}, f"failed: Connection reset by peer {RESUME}"),
+    ],
+    ids=["stopped", "done", "failed", "one node was told last, and saw the others leave", "so the agents say"],
+)
+def test_the_last_run_is_named_with_how_it_ended_and_how_to_go_on(looks: dict[str, Any], said: str) -> None:
+    assert status(**looks)[0] == f"no run is running; the last was r: {said}"
 
 
 def test_status_when_nobody_answers() -> None:
