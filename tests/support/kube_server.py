@@ -9,6 +9,8 @@ from console.infra.kubernetes import objects
 from console.infra.kubernetes.node import KubernetesNode
 from console.infra.kubernetes.settings import read
 from console.infra.node import Silent
+from console.run_commands import stop_lines
+from plugins.module_utils.motley.node_replies import Stopped
 from tests.support.kube_rules import selects
 from tests.support.plans import launch_plan, node
 from train.plan.launch.launch_plan import LaunchPlan
@@ -39,6 +41,12 @@ def job_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return next(entry for entry in entries if entry["kind"] == "Job" and "completionMode" in entry["spec"])
 
 
+def stopped(node: KubernetesNode = NODE) -> tuple[Stopped, str]:
+    """The answer, and what a person reads of it."""
+    answer = node.stop(timeout_s=2)
+    return answer, stop_lines([node.name], {node.name: answer}, {})[1]
+
+
 class Server:
     def __init__(self, run: str = "qa", *, began: str = "2026-11-25T23:22:00Z", **asked: Any) -> None:
         self.objects = [one for one in made(run, **(asked or VOLUME)) if one["kind"] != "PersistentVolumeClaim"]
@@ -50,6 +58,11 @@ class Server:
 
     def jobs(self) -> list[dict[str, Any]]:
         return [one for one in self.objects if one["kind"] == "Job"]
+
+    def ends(self, kind: str, message: str = "", *, which: int = -1) -> None:
+        """The Job, as its controller says it; `which` 0: the one that prepares."""
+        condition = {"type": kind, "status": "True", "message": message}
+        self.jobs()[which]["status"] = {"conditions": [condition]}
 
     def pods(self, part: str = "agent") -> list[dict[str, Any]]:
         pods = [one for one in self.objects if one["kind"] == "Pod"]

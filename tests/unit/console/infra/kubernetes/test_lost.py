@@ -16,7 +16,7 @@ from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
 from console.run_commands import stop_lines
 from console.watch.run_in_words import RunView
-from tests.support.kube_server import NODE, PORTS, Server
+from tests.support.kube_server import NODE, PORTS, Server, stopped
 from tests.unit.console.infra.kubernetes.test_launch import PLAN, SETTINGS
 from train.errors import BadInput
 from train.runlog.state import RunState
@@ -121,20 +121,18 @@ def test_what_is_to_be_typed_leads_to_the_same_namespace(server: Server, clock: 
     assert f"{program}patch job motley-qa" in there.status()["how"]
     lose(server.pods()[1])
     assert f"{program}delete pod --force motley-qa-1-x1y2z" in there.status()["how"]
-    assert f"{program}delete pod --force" in stop_lines(["k"], {"k": there.stop()}, {})[1]
+    assert f"{program}delete pod --force" in stopped(there)[1]
     server.objects = [one for one in server.objects if one["kind"] == "Secret"] + Server("old").objects
-    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
-    assert f"{program}delete job motley-old" in stop_lines(["k"], {"k": there.stop()}, {})[1]
+    server.ends("Complete")
+    assert f"{program}delete job motley-old" in stopped(there)[1]
     server.objects = [one for one in server.objects if one["kind"] == "Pod"]
-    assert f"fix: {program}delete pod/motley-old-0-x1y2z" in stop_lines(["k"], {"k": there.stop()}, {})[1]
+    assert f"fix: {program}delete pod/motley-old-0-x1y2z" in stopped(there)[1]
 
 
 def test_a_lost_pod_of_the_job_that_prepares_is_named_by_stop(server: Server) -> None:
     """Its Job waits for it, and nobody waits for the Job."""
     lose(server.pods("prepare")[0])
-    answer = NODE.stop(timeout_s=2)
-    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
-    assert "delete pod --force motley-qa-prepare-0-x1y2z" in said
+    assert "delete pod --force motley-qa-prepare-0-x1y2z" in stopped()[1]
     assert not [one for one in server.left() if one.startswith("Secret")]
 
 
@@ -169,8 +167,7 @@ def test_who_follows_while_others_train_is_told_once(
 
 @pytest.mark.parametrize("runs", [0, 2])
 def test_a_job_that_could_not_prepare_is_the_reason_of_its_run(server: Server, runs: int) -> None:
-    failed = {"type": "Failed", "status": "True", "message": "Job has reached the specified backoff limit"}
-    server.jobs()[0]["status"] = {"conditions": [failed]}
+    server.ends("Failed", "Job has reached the specified backoff limit", which=0)
     for pod in [*server.pods()[runs:], *server.pods("prepare")]:
         pod["status"] = {"phase": "Pending"}
     found = NODE.status()

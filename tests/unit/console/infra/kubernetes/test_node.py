@@ -19,7 +19,7 @@ from console.infra.node import Silent
 from console.inventory.check import check
 from console.run_commands import stop_lines
 from console.watch.status import run_lines, status_lines
-from tests.support.kube_server import NODE, VOLUME, Server
+from tests.support.kube_server import NODE, VOLUME, Server, stopped
 from train.errors import BadInput
 
 ROOT = Path(__file__).parents[5]
@@ -66,8 +66,7 @@ def test_of_a_run_that_no_agent_began_status_says_why_it_ended(serves: Any) -> N
     """A folder that the pods' user cannot write; the words are those of a real kubelet and Job controller."""
     server = serves(Server(host_path="/srv/ai-cluster", gpu_gb=24))
     rule = "failed with exit code 1 matching FailJob rule at index 1"
-    message = f"Container prepare for pod ml/motley-qa-0-x1y2z {rule}"
-    server.jobs()[-1]["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": message}]}
+    server.ends("Failed", f"Container prepare for pod ml/motley-qa-0-x1y2z {rule}")
     log = "Traceback …\nPermissionError: [Errno 13] Permission denied: '/mnt/motley/jobs'\n"
     for one in server.pods():
         ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
@@ -141,7 +140,7 @@ def test_a_server_that_is_off_is_the_reason_of_each_verb(monkeypatch: pytest.Mon
 
 
 def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(server: Server) -> None:
-    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    server.ends("Complete")
     found = [NODE.status()]
     server.objects = []
     said = [line for look in [*found, NODE.status()] for line in status_lines(["k"], {"k": look}, {})]
@@ -161,35 +160,31 @@ PENDING: dict[str, Any] = {"conditions": [NOWHERE]}
 def test_on_a_shared_volume_stop_takes_what_prepared_too(server: Server) -> None:
     for pod_ in server.pods("prepare"):
         pod_["status"] = {"phase": "Succeeded"}
-    answer = NODE.stop(timeout_s=2)
+    answer, said = stopped()
     assert server.left() == [] and answer["left"] == [] and answer["was_on"]
-    assert "nothing left" in stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+    assert "nothing left" in said
 
 
 def test_of_a_run_that_is_over_stop_leaves_what_fetch_reads_and_says_so(server: Server) -> None:
     """Its Job and its pods have no token in them."""
-    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
-    answer = NODE.stop(timeout_s=2)
+    server.ends("Complete")
+    answer, said = stopped()
     assert {one.split()[0] for one in server.left()} == {"Job", "Pod"} and len(server.left()) == 4
     assert not answer["was_on"] and not answer["left"]
-    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
     assert "kept for fetch: job motley-qa" in said and "kubectl delete job motley-qa" in said
 
 
-@pytest.mark.parametrize("kind", ["SuccessCriteriaMet", ""])
-def test_a_run_that_has_just_ended_is_not_stopped(server: Server, kind: str) -> None:
-    """Its pods are over some seconds before the Job is Complete."""
+def test_a_run_that_has_just_ended_is_not_stopped(server: Server) -> None:
+    """Its pods are over some seconds before the Job says so."""
     server.pods()[0]["status"]["phase"] = "Succeeded"
-    server.jobs()[-1]["status"] = {"conditions": [{"type": kind, "status": "True"}]} if kind else {}
     assert not NODE.stop(timeout_s=2)["was_on"]
     assert "Job motley-qa" in server.left()
 
 
 def test_what_a_stop_left_is_named_where_no_run_is(server: Server) -> None:
     server.objects = [one for one in server.objects if one["kind"] in ("Secret", "Service")]
-    answer = NODE.stop(timeout_s=2)
+    answer, said = stopped()
     assert answer["left"] == ["service/motley-qa", "secret/motley-qa"]
-    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
     assert "still there: service/motley-qa, secret/motley-qa; fix: kubectl delete service/motley-qa" in said
 
 
