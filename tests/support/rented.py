@@ -43,6 +43,8 @@ class World:
     """When it ends no order."""
     also_listed: list[Any] = field(default_factory=list)
     """Among the orders, whatever it is."""
+    lists: Callable[[Any], Any] = lambda listed: listed
+    """What it answers instead of its orders."""
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     kill_at_call: int = 0
     calls: int = 0
@@ -141,7 +143,7 @@ class Direct(Clore):
             denies = world.during(world.denied)
             shown = [one for one in answer["orders"] if not (denies and is_ours(one))]
             answer = answer | {"orders": [*world.also_listed, *shown]}
-        return answer
+        return world.lists(answer) if name == "my_orders" else answer
 
 
 def is_ours(order: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -57,39 +57,20 @@ def cost_no_more(world: World, late_s: float = watcher.POLL_S + 5) -> None:
     assert world.usd() <= bound_usd(HOURS, late_s)
 
 
-def lists(world: World, listed: Callable[[Any], Any]) -> None:
-    """Instead of what it has."""
-    books = world.books
-    world.books = Listing(books, lambda: listed(books._listed()))  # type: ignore[assignment]
-
-
 @MANY
 @given(orders=some.lists(ORDER, max_size=3))
 def test_odd_orders_of_the_account_keep_no_machine(orders: list[Any], tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
-    lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
+    world.also_listed = orders
     world.watches(lease)
     cost_no_more(world)
-
-
-class Listing:
-    """Books, but for what it lists."""
-
-    def __init__(self, books: Any, listed: Callable[[], Any]) -> None:
-        self.books, self.listed = books, listed
-
-    def answer(self, verb: str, body: Any, key: str) -> Any:
-        return self.listed() if verb == "my_orders" else self.books.answer(verb, body, key)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.books, name)
 
 
 @SOME
 @given(answer=ANY)
 def test_a_list_that_cannot_be_read_keeps_no_machine(answer: Any, tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
-    lists(world, lambda listed: listed if world.passed_s > HOURS * 3600 + 600 else answer)
+    world.lists = lambda listed: listed if world.passed_s > HOURS * 3600 + 600 else answer
     world.watches(lease)
     cost_no_more(world, late_s=watcher.POLL_S + 90)  # each look asks four times
 
@@ -289,7 +270,7 @@ def test_odd_ports_and_numbers_of_ours_are_read_as_far_as_they_go() -> None:
 @given(orders=some.lists(ORDER, max_size=3))
 def test_a_keeper_gives_back_among_odd_orders(orders: list[Any], tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
-    lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
+    world.also_listed = orders
     kept(world, lease)
     assert world.passed_s < HOURS * 3600 + 60, "the market has ended it, and lists it no longer"
 
@@ -297,7 +278,7 @@ def test_a_keeper_gives_back_among_odd_orders(orders: list[Any], tmp_path: Path)
 @pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, [], {"code": 0, "orders": []}])
 def test_a_keeper_gives_back_where_the_list_cannot_be_read_or_leaves_it_out(answer: Any, tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
-    lists(world, lambda listed: answer if world.living() else listed)
+    world.lists = lambda listed: answer if world.living() else listed
     kept(world, lease)
 
 

@@ -37,6 +37,16 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked"
 
 
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path / "rented")
+
+
+def nothing_is_left(book: Book) -> bool:
+    """No key in a file, and no unit."""
+    return not (book.place / "key").exists() and not list(timer.units().glob("motley-*"))
+
+
 def rented(book: Book, market: Clore) -> Lease:
     return rented_there(market, book, lambda lease: timer.arm(book, lease, KEY))
 
@@ -50,11 +60,10 @@ def unit(name: str, end: str) -> dict[str, list[str]]:
 
 
 def test_what_the_timer_starts_gives_back_what_is_over_and_takes_the_key_away(
-    asked: Path, served: tuple[Books, Clore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Path, served: tuple[Books, Clore], book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, market = served
     monkeypatch.setenv("MOTLEY_MARKET", market.url)
-    book = Book(tmp_path / "rented")
     lease = rented(book, market)
     name = timer.name_of(lease.mark)
     assert asked.read_text().split("\n")[-2] == f"--user enable --now {name}.timer"
@@ -71,14 +80,13 @@ def test_what_the_timer_starts_gives_back_what_is_over_and_takes_the_key_away(
     assert done.returncode == 0, done.stderr
     assert [order["ended"] is None for order in books.orders.values()] == [False]
     assert KEY not in done.stdout + done.stderr
-    assert not (book.place / "key").exists()
-    assert list(timer.units().glob("motley-*")) == []
+    assert nothing_is_left(book)
 
 
 def test_the_timer_waits_for_the_end_of_the_lease_and_makes_up_for_sleep(
-    asked: Path, market: Clore, tmp_path: Path
+    asked: Path, market: Clore, book: Book
 ) -> None:
-    lease = rented(Book(tmp_path / "rented"), market)
+    lease = rented(book, market)
     parts = unit(timer.name_of(lease.mark), "timer")
     at = time.strptime(parts["OnCalendar"][0], "%Y-%m-%d %H:%M:%S UTC")
     assert parts["Persistent"] == ["true"]
@@ -105,34 +113,32 @@ def test_a_folder_with_a_space_and_a_percent_is_one_word_to_systemd(tmp_path: Pa
 
 
 def test_what_the_timer_would_start_is_tried_before_anything_is_ordered(
-    asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Path, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = Book(tmp_path / "rented")
     timer.prove(book, KEY)
     assert "--user start motley-give-back-try.service" in asked.read_text()
     monkeypatch.setenv("SYSTEMCTL_FAILS", "1")
     with pytest.raises(BadInput, match="nothing was ordered"):
         timer.prove(book, KEY)
-    assert list(timer.units().glob("motley-*")) == [] and not (book.place / "key").exists()
+    assert nothing_is_left(book)
 
 
-def test_where_no_unit_can_be_written_nothing_is_ordered_and_no_key_stays(asked: Path, tmp_path: Path) -> None:
+def test_where_no_unit_can_be_written_nothing_is_ordered_and_no_key_stays(
+    asked: Path, book: Book, tmp_path: Path
+) -> None:
     (tmp_path / "config").touch()
-    book = Book(tmp_path / "rented")
     with pytest.raises(BadInput, match=r"config/systemd/user: .*: nothing was ordered"):
         timer.prove(book, KEY)
     assert not (book.place / "key").exists()
 
 
 def test_without_a_systemd_of_the_user_nothing_is_ordered(
-    asked: Path, served: tuple[Books, Clore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Path, served: tuple[Books, Clore], book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYSTEMCTL_FAILS", "1")
     with pytest.raises(BadInput, match="no systemd"):
         timer.require()
-    book = Book(tmp_path / "rented")
     with pytest.raises(BadInput, match="could not be started"):
         rented(book, served[1])
     assert (served[0].orders, book.leases()) == ({}, [])
-    assert not (book.place / "key").exists()
-    assert list(timer.units().glob("motley-*")) == []
+    assert nothing_is_left(book)
