@@ -84,18 +84,28 @@ def test_before_the_first_step_it_shows_what_a_node_does_and_for_how_long() -> N
     assert view.line(waited_s=51) == "starting: all are ready · 51 s"
 
 
-def test_a_held_out_loss_that_is_infinite_is_said_and_followed_on() -> None:
-    """The log has null for it: JSON has no Infinity."""
-    event = {"event": "eval", "time": 1.0, "step": 5, "loss": None, "best": False, "metrics": {"on notes": None}}
-    assert shown(view_of(["a"]), event) == ["held-out loss infinite · on notes infinite after step 5"]
+INFINITE = {"event": "eval", "step": 5, "loss": None, "best": False, "metrics": {"on notes": None}}
+"""The log has null for it: JSON has no Infinity."""
+REWARD = {"event": "eval", "loss": -0.25, "targets": 9, "best": True, "metrics": {"reward": 0.25}}
+WROTE = [{"given": "The sea", "wrote": " was\ncalm and"}, {"given": "A dog", "wrote": ""}]
+RECORDED = {"event": "profile", "step": 23, "first": 20, "bytes": 9, "seconds": 0.1}
 
 
-def test_what_was_there_before_the_first_step_is_no_best() -> None:
-    view = view_of(["a"])
-    event = {"event": "eval", "time": 1.0, "loss": -0.25, "targets": 9, "metrics": {"reward": 0.25}}
-    assert shown(view, event | {"step": 0, "best": True}) == ["held-out reward 0.2500 before the first step"]
-    better = event | {"step": 5, "best": True, "time": 2.0}
-    assert shown(view, better) == ["held-out reward 0.2500 after step 5 (best so far)"]
+@pytest.mark.parametrize(
+    ("event", "lines"),
+    [
+        (INFINITE, ["held-out loss infinite · on notes infinite after step 5"]),
+        (REWARD | {"step": 0}, ["held-out reward 0.2500 before the first step"]),
+        (REWARD | {"step": 5}, ["held-out reward 0.2500 after step 5 (best so far)"]),
+        (RECORDED, ["steps 20-23 recorded on every node: ./motley fetch brings the trace"]),
+        ({"event": "samples", "step": 100, "lines": WROTE}, ["  The sea ▸ was calm and", "  A dog ▸ "]),
+    ],
+)
+def test_what_each_node_tells_is_shown_once(event: Event, lines: list[str]) -> None:
+    view = view_of(["a", "b"])
+    assert shown(view, event | {"time": 5.0}) == lines
+    assert shown(view, event | {"time": 5.2}, node="b") == []
+    assert shown(view, event | {"time": 9.0, "step": event["step"] + 100}) != []
 
 
 def test_what_is_proven_before_the_first_step_is_no_step() -> None:
@@ -257,19 +267,3 @@ def test_shares_that_move_and_stay_are_told_once() -> None:
     moved = [step(number, float(number), a=16, b=4) for number in range(40, 80)]
     lines = shown(view, *moved)
     assert lines == ["shares at step 50: a 10 → 16, b 10 → 4"]
-
-
-def test_recorded_steps_are_told_once() -> None:
-    view = view_of(["a", "b"])
-    event = {"event": "profile", "time": 10.0, "step": 23, "first": 20, "bytes": 9, "seconds": 0.1}
-    assert shown(view, event) == ["steps 20-23 recorded on every node: ./motley fetch brings the trace"]
-    assert shown(view, event | {"bytes": 8}, node="b") == []
-
-
-def test_what_a_new_model_wrote_is_shown_once() -> None:
-    view = view_of(["a", "b"])
-    lines = [{"given": "The sea", "wrote": " was\ncalm and"}, {"given": "A dog", "wrote": ""}]
-    event = {"event": "samples", "time": 5.0, "step": 100, "lines": lines}
-    assert shown(view, event) == ["  The sea ▸ was calm and", "  A dog ▸ "]
-    assert shown(view, event | {"time": 5.2}, node="b") == []
-    assert shown(view, event | {"time": 9.0, "step": 200}) != []
