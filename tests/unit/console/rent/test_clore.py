@@ -62,6 +62,14 @@ def test_a_redirect_takes_the_key_nowhere(market: Clore, books: Books) -> None:
     assert books.asked == []
 
 
+def test_of_a_list_only_orders_with_a_number_are_taken(market: Clore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clore, "_again", lambda *_: {"code": 0, "orders": [None, {"id": "x"}, {"id": 7}]})
+    assert [order.number for order in market.orders()] == [7]
+    monkeypatch.setattr(Clore, "_again", lambda *_: {"code": 0, "orders": 5})
+    with pytest.raises(Unanswered, match="its answer to my_orders has no orders"):
+        market.orders()
+
+
 def test_what_is_left_of_an_account_is_not_taken_for_dollars(market: Clore, monkeypatch: pytest.MonkeyPatch) -> None:
     wallets = [{"name": "USD-Blockchain", "balance": 3.2e-06}, {"name": "CLORE-Blockchain", "balance": "12.5"}]
     monkeypatch.setattr(Clore, "_read", lambda *_: wallets)

@@ -60,6 +60,7 @@ TOLD = [
     warning(NAME, "FailedMount", "hostPath type check failed: /srv is not a directory"),
     warning(NAME, "FailedScheduling", "0/3 nodes are available", "2026-11-25T23:59:00Z"),
     warning("another", "FailedMount", "elsewhere", "2026-11-25T23:59:00Z"),
+    warning(NAME, "BackOff", "earlier", "2026-11-25T23:00:00Z"),
 ]
 QUOTA = "failed quota: q: must specify limits.cpu for: prepare"
 
