@@ -107,7 +107,8 @@ def test_a_persons_settings_for_other_playbooks_do_not_count(monkeypatch: pytest
 def test_ansible_gets_a_locale_that_is_here(
     before: dict[str, str], after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LC_ALL", "")
+    for name in ("LC_ALL", "ANSIBLE_CONFIG"):
+        monkeypatch.setenv(name, "")
     for name in [name for name in os.environ if name == "LANG" or name.startswith("LC_")]:
         monkeypatch.delenv(name)
     for name, value in before.items():
