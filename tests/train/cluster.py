@@ -47,6 +47,12 @@ def make_rows(
     return folder
 
 
+def write_records(file: Path, records) -> Path:
+    """A data set: a line of JSON for each."""
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
 def make_row(random, vocabulary: int = 1003) -> list[tuple[list[int], list[int]]]:
     samples, room = [], int(random.integers(12, ROW_LENGTH + 1))
     while room >= 6:
@@ -118,18 +124,21 @@ class Cluster:
         *,
         cold: bool = False,
         machines: Sequence[int] = (),
+        changed: str = "",
     ) -> None:
-        """`machines`: of each rank the number of its node, where several share one."""
+        """`machines`: of each rank the number of its node, where several share one. `changed`: what broken.py changes
+        of the program."""
         self.home = home
         self.machines = list(machines) or list(range(size))
         self.processes: list[subprocess.Popen | Worker] = []
         self.outputs: list[Path] = []
         port = free_port()
+        program = ["tests/train/broken.py", changed] if changed else program or ["-m", "train"]
         for rank in range(size):
             own = options | (odd_rank_options or {}).get(rank, {})
             flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
             env = rank_environment(rank, self.machines, port)
-            words = [*(program or ["-m", "train"]), "run", *flags, f"--home={self.node_home(rank)}"]
+            words = [*program, "run", *flags, f"--home={self.node_home(rank)}"]
             with (home / f"out-{rank}-{port}.txt").open("w") as out:
                 if cold:
                     command = [sys.executable, *words]
@@ -157,11 +166,25 @@ class Cluster:
     def said(self, rank: int = 0) -> str:
         return self.outputs[rank].read_text()
 
+    def stop(self, number: int = signal.SIGKILL) -> None:
+        """All at once, before they have ended by themselves."""
+        for process in self.processes:
+            process.send_signal(number)
+        self.wait()
+        assert not (self.node_home(0) / "results").exists(), "the run ended before it was stopped"
+
+    def checkpoints(self, rank: int = 0) -> Path:
+        return self.node_home(rank) / "models/checkpoints/run"
+
+    def result(self, rank: int = 0, name: str = "adapter") -> Path:
+        return self.node_home(rank) / "results/run" / name
+
     def log(self, rank: int = 0, run: str = "run") -> Path:
         return self.node_home(rank) / "logs" / "runs" / run / "events.jsonl"
 
-    def events(self, rank: int = 0) -> list[dict]:
-        return read(self.log(rank)) if self.log(rank).exists() else []
+    def events(self, rank: int = 0, kind: str = "") -> list[dict]:
+        events = read(self.log(rank)) if self.log(rank).exists() else []
+        return [event for event in events if kind in ("", event["event"])]
 
     def steps(self, rank: int = 0) -> list[dict]:
         return history(self.events(rank))
@@ -183,7 +206,4 @@ def killed(home, settings, step):
     """A run of three whose processes are killed once it has reached that step."""
     torn = Cluster(home, settings, 3)
     torn.reaches(step)
-    for process in torn.processes:
-        process.send_signal(signal.SIGKILL)
-    torn.wait()
-    assert len(torn.steps()) < settings["max_steps"], "it was done before it could be killed"
+    torn.stop()

@@ -12,6 +12,12 @@ settings.register_profile("no times", deadline=None)  # how long an example take
 settings.load_profile("no times")
 
 
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """Sixty rows, and seven held out; nobody writes there."""
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60)
+
+
 @pytest.fixture(autouse=True)
 def _no_process_outlives_its_test():
     yield

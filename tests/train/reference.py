@@ -13,6 +13,12 @@ from transformers import AutoModelForCausalLM
 
 from train.data.rows import open_rows
 
+OPTIONS = {
+    **{"model": "tiny", "rows_per_step": 8, "lora_r": 8, "lora_alpha": 16},
+    **{"learning_rate": 2e-3, "grad_clip": 0.3, "wire": "fp32"},
+}
+"""Of a run that trains as `losses` does."""
+
 
 def losses(
     model_folder,

@@ -1,24 +1,22 @@
 """Several data sets in a run by preferences: each row is what its data set has alone, and nobody's share decides."""
 
 import functools
-import json
 
 import numpy as np
 import pytest
 
 from tests.train import cluster
 from train.data.mix_data_sets import epoch_of, parts_of
-from train.errors import BadInput
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.preference.rows import open_pairs, prepare
 
 COUNTS = {"a": 44, "b": 20, "c": 24}
-WANTED = {"model": "tiny", "max_seq_length": 96, "eval_fraction": 0.2}
 OPTIONS = {
     **{"recipe": "preference", "model": "tiny", "max_steps": 10, "rows_per_step": 6, "max_seq_length": 96},
     **{"lora_r": 4, "learning_rate": 2e-3, "wire": "fp32", "save_every": 3, "eval_every": 5, "eval_rows": 10},
 }
 TOLERANCE = 1e-5
+MIX = "{0}/a.jsonl:2,{0}/b.jsonl,{0}/c.jsonl:0.5"
 
 
 def record(name, number, paired):
@@ -30,21 +28,18 @@ def record(name, number, paired):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The folder of the files of either kind, and the rows of what is asked for of them."""
+    """The rows of what is asked for of files of either kind."""
 
     @functools.cache
     def rows(paired, wanted):
         folder = tmp_path_factory.mktemp("files")
         for name, count in COUNTS.items():
-            records = [record(name, number, paired) for number in range(count)]
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-        config = PreferenceConfig(dataset=wanted.format(folder), loss="dpo" if paired else "kto", **WANTED)
+            cluster.write_records(folder / f"{name}.jsonl", [record(name, number, paired) for number in range(count)])
+        asked = {"model": "tiny", "max_seq_length": 96, "eval_fraction": 0.2, "loss": "dpo" if paired else "kto"}
+        config = PreferenceConfig(dataset=wanted.format(folder), **asked)
         return prepare(config, lambda _: None, out=str(folder / "rows"))
 
     return rows
-
-
-MIX = "{0}/a.jsonl:2,{0}/b.jsonl,{0}/c.jsonl:0.5"
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -60,39 +55,25 @@ def test_each_row_is_what_its_data_set_has_alone(paired, made):
                 one, other = rows.batch([part.first + row]), alone.batch([row])
                 assert all(np.array_equal(one[name], other[name]) for name in one)
                 assert rows.labels[part.first + row] == alone.labels[row]
-    a, b, c = parts_of(open_pairs(made(paired, MIX), "train", paired=paired))
     train = open_pairs(made(paired, MIX), "train", paired=paired)
+    a, b, c = parts_of(train)
     assert epoch_of(train) == 2 * a.size + b.size + round(c.size / 2)
 
 
-def test_a_data_set_of_which_nothing_is_left_is_named(made, tmp_path):
-    long = {"prompt": "a", "chosen": f"b{' and so on' * 60} yes", "rejected": f"b{' and so on' * 60} no"}
-    for name, one in (("long", long), ("short", record("b", 1, True))):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(one) + "\n")
-    config = PreferenceConfig(
-        dataset=f"{tmp_path}/short.jsonl:3,{tmp_path}/long.jsonl", **WANTED | {"eval_fraction": 0}
-    )
-    with pytest.raises(BadInput, match=r"none has answers that differ within 96 tokens\nfile: .*/long.jsonl\n"):
-        prepare(config, lambda _: None, out=str(tmp_path / "rows"))
-
-
-@pytest.mark.parametrize("loss", ["dpo", "kto"])
-def test_three_machines_are_one_and_a_killed_run_continues(loss, made, tmp_path):
+@pytest.mark.parametrize("loss", [pytest.param("dpo", marks=pytest.mark.long), "kto"])
+def test_three_machines_and_two_after_a_kill_are_one(loss, made, tmp_path):
     options = OPTIONS | {"loss": loss, "dataset": made(loss == "dpo", MIX)}
     alone = cluster.train(tmp_path / "alone", options)
-    three = cluster.train(tmp_path / "three", options | {"shares": "5,2,1"}, 3)
-    assert three.losses() == pytest.approx(alone.losses(), rel=TOLERANCE)
     (tmp_path / "killed").mkdir()
-    cluster.killed(tmp_path / "killed", options, 4)
+    cluster.killed(tmp_path / "killed", options | {"shares": "5,2,1"}, 4)
     again = cluster.train(tmp_path / "killed", options, 2)
     assert again.losses() == pytest.approx(alone.losses(), rel=TOLERANCE)
-    evals, others = ([e for e in run.events() if e["event"] == "eval"] for run in (alone, three))
+    looks, others = ({event["step"]: event for event in run.events(kind="eval")} for run in (alone, again))
+    assert looks.keys() == others.keys() == {0, 5, 10}
     names = {"on a", "on b", "on c"}
-    assert [e["step"] for e in evals] == [0, 5, 10] and all(names < set(e["metrics"]) for e in evals)
-    for one, other in zip(evals, others, strict=True):
-        assert other["metrics"] == pytest.approx(one["metrics"], rel=TOLERANCE, abs=TOLERANCE)
-        each = [one["metrics"][name] for name in sorted(names)]
-        assert min(each) <= one["loss"] <= max(each) and one["targets"] == 10
+    for step, look in looks.items():
+        assert others[step]["metrics"] == pytest.approx(look["metrics"], rel=TOLERANCE, abs=TOLERANCE)
+        each = [look["metrics"][name] for name in sorted(names)]
+        assert names < look["metrics"].keys() and min(each) <= look["loss"] <= max(each) and look["targets"] == 10
     assert " · on b " in alone.said()
-    start = next(e for e in alone.events() if e["event"] == "start")
-    assert start["identity"]["mix"] == "a:2, b:1, c:0.5"
+    assert alone.events(kind="start")[0]["identity"]["mix"] == "a:2, b:1, c:0.5"

@@ -1,4 +1,5 @@
-"""Mixtures of experts: each expert has its adapter, whoever computes which rows; and what no rank can have alone."""
+"""Mixtures of experts: each expert has its adapter, whoever computes which rows; and what no rank can have alone. One
+as a launch has it, behind a power cut, asked and exported: test_launched_models.py."""
 
 from pathlib import Path
 
@@ -11,12 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter, load_balancing_loss_func
 
 from tests.train import cluster, families, reference
-from train.__main__ import main
 from train.models import experts, hf
 from train.models.backends import ModelSpec, autocast
 from train.proof.exact import LENGTHS, SHARES, batch_of
 
-TOLERANCE = 5e-6
 OPTIONS = {
     **{"max_steps": 6, "rows_per_step": 8, "lora_r": 4, "learning_rate": 2e-3, "save_every": 2, "wire": "fp32"},
     **{"device": "cpu", "max_seq_length": cluster.ROW_LENGTH},
@@ -45,15 +44,13 @@ def scores(model: nn.Module) -> torch.Tensor:
         return model.eval()(input_ids=TOKENS).logits
 
 
-def test_shares_of_a_mixture_are_one_process_also_behind_a_kill(trained, options, tmp_path):
-    cluster.killed(tmp_path, options, 3)
-    alone = cluster.train(tmp_path, options, 1)
-    assert reference.largest_error(trained.losses(), alone.losses()) < TOLERANCE
-    assert "qwen3_moe: exact in a miniature" in trained.said()
+def test_shares_of_a_mixture_are_one_process(trained, options, tmp_path):
+    alone = cluster.train(tmp_path, options)
+    assert reference.largest_error(trained.losses(), alone.losses()) < 5e-6
 
 
-def test_its_experts_are_trained_and_others_load_them(trained, base, tmp_path):
-    adapter = trained.node_home(0) / "results/run/adapter"
+def test_its_experts_are_trained_and_others_load_them(trained, base):
+    adapter = trained.result()
     held = load_file(adapter / "adapter_model.safetensors")
     of_experts = [name for name in held if ".experts." in name and "lora_B" in name]
     assert len(of_experts) == 4, "two weights in each of two layers"
@@ -62,21 +59,12 @@ def test_its_experts_are_trained_and_others_load_them(trained, base, tmp_path):
     plain = scores(AutoModelForCausalLM.from_pretrained(base))
     other = scores(PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), str(adapter)))
     assert (other - own).norm() <= 1e-5 * own.norm() < 1e-2 * (plain - own).norm()
-    words = ["export", "merged", "--model", str(base), "--adapter", str(adapter), "--out", str(tmp_path / "m")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.results.export.load_chat", lambda *_, **__: None)  # this base has no tokenizer
-        patch.setattr("train.results.export.save_tokenizer", lambda *_: None)
-        assert main(words) == 0
-    merged = scores(AutoModelForCausalLM.from_pretrained(tmp_path / "m", dtype=torch.float32))
-    assert (merged - own).norm() <= 1e-2 * (plain - own).norm()
 
 
 def test_a_setting_may_leave_the_experts_out(base):
     model = hf.build(ModelSpec(folder=str(base), lora_targets="q_proj,v_proj"))
-    assert {name.split(".lora_")[0].rpartition(".")[2] for name, p in model.named_parameters() if p.requires_grad} == {
-        "q_proj",
-        "v_proj",
-    }
+    trained = [name.split(".lora_")[0] for name, p in model.named_parameters() if p.requires_grad]
+    assert {name.rpartition(".")[2] for name in trained} == {"q_proj", "v_proj"}
     some = hf.build(ModelSpec(folder=str(base), lora_targets="q_proj,down_proj"))
     assert [name for name in experts.uncovered(some) if "down_proj" in name] == []
     assert len(experts.uncovered(some)) == 2

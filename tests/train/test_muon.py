@@ -1,6 +1,5 @@
 """Muon: plain PyTorch's numbers, the same on any cluster, each matrix computed by one owner."""
 
-import json
 import math
 
 import pytest
@@ -8,28 +7,15 @@ import torch
 from torch import nn
 
 from tests.train import cluster, reference, texts
-from train.data.rows import open_rows
 from train.engine.make_optimizer import MuonOnCpu, make_optimizer
 from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.parallel.muon import Muon, orthogonal, owners
 from train.plan.settings.config import load_config
-from train.recipes.pretrain import model as new
-from train.recipes.pretrain.rows import prepare
-
-CLOSE = 1e-6
-SETTINGS = {**texts.SETTINGS, "optimizer": "muon"}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = texts.write(tmp_path_factory.mktemp("texts") / "texts")
-    config = load_config({**SETTINGS, "dataset": str(folder)})
-    return prepare(config, lambda _: None, out=str(tmp_path_factory.mktemp("rows") / "rows"))
-
-
-@pytest.fixture(scope="module")
-def settings(data):
-    return {**SETTINGS, "dataset": data}
+def settings(tmp_path_factory):
+    return {**texts.SETTINGS, "optimizer": "muon", "dataset": texts.rows(tmp_path_factory.mktemp("data"))}
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +40,11 @@ def test_every_matrix_has_one_owner_and_work_is_even():
     assert owners(shapes[:1], 3) == [[0], [], []] and owners([], 2) == [[], []]
 
 
-def truth_of(data, settings, steps):
-    """Plain PyTorch, with Muon written down again."""
-    config = load_config({**settings, "dataset": str(data)})
-    index = json.loads((data / "index.json").read_text())
-    model = new.empty(config.facts(index["vocabulary"]), index["end_id"]).float()
-    new.first_weights(model, config.layers, config.seed)
-    matrices = [p for name, p in model.named_parameters() if name.startswith("model.layers") and p.dim() == 2]
-    others = [p for name, p in model.named_parameters() if not (name.startswith("model.layers") and p.dim() == 2)]
+def written_down_again(matrices, others):
     optimizer = torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
     momenta = [torch.zeros_like(p) for p in matrices]
-    rows, found = open_rows(data), []
-    stream = reference.order(rows, config.seed)
-    for step in range(steps):
-        total, count = reference.summed_loss(model, rows, stream[step * 8 : step * 8 + 8])
-        model.zero_grad()
-        (total / count).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        rate = 3e-3 * reference.factor(step, 4, steps)
+
+    def step_at(rate):
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
         for p, momentum in zip(matrices, momenta, strict=True):
@@ -83,31 +56,26 @@ def truth_of(data, settings, steps):
                 polynomial = -4.7750 * square + 2.0315 * square @ square
                 x = 3.4445 * x + (polynomial @ x if x.shape[0] <= x.shape[1] else x @ polynomial)
             p.data.mul_(1 - 0.1 * rate).sub_(0.2 * rate * math.sqrt(max(p.shape)) * x)
-        found.append((total / count).item())
-    return found
+
+    return step_at
 
 
-def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
-    truth = truth_of(data, settings, 24)
+def test_its_losses_are_those_of_plain_pytorch(alone, settings):
+    truth = texts.truth_of(settings["dataset"], settings, written_down_again)
     assert reference.largest_error(alone.losses(), truth) < 1e-5
     assert truth[-1] < 0.95 * truth[0], "nothing was learned"
 
 
 @pytest.mark.parametrize("sync", ["flat", pytest.param("ddp", marks=pytest.mark.long)])
-def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
-    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
-    for rank in range(3):
-        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
-    first = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
-    assert first[0] == first[1] == first[2]
-
-
-def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_path):
+def test_three_unequal_ones_and_after_a_kill_two_have_the_same_curve(alone, settings, tmp_path, sync):
     """The momentum of a matrix is kept by all, whoever owned it."""
-    cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
-    run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
-    assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
-    assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
+    cluster.killed(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 9)
+    run = cluster.train(tmp_path, {**settings, "shares": "3,1", "sync": sync}, 2)
+    assert run.events(kind="start")[-1]["step"] >= 6
+    for rank in range(2):
+        assert reference.largest_error(run.losses(rank), alone.losses()) < 1e-6
+    made = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(2)]
+    assert made[0] == made[1]
 
 
 def trained(kind, steps=5):
@@ -133,7 +101,7 @@ def test_a_step_in_main_memory_has_the_same_numbers_and_a_checkpoint_brings_it_b
     assert torch.equal(optimizer.state[other["wide"]]["momentum"], on_cpu.state[mine["wide"]]["momentum"])
 
 
-def test_only_matrices_of_blocks_have_it():
+def test_it_steps_where_the_others_step():
     config = load_config({**texts.SETTINGS, "optimizer": "muon"})
     assert type(make_optimizer(config, [nn.Parameter(torch.zeros(2))])) is Muon
     assert type(make_optimizer(config, [nn.Parameter(torch.zeros(2))], on_cpu=True)) is MuonOnCpu

@@ -17,10 +17,8 @@ from safetensors.torch import load_file
 import motley
 from tests.support import pace
 from tests.train import cluster, reference
-from tests.train.agents import Agents
 from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
-from train.data.row_order import rows_of_step
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.launch.plan_cards import what_if
@@ -59,9 +57,9 @@ def test_its_losses_are_those_of_plain_pytorch(alone, rows):
     torch.manual_seed(3407)
     model = recipe.model({"width": 16, "shapes": {"x": [5], "y": []}})
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
-    losses = []
+    losses, stream = [], reference.order(data, 3407)
     for event in alone.steps():
-        chosen = own_rows.as_tensors(data, stream(len(data))[event["step"] * 8 - 8 : event["step"] * 8], "cpu")
+        chosen = own_rows.as_tensors(data, stream[event["step"] * 8 - 8 : event["step"] * 8], "cpu")
         optimizer.zero_grad()
         loss = recipe.loss(model, chosen).mean()
         loss.backward()
@@ -73,16 +71,19 @@ def test_its_losses_are_those_of_plain_pytorch(alone, rows):
     assert sum(losses[-8:]) < 0.5 * sum(losses[:8]), "nothing was learned"
 
 
-def stream(rows):
-    return rows_of_step(0, rows=rows, rows_per_step=8 * STEPS, seed=3407)
+BY_FIT = ["-m", "tests.train.fits"]
 
 
-@pytest.mark.parametrize("sync", ["flat", pytest.param("ddp", marks=pytest.mark.long)])
-def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
-    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
+@pytest.mark.parametrize(
+    ("sync", "program"), [("flat", BY_FIT), pytest.param("ddp", ["-m", "train"], marks=pytest.mark.long)]
+)
+def test_three_unequal_processes_have_the_same_curve_by_fit_too(alone, settings, tmp_path, sync, program):
+    unequal = {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}
+    run = cluster.train(tmp_path, unequal, 3, program=program)
     for rank in range(3):
         assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
-    made = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
+        assert program != BY_FIT or f"steps {STEPS}" in run.said(rank)
+    made = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(3)]
     assert made[0] == made[1] == made[2]
 
 
@@ -98,14 +99,9 @@ def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
 def test_it_goes_on_where_it_was_killed_with_fewer_nodes(settings, tmp_path):
     longer = {**settings, "max_steps": 400, "learning_rate": 0.001, "eval_every": 0}
     truth = cluster.train(tmp_path / "truth", longer)
-    torn = cluster.Cluster(tmp_path, {**longer, "shares": "5,2,1"}, 3)
-    torn.reaches(9)
-    for process in torn.processes:
-        process.send_signal(signal.SIGKILL)
-    torn.wait()
-    assert len(torn.steps()) < 400, "it was done before it could be killed"
+    cluster.killed(tmp_path, {**longer, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**longer, "shares": "3,1"}, 2)
-    assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
+    assert run.events(kind="start")[-1]["step"] >= 6
     assert reference.largest_error(run.losses(), truth.losses()) < CLOSE
 
 
@@ -119,32 +115,17 @@ def test_a_file_of_settings_with_its_own_serves_every_command(tmp_path):
     assert config_of(args).own == {"width": 8, "target": "area", "seed": 3407}
 
 
-@pytest.mark.long  # three agents start
-def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
-    longer = {**settings, "max_steps": 300, "learning_rate": 0.001, "eval_every": 0, "save_every": 50}
-    truth = cluster.train(tmp_path / "alone", longer)
-    agents = Agents(tmp_path, {**longer, "speeds": "node-0=5,node-1=2,node-2=1", "sync": "flat"})
-    agents.start()
-    agents.wait(lambda: agents.last_step("node-0")["step"] >= 10, 90, "they do not train")
-    agents.kill("node-2")
-    assert agents.ended() == [0, 0]
-    steps = agents.steps("node-0")
-    assert len(steps[0]["nodes"]) == 3 and len(steps[-1]["nodes"]) == 2
-    assert reference.largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
-
-
 def test_its_result_is_all_that_its_own_functions_need(alone, rows):
-    folder = alone.node_home(0) / "results/run/model"
+    folder = alone.result(name="model")
     recipe = load(str(folder / "recipe.py"))
     model = recipe.model(json.loads((folder / "settings.json").read_text()))
     model.load_state_dict(load_file(folder / "model.safetensors"))
     held_out = open_rows(rows, "eval")
     with torch.no_grad():
         losses = recipe.loss(model, own_rows.as_tensors(held_out, list(range(len(held_out))), "cpu"))
-    found = [e for e in alone.events() if e["event"] == "eval"]
-    assert float(losses.mean()) == pytest.approx(found[-1]["loss"], rel=1e-5)
+    assert float(losses.mean()) == pytest.approx(alone.events(kind="eval")[-1]["loss"], rel=1e-5)
     assert "recipe.py" in (folder / "README.md").read_text()
-    shown = [e for e in alone.events() if e["event"] == "samples"][-1]["lines"]
+    shown = alone.events(kind="samples")[-1]["lines"]
     assert shown[0]["given"] == "error" and 0 < float(shown[0]["wrote"]) < 2
 
 
@@ -171,11 +152,17 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
 # -- from Python -------------------------------------------------------------------------------------------------------
 
 
+def losses_in(log):
+    return [event["loss"] for event in read(log) if event["event"] == "step"]
+
+
 def test_fit_is_the_same_run_as_the_command(alone, settings, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
     made = motley.fit(TABLE, {**settings, "home": tmp_path, "run": "run"})
-    losses = [e["loss"] for e in read(tmp_path / "logs/runs/run/events.jsonl") if e["event"] == "step"]
+    assert signal.getsignal(signal.SIGTERM) is before, "signals mean what they meant before"
+    losses = losses_in(tmp_path / "logs/runs/run/events.jsonl")
     assert losses == alone.losses() and made.loss == losses[-1] and made.steps == STEPS
-    truth = load_file(alone.node_home(0) / "results/run/model/model.safetensors")
+    truth = load_file(alone.result(name="model") / "model.safetensors")
     for name, tensor in made.model.state_dict().items():
         assert torch.equal(tensor, truth[name])
     assert made.folder == tmp_path / "results/run/model" and not made.model.training and made.held_out
@@ -205,13 +192,12 @@ def test_fit_takes_an_object_with_the_same_functions(tmp_path):
 
 
 def test_sft_is_the_same_run_as_the_command(tmp_path):
-    data = tmp_path / "colours.jsonl"
-    data.write_text("".join(json.dumps({"prompt": f"Say {n}.", "completion": "blue"}) + "\n" for n in range(60)))
+    records = [{"prompt": f"Say {n}.", "completion": "blue"} for n in range(60)]
+    data = cluster.write_records(tmp_path / "colours.jsonl", records)
     settings = {"max_steps": 3, "rows_per_step": 2, "max_seq_length": 64, "device": "cpu"}
     command = cluster.train(tmp_path / "command", {"model": "tiny", "dataset": data, **settings})
     made = motley.sft(model="tiny", dataset=data, home=tmp_path / "call", **settings)
-    log = tmp_path / "call/logs/runs/tiny-colours/events.jsonl"
-    assert [event["loss"] for event in read(log) if event["event"] == "step"] == command.losses()
+    assert losses_in(tmp_path / "call/logs/runs/tiny-colours/events.jsonl") == command.losses()
     assert made.folder == tmp_path / "call/results/tiny-colours/adapter" and made.steps == 3
     assert (made.folder / "adapter_model.safetensors").is_file() and hasattr(made.model, "disable_adapter")
     with pytest.raises(BadInput, match="unknown setting 'lerning_rate', did you mean 'learning_rate'"):
@@ -230,12 +216,6 @@ def test_a_train_py_of_ones_own_is_not_in_its_way(tmp_path):
     assert said("train.py") == "train.engine.from_python train.engine.from_python\n"
     assert said("-c", "import motley, train; print(train.__file__)").endswith("/train/__init__.py\n")
     assert "fix: import motley before it" in said("-c", "import train; import motley")
-
-
-def test_signals_mean_what_they_meant_before(tmp_path, settings):
-    before = signal.getsignal(signal.SIGTERM)
-    motley.fit(TABLE, {**settings, "home": tmp_path, "max_steps": 1})
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_ctrl_c_saves_and_gives_the_process_back(tmp_path, settings):
@@ -277,13 +257,6 @@ def test_ctrl_c_that_the_main_thread_misses_once_is_said_again(monkeypatch):
     threading.Event().wait(0.2)  # and not a third time
 
 
-def test_fit_in_three_unequal_processes_has_the_curve_of_one(alone, settings, tmp_path):
-    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1"}, 3, program=["-m", "tests.train.fits"])
-    for rank in range(3):
-        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
-        assert f"steps {STEPS}" in run.said(rank)
-
-
 # -- afterwards --------------------------------------------------------------------------------------------------------
 
 
@@ -297,7 +270,7 @@ def test_eval_measures_it_and_the_others_say_what_to_do(alone, rows, capsys):
     where = [f"--home={home}", "--run=run"]
     assert main(["eval", "--json", *where]) == 0
     found = json.loads(capsys.readouterr().out)["model"]
-    assert found["loss"] == pytest.approx([e for e in alone.events() if e["event"] == "eval"][-1]["loss"], rel=1e-5)
+    assert found["loss"] == pytest.approx(alone.events(kind="eval")[-1]["loss"], rel=1e-5)
     assert 0 < found["error"] < 2
     for words, said in ((["ask"], "no words to answer with"), (["export", "gguf"], "take that folder as it is")):
         assert main([*words, *where]) == 2

@@ -20,11 +20,14 @@ from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import open_pictures
 
 
-def made(dataset, out, said=None, **values):
-    config = load_config(
-        {"recipe": "images", "image_size": 16, "eval_fraction": 0.2, "dataset": str(dataset), **values}
-    )
-    return prepare(config, (said if said is not None else []).append, out=str(out))
+@pytest.fixture
+def photos(tmp_path):
+    return pictures.write(tmp_path / "photos")
+
+
+def made(dataset, out, say=lambda _: None, **values):
+    asked = {"recipe": "images", "image_size": 16, "eval_fraction": 0.2, "dataset": str(dataset), **values}
+    return prepare(load_config(asked), say, out=str(out))
 
 
 def index_of(folder):
@@ -35,13 +38,12 @@ def contents(folder, split="train"):
     return {picture.tobytes() for picture in open_pictures(folder, split).pictures}
 
 
-def test_the_same_pictures_give_the_same_bytes(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_the_same_pictures_give_the_same_bytes(photos, tmp_path):
     first, again = made(photos, tmp_path / "a"), made(photos, tmp_path / "b")
     for file in ("index.json", "train/pictures.bin", "eval/labels.bin"):
         assert (first / file).read_bytes() == (again / file).read_bytes()
     said = []
-    made(photos, tmp_path / "a", said)
+    made(photos, tmp_path / "a", said.append)
     assert said[-1].endswith("(was there already)")
 
 
@@ -59,8 +61,7 @@ def test_every_picture_is_there_once_with_its_class(tmp_path):
     assert found == truth and names == list(pictures.CLASSES)
 
 
-def test_a_picture_stays_on_its_side_when_others_come_and_so_do_its_copies(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_a_picture_stays_on_its_side_when_others_come_and_so_do_its_copies(photos, tmp_path):
     before = contents(made(photos, tmp_path / "a"), "eval")
     for file in list(photos.rglob("1*.png")):
         file.with_name(f"copy-{file.name}").write_bytes(file.read_bytes())
@@ -88,53 +89,46 @@ def test_a_broken_picture_is_named(tmp_path):
     said = []
     for number in (4, 5):
         (photos / f"bars/{number}.jpg").write_bytes(whole)
-    folder = made(photos, tmp_path / "rows", said)
+    folder = made(photos, tmp_path / "rows", said.append)
     assert index_of(folder)["records"]["bad"] == 4
     assert any("skipped   dots/3.jpg: image file is truncated" in line for line in said)
     assert sum(index_of(folder)["splits"][split]["rows"] for split in ("train", "eval")) == 56
 
 
-def test_a_picture_is_of_a_kind_that_is_read_whatever_it_is_called(tmp_path, monkeypatch):
+def test_a_picture_is_of_a_kind_that_is_read_whatever_it_is_called(photos, tmp_path, monkeypatch):
     """Pillow gives PostScript to Ghostscript, which has been escaped before."""
     (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     (tmp_path / "gs").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    photos = pictures.write(tmp_path / "photos")
     for format_ in ("EPS", "ICNS", "PPM"):
         Image.new("RGB", (16, 16)).save(photos / f"dots/{format_}.png", format=format_)
     said = []
-    made(photos, tmp_path / "rows", said)
+    made(photos, tmp_path / "rows", said.append)
     assert sum("png: no picture of a kind that is read" in line for line in said) == 3
     assert not (tmp_path / "asked").exists()
 
 
-def test_pictures_of_16_bit_keep_what_they_show(tmp_path):
+def test_pictures_of_16_bit_keep_what_they_show(photos, tmp_path):
     """X-rays, depth, microscopy: Pillow's own conversion makes them white."""
-    photos = pictures.write(tmp_path / "photos")
+    deep = shutil.copytree(photos, tmp_path / "deep")
     for file in photos.rglob("*.png"):
         grey = np.asarray(Image.open(file).convert("L"))
-        Image.fromarray(grey.astype(np.uint16) * 257).save(file.with_suffix(".tif"))
         Image.fromarray(grey).save(file)
-    deep = photos.rename(tmp_path / "deep")
-    shutil.copytree(deep, tmp_path / "plain", ignore=shutil.ignore_patterns("*.tif"))
-    for file in deep.rglob("*.png"):
-        Image.open(file.with_suffix(".tif")).save(file)
-        file.with_suffix(".tif").unlink()
-    rows = [made(tmp_path / name, tmp_path / f"{name}-rows", eval_fraction=0) for name in ("deep", "plain")]
+        Image.fromarray(grey.astype(np.uint16) * 257).save(deep / file.relative_to(photos))
+    rows = [made(folder, tmp_path / f"{folder.name}-rows", eval_fraction=0) for folder in (deep, photos)]
     assert contents(rows[0]) == contents(rows[1])
     Image.fromarray(np.ones((9, 9), np.float32)).save(deep / "dots" / "depth.tif")
     said = []
-    made(deep, tmp_path / "more", said)
+    made(deep, tmp_path / "more", said.append)
     assert "skipped   dots/depth.tif: its pixels are 32-bit numbers: save it with 8 or 16 bit" in said
 
 
-def test_what_is_no_picture_that_is_read_is_named(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_what_is_no_picture_that_is_read_is_named(photos, tmp_path):
     (photos / "dots" / "cat.heic").touch()
     (photos / "beside.txt").touch()
     (photos / "empty" / "deeper").mkdir(parents=True)
     said = []
-    rows = made(photos, tmp_path / "rows", said)
+    rows = made(photos, tmp_path / "rows", said.append)
     words = "no picture is in empty, empty/deeper; no picture that is read: beside.txt, dots/cat.heic; convert"
     assert f"60 pictures in 3 classes; {words} pictures to .jpg" in said[0]
     lost = left_out_in_words.words(json.loads((rows / "index.json").read_text()))
@@ -150,16 +144,14 @@ def test_what_is_no_picture_that_is_read_is_named(tmp_path):
         made(photos, tmp_path / "none")
 
 
-def test_the_head_is_told_what_was_never_brought_to_it(tmp_path, capsys):
-    photos = pictures.write(tmp_path / "photos")
+def test_the_head_is_told_what_was_never_brought_to_it(photos, tmp_path, capsys):
     words = ["prepare", "--recipe", "images", "--dataset", str(photos), "--out", str(tmp_path / "rows"), "--json"]
     assert main([*words, "--image-size", "16", "--passed-over", "no picture is in empty"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"] == ["data: no picture is in empty"]
     assert left_out_in_words.words_at(tmp_path / "rows/train") == ["data: no picture is in empty"]
 
 
-def test_grey_pictures_take_a_third(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_grey_pictures_take_a_third(photos, tmp_path):
     for file in photos.rglob("*.png"):
         Image.open(file).convert("L").save(file)
     assert open_pictures(made(photos, tmp_path / "grey")).pictures.shape[1] == 1
@@ -167,8 +159,7 @@ def test_grey_pictures_take_a_third(tmp_path):
     assert open_pictures(made(photos, tmp_path / "colour")).pictures.shape[1:] == (3, 16, 16)
 
 
-def test_turned_photos_are_turned_back_and_cut_around_their_middle(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_turned_photos_are_turned_back_and_cut_around_their_middle(photos, tmp_path):
     wide = Image.new("RGB", (48, 16), "red")
     wide.paste("blue", (16, 0, 32, 16))
     turned, exif = wide.rotate(-90, expand=True), Image.Exif()
@@ -197,56 +188,50 @@ def test_mnists_files_are_read_with_their_test_part_held_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pictures_head", "labels_head", "labels", "said"),
+    ("pictures_head", "labels_told", "labels", "said"),
     [
-        ((0x803, 90, 16, 16), (0x801, 30), range(30), "train-images-idx3-ubyte.gz holds 30 pictures, and tells of 90"),
-        ((0x803, 30, 0, 16), (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
-        ((0x803, 30, 16, 16), (0x801, 30), range(20), "train-labels-idx1-ubyte.gz holds 20 labels, and tells of 30"),
-        ((0x803, 30, 16, 16), (0x801, 20), range(20), "30 pictures, and 20 labels"),
-        ((0x803, 30, 16, 16), (0x801, 30), range(7, 37), "label 36, and there are 10 classes"),
-        ((0x803,), (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
-        ((0x803, 2**31, 16, 16), (0x801, 30), range(30), "tells of 550 GB, held in memory as a whole"),
-        (None, (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        ((0x803, 90, 16, 16), 30, range(30), "train-images-idx3-ubyte.gz holds 30 pictures, and tells of 90"),
+        ((0x803, 30, 0, 16), 30, range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        ((0x803, 30, 16, 16), 30, range(20), "train-labels-idx1-ubyte.gz holds 20 labels, and tells of 30"),
+        ((0x803, 30, 16, 16), 20, range(20), "30 pictures, and 20 labels"),
+        ((0x803, 30, 16, 16), 30, range(7, 37), "label 36, and there are 10 classes"),
+        ((0x803,), 30, range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        ((0x803, 2**31, 16, 16), 30, range(30), "tells of 550 GB, held in memory as a whole"),
+        (None, 30, range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
     ],
 )
-def test_mnists_files_that_do_not_hold_what_they_tell_are_named(pictures_head, labels_head, labels, said, tmp_path):
+def test_mnists_files_that_do_not_hold_what_they_tell_are_named(pictures_head, labels_told, labels, said, tmp_path):
     folder, pixels = tmp_path / "digits", bytes(30 * 16 * 16)
     folder.mkdir()
     labels = bytes(label % 10 if max(labels) < 30 else label for label in labels)
     head = struct.pack(f">{len(pictures_head)}I", *pictures_head) if pictures_head else b""
     file = gzip.compress(head + (pixels if len(head) == 16 else b"")) if pictures_head else b"<html>"
     (folder / "train-images-idx3-ubyte.gz").write_bytes(file)
-    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", *labels_head) + labels))
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", 0x801, labels_told) + labels))
     with pytest.raises(BadInput, match=re.escape(said)):
         made(folder, tmp_path / "rows")
 
 
-def test_a_class_of_which_no_picture_can_be_read_is_named(tmp_path):
-    photos = pictures.write(tmp_path / "photos")
+def test_a_class_of_which_no_picture_can_be_read_is_named(photos, tmp_path):
     (photos / "void").mkdir()
     (photos / "void" / "a.png").write_bytes(b"broken")
     with pytest.raises(BadInput, match="no picture of void can be read"):
         made(photos, tmp_path / "rows")
 
 
-def test_a_file_that_is_too_large_for_a_picture_is_passed_over(tmp_path, monkeypatch):
-    photos = pictures.write(tmp_path / "photos")
+def test_what_is_too_large_for_a_picture_is_passed_over(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(parse_files, "LONGEST_RECORD", 1 << 20)
     (photos / "dots" / "film.png").write_bytes(bytes(2 << 20))
-    rows = made(photos, tmp_path / "rows")
-    assert index_of(rows)["records"]["first_bad"] == ["dots/film.png: longer than 1 MB"]
-
-
-def test_a_picture_of_more_pixels_than_memory_takes_is_passed_over(tmp_path, monkeypatch):
-    photos = pictures.write(tmp_path / "photos")
-    Image.new("L", (400, 300)).save(photos / "dots" / "sky.png")
     monkeypatch.setattr(picture_data, "MOST_PIXELS", 100_000)
-    rows = made(photos, tmp_path / "rows")
-    assert index_of(rows)["records"]["first_bad"] == ["dots/sky.png: 400 × 300 pixels are more than 0 million"]
+    Image.new("L", (400, 300)).save(photos / "dots" / "sky.png")
+    assert index_of(made(photos, tmp_path / "rows"))["records"]["first_bad"] == [
+        "dots/film.png: longer than 1 MB",
+        "dots/sky.png: 400 × 300 pixels are more than 0 million",
+    ]
 
 
-def test_damaged_rows_are_noticed(tmp_path):
-    folder = made(pictures.write(tmp_path / "photos"), tmp_path / "rows")
+def test_damaged_rows_are_noticed(photos, tmp_path):
+    folder = made(photos, tmp_path / "rows")
     file = folder / "train" / "pictures.bin"
     data = bytearray(file.read_bytes())
     data[100] ^= 1

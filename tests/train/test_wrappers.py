@@ -1,4 +1,5 @@
-"""A wrapper with pictures around a text model: its text is trained as any model, and the adapter is the wrapper's."""
+"""A wrapper with pictures around a text model: its text is trained, and the adapter is the wrapper's. Its curve over
+machines, and how it is asked: test_launched_models.py."""
 
 import json
 import shutil
@@ -10,20 +11,13 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, Gemma3Config, Mistral3Config
 
-from tests.train import cluster, reference
+from tests.train import cluster
 from tests.train.families import SIZES
 from train.__main__ import main
 from train.models import hf
 from train.models.backends import ModelSpec
 from train.models.model_files import model_folder, shape_of
 
-TOLERANCE = 5e-6
-STEPS, KILLED_AT = 8, 5
-OPTIONS = {
-    **{"max_steps": STEPS, "rows_per_step": 8, "lora_r": 4, "learning_rate": 2e-3, "save_every": 2, "wire": "fp32"},
-    **{"device": "cpu", "max_seq_length": cluster.ROW_LENGTH},
-}
-SHARES = {"shares": "5,2,1"}
 TOKENS = torch.arange(3, 40)[None]
 TOWER = {
     **{"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2},
@@ -69,18 +63,11 @@ def renamed(name: str, prefixes: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def options(base, tmp_path_factory) -> dict:
-    return {**OPTIONS, "model": base, "dataset": cluster.make_rows(tmp_path_factory.mktemp("data"), 40, 4)}
-
-
-@pytest.fixture(scope="module")
-def trained(options, tmp_path_factory) -> cluster.Cluster:
-    return cluster.train(tmp_path_factory.mktemp("shares"), options | SHARES, 3)
-
-
-@pytest.fixture(scope="module")
-def adapter(trained) -> Path:
-    return trained.node_home(0) / "results/run/adapter"
+def adapter(base, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    options = {"model": base, "dataset": cluster.make_rows(folder / "data", 40, 4), "device": "cpu", "lora_r": 4}
+    options |= {"max_steps": 4, "rows_per_step": 8, "learning_rate": 2e-3, "max_seq_length": cluster.ROW_LENGTH}
+    return cluster.train(folder, options).result()
 
 
 def whole(base: Path, adapter: Path | None = None) -> torch.Tensor:
@@ -89,13 +76,6 @@ def whole(base: Path, adapter: Path | None = None) -> torch.Tensor:
     model = PeftModel.from_pretrained(model, str(adapter)) if adapter else model
     with torch.no_grad():
         return model.eval()(input_ids=TOKENS).logits
-
-
-def test_shares_of_a_wrapper_are_one_process(trained, options, tmp_path):
-    alone = cluster.train(tmp_path, options, 1)
-    assert reference.largest_error(trained.losses(), alone.losses()) < TOLERANCE
-    assert "gemma3: exact in a miniature" in trained.said()
-    assert alone.losses()[-1] < alone.losses()[0]
 
 
 def test_its_adapter_is_the_whole_wrappers(adapter, base):
@@ -113,32 +93,6 @@ def test_its_adapter_is_the_whole_wrappers(adapter, base):
     assert told["base_model_name_or_path"] == str(base)
     card = (adapter / "README.md").read_text()
     assert "AutoModelForImageTextToText" in card and "AutoPeftModelForCausalLM" not in card
-
-
-def test_a_run_of_a_wrapper_that_was_killed_goes_on_exactly(trained, options, tmp_path):
-    cluster.killed(tmp_path, options | SHARES, KILLED_AT)
-    run = cluster.train(tmp_path, options, 1)
-    assert reference.largest_error(run.losses(), trained.losses()) < TOLERANCE
-
-
-@pytest.fixture
-def launched(trained, options, base, monkeypatch) -> Path:
-    """The files that a launch leaves beside what was trained."""
-    monkeypatch.setenv("MOTLEY_HOME", "/nowhere")  # and put back, whatever --home has made of it
-    home = trained.node_home(0)
-    (home / "models/base").mkdir(parents=True, exist_ok=True)
-    (home / "models/base/gemma3").symlink_to(base)
-    launch = {"run": "run", "all": {"model": str(base), "dataset": "x", "max_seq_length": cluster.ROW_LENGTH}}
-    launch |= {"model": {"folder_name": "gemma3"}, "rows": Path(options["dataset"]).name}
-    (home / "logs/runs/run/launch.json").write_text(json.dumps(launch))
-    return home
-
-
-def test_a_run_of_a_wrapper_is_asked(launched, capsys):
-    words = ["ask", "--run", "run", "--home", str(launched), "--question", "Say 1.", "--answer-tokens", "4", "--json"]
-    assert main(words) == 0
-    [answer] = json.loads(capsys.readouterr().out)["answers"]
-    assert {"before", "after"} <= answer.keys()
 
 
 def test_the_merged_wrapper_has_its_towers(adapter, base, tmp_path):
