@@ -1,8 +1,10 @@
-"""Small pictures of two colours and three patterns, in a folder for each class."""
+"""Small pictures of two colours and three patterns, in a folder for each class; and what a model keeps of them."""
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 CLASSES = ("bars", "dots", "stripes")
@@ -36,3 +38,17 @@ def picture(random, kind: str, edge: int) -> np.ndarray:
     pixels = random.integers(0, 120, (edge, edge, 3))
     pixels[marked] += random.integers(60, 130, 3)
     return pixels.astype(np.uint8)
+
+
+@contextlib.contextmanager
+def kept_beside(weights):
+    """Of what is computed within, what is kept for the way back: bytes by place, without these weights."""
+    kept, known = {}, {tensor.data_ptr() for tensor in weights}
+
+    def keep(tensor):
+        if tensor.data_ptr() not in known:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

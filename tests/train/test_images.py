@@ -153,14 +153,7 @@ def test_what_a_plan_computes_is_what_there_is(model, size):
     facts = load_config({"recipe": "images", "model": model, "width": width, "image_size": edge}).facts(7)
     built = models.empty(facts)
     assert facts.parameters == sum(p.numel() for p in built.parameters())
-    kept, weights = {}, {p.data_ptr() for p in built.parameters()}
-
-    def keep(tensor):
-        if tensor.data_ptr() not in weights:
-            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with pictures.kept_beside(built.parameters()) as kept:
         loss = models.loss_sum(built, {"pictures": torch.zeros(2, 3, edge, edge, dtype=torch.uint8),
                                        "labels": torch.zeros(2, dtype=torch.long)})  # fmt: skip
     assert 4 * 2 * facts.kept == pytest.approx(sum(kept.values()), rel=0.15), loss

@@ -73,10 +73,7 @@ def test_one_that_cannot_be_written_out_is_left_to_ollama(tiny):
 def test_an_answer_ends_where_it_was_trained_to(tiny):
     ends = {
         "its own": ["</s>"],
-        PLAIN_TEMPLATE: [
-            "</s>",
-            "### Instruction:",
-        ],  # a heading is text to the model: it might write the next question
+        PLAIN_TEMPLATE: ["</s>", "### Instruction:"],  # a heading is text: the model might write the next question
         tiny.template.replace("</s>", "<pad>"): ["<pad>", "</s>"],
     }
     for template, stops in ends.items():

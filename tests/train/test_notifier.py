@@ -2,23 +2,16 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.support.webhook import Webhook, webhook
-from tests.train import cluster
 from tests.train.agents import Agents
 from train.runlog import paths
 from train.runlog.secret import Secret
 
 TINY = {"model": "tiny", "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 SOON = "told_soon=3"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
 
 
 @pytest.fixture
@@ -83,21 +76,6 @@ def test_a_loss_is_told_once_though_the_host_changes(data, tmp_path, server):
     agents.stop()
     assert len(set(sent(agents))) == len(sent(agents)), told(server)
     assert server.address not in agents.said("node-2") and "lost-" in agents.said("node-1")
-
-
-@pytest.mark.long  # tests/unit/train/cluster/test_notifier.py
-def test_the_end_is_told_by_another_node_where_the_host_cannot(data, tmp_path, server):
-    agents = Agents(tmp_path, TINY | {"dataset": data, "max_steps": 10}, size=2)
-    bring(agents, "http://127.0.0.1:9/secret", "node-0")
-    bring(agents, server.address, "node-1")
-    agents.start()
-    assert agents.ended() == [0, 0]
-    (line,) = told(server)
-    assert line.startswith("done: done · 10 steps · loss ")
-    assert "done not sent: Connection refused" in agents.said("node-0")
-    agents.start("node-0")  # as after a reboot: it knows that the run has ended, and that somebody was told
-    assert agents.ended() == [0, 0]
-    assert len(told(server)) == 1 and "done sent" not in agents.said("node-0")
 
 
 def test_a_failure_is_told_once(data, tmp_path, server):

@@ -81,13 +81,13 @@ def test_a_trial_makes_a_whole_step_and_leaves_nothing_of_it():
     weights, seen = list(model.parameters()), []
     optimizer = torch.optim.AdamW(weights, lr=0.1)
     before = [p.detach().clone() for p in weights]
-    step = optimizer.step
-    optimizer.step = lambda: (
-        step(),
-        seen.extend(p.detach().clone() for p in weights),
-        seen.append(len(optimizer.state)),
-    )
-    held = []
+    step, held = optimizer.step, []
+
+    def seen_step():
+        step()
+        seen.extend([*(p.detach().clone() for p in weights), len(optimizer.state)])
+
+    optimizer.step = seen_step
 
     def loss(batch):
         held.append([(p.grad is not None, len(optimizer.state.get(p, {}))) for p in weights])

@@ -129,7 +129,7 @@ def test_its_result_is_all_that_its_own_functions_need(alone, rows):
     assert shown[0]["given"] == "error" and 0 < float(shown[0]["wrote"]) < 2
 
 
-def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
+def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("train.engine.run.Leaver", lambda: None)  # of a process that trains and ends
     layers = """    made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     made[0].requires_grad_(False)
@@ -138,8 +138,10 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
     return nn.Sequential("""
     mine = written(tmp_path, ("    return nn.Sequential(", layers))
     words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--warmup-steps=6", "--eval-fraction=0.3"]
-    assert main(["run", f"--recipe={mine}", f"--home={tmp_path}", *words]) == 0
-    best = min(read(tmp_path / "logs/runs/run/events.jsonl"), key=lambda e: e["loss"] if e["event"] == "eval" else 1e9)
+    assert main(["run", f"--recipe={mine}", f"--home={tmp_path}", "--json", *words]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    best = min(read(Path(told["events"])), key=lambda e: e["loss"] if e["event"] == "eval" else 1e9)
+    assert told["model"] == str(tmp_path / "results/run/model")
     assert best["step"] < 3, "the last is the best: the two results are one"
     for name, step in (("model", 3), ("best", best["step"])):
         tensors = load_file(tmp_path / f"results/run/{name}/model.safetensors")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.train import cluster
 from train.data.rows import open_rows
 from train.data.to_tokens import load_chat
 from train.errors import BadInput
@@ -18,8 +19,8 @@ SINGLE = [{"prompt": f"What is {i}?", "completion": f"It is {'very ' * i}{i}.", 
 
 def made(folder, records, loss="dpo", **more):
     folder.mkdir(exist_ok=True)
-    (folder / "answers.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    values = {"dataset": str(folder / "answers.jsonl"), "eval_fraction": 0.0, "max_seq_length": 96} | more
+    data = cluster.write_records(folder / "answers.jsonl", records)
+    values = {"dataset": str(data), "eval_fraction": 0.0, "max_seq_length": 96} | more
     return prepare(PreferenceConfig(loss=loss, **values), lambda _: None, out=str(folder / "rows"))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -89,14 +90,7 @@ def test_what_a_plan_computes_is_what_there_is(tmp_path, family):
     config = json.loads((folder / "config.json").read_text())
     facts = facts_of(config, "here", image_size=32, classes=5)
     assert facts.parameters == sum(p.numel() for p in model.parameters())
-    kept, weights = {}, {tensor.data_ptr() for tensor in model.state_dict().values()}
-
-    def keep(tensor):
-        if tensor.data_ptr() not in weights:
-            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with pictures.kept_beside(model.state_dict().values()) as kept:
         batch = {"pictures": torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "labels": torch.zeros(4, dtype=torch.long)}
         models.loss_sum(model, batch)
     assert 4 * 4 * facts.kept == pytest.approx(sum(kept.values()), rel=0.2)
@@ -111,25 +105,27 @@ def test_the_usual_sizes_are_those_of_transformers(family):
     assert facts.parameters == sum(p.numel() for p in model.parameters())
 
 
+def normalized(pixels):
+    mean, spread = (torch.tensor(x)[:, None, None] for x in (picture_bases.MEAN, picture_bases.SPREAD))
+    return (pixels / 255 - mean) / spread
+
+
 def truth_of(data, folder, config):
     """Plain PyTorch: transformers' model in eval mode, whose BatchNorm stays; AdamW with its own groups."""
     rows = open_pictures(data)
-    model = AutoModelForImageClassification.from_pretrained(
-        folder, num_labels=3, ignore_mismatched_sizes=True, dtype=torch.float32
-    ).eval()
+    how = {"num_labels": 3, "ignore_mismatched_sizes": True, "dtype": torch.float32}
+    model = AutoModelForImageClassification.from_pretrained(folder, **how).eval()
     random, head = torch.Generator().manual_seed(config.seed), model.classifier[1]
     with torch.no_grad():
         head.bias.zero_()
         head.weight.normal_(0.0, 0.02, generator=random)
     wide = [p for p in model.parameters() if p.dim() > 1]
     narrow = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": wide, "weight_decay": 0.05}, {"params": narrow, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups)
-    mean, spread = (torch.tensor(x)[:, None, None] for x in (picture_bases.MEAN, picture_bases.SPREAD))
+    optimizer = torch.optim.AdamW([{"params": wide, "weight_decay": 0.05}, {"params": narrow, "weight_decay": 0.0}])
     stream, found = reference.order(rows, config.seed), []
     for step in range(STEPS):
         some = stream[step * 8 : step * 8 + 8]
-        pixels = (torch.from_numpy(rows.pictures[some]) / 255 - mean) / spread
+        pixels = normalized(torch.from_numpy(rows.pictures[some]))
         labels = torch.from_numpy(rows.labels[some].astype(np.int64))
         optimizer.zero_grad()
         loss = F.cross_entropy(model(pixels).logits, labels)
@@ -151,7 +147,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "micro_batch": 2}, 3)
     for rank in range(3):
         assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
-    whole = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
+    whole = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(3)]
     assert whole[0] == whole[1] == whole[2]
 
 
@@ -185,9 +181,8 @@ def test_transformers_loads_what_was_made_and_says_the_same(home, photos, capsys
     file, folder = photos / "bars/3.png", home / "results/run/model"
     model = AutoModelForImageClassification.from_pretrained(folder).eval()
     pixels = np.asarray(Image.open(file).resize((16, 16), Image.Resampling.BICUBIC)).copy()
-    mean, spread = (torch.tensor(x)[:, None, None] for x in (picture_bases.MEAN, picture_bases.SPREAD))
     with torch.no_grad():
-        scores = model((torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255 - mean) / spread).logits
+        scores = model(normalized(torch.from_numpy(pixels).permute(2, 0, 1)[None])).logits
     truth = scores.softmax(1)[0].tolist()
     assert [model.config.id2label[n] for n in range(3)] == list(pictures.CLASSES)
     assert asked(home, file, capsys) == pytest.approx(dict(zip(pictures.CLASSES, truth, strict=True)), rel=1e-4)
@@ -216,7 +211,7 @@ def test_its_card_and_settings_are_for_others(home):
 
 def test_it_is_measured_as_it_was_while_it_trained(alone, home, capsys):
     code, found = answer(capsys, "eval", "--run", "run", "--home", str(home))
-    last = [event for event in alone.events() if event["event"] == "eval"][-1]
+    last = alone.events(kind="eval")[-1]
     assert code == 0 and found["model"]["loss"] == pytest.approx(last["loss"], rel=1e-5)
 
 
@@ -228,11 +223,8 @@ def test_what_cannot_be_fine_tuned_is_named(made, tmp_path):
         pretrained.build(made["vit"], classes=3, image_size=24, seed=1)
     with pytest.raises(BadInput, match="a 'swin' model is not known"):
         facts_of({"model_type": "swin"}, "here", image_size=224, classes=3)
-    kept = {name: t for name, t in load_file(made["vit"] / "model.safetensors").items() if "encoder" not in name}
-    assert kept
-    torn = tmp_path / "torn"
-    torn.mkdir()
-    (torn / "config.json").write_bytes((made["vit"] / "config.json").read_bytes())
+    torn = shutil.copytree(made["vit"], tmp_path / "torn")
+    kept = {name: t for name, t in load_file(torn / "model.safetensors").items() if "encoder" not in name}
     save_file(kept, torn / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(BadInput, match="would begin at random"):
         pretrained.build(torn, classes=3, image_size=16, seed=1)
@@ -240,11 +232,10 @@ def test_what_cannot_be_fine_tuned_is_named(made, tmp_path):
 
 def test_the_base_decides_the_curve(alone, settings, made, tmp_path):
     """A base with other weights under the same name is another run."""
-    run = cluster.Cluster(tmp_path, {**settings, "model": str(picture_bases.make("resnet", tmp_path / "resnet"))})
-    assert run.wait() == [0]
-    state = json.loads((run.node_home(0) / f"models/checkpoints/run/step-{STEPS}/state.json").read_text())
-    mine = json.loads((alone.node_home(0) / f"models/checkpoints/run/step-{STEPS}/state.json").read_text())
-    assert state["math"]["model"] == mine["math"]["model"] and len(mine["math"]["model"]) == 64
+    run = cluster.train(tmp_path, {**settings, "model": str(picture_bases.make("resnet", tmp_path / "resnet"))})
+    states = [of.checkpoints() / f"step-{STEPS}/state.json" for of in (run, alone)]
+    hashes = {json.loads(state.read_text())["math"]["model"] for state in states}
+    assert [len(model) for model in hashes] == [64]
     other = picture_bases.make("resnet", tmp_path / "other", depths=[2, 2])
     again = cluster.Cluster(tmp_path, {**settings, "model": str(other)})
     assert again.wait() == [2] and "model" in again.said()

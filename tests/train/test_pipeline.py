@@ -1,15 +1,15 @@
 """pipes: a model cut over machines trains as in one piece: the same losses, gradients and adapter."""
 
 import itertools
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
-from tests.train import cluster, families, streaming
+from tests.train import cluster, families, reference, streaming
 from tests.train.bases import save_in_4bit
 from train.__main__ import main
 from train.engine import kept_decisions, loop, pipe_members
@@ -21,6 +21,9 @@ from train.models.part import Part
 from train.models.weights import trained_weights
 from train.parallel.process_group import World
 from train.parallel.row_takers import RowTakers
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import Setup
 from train.plan.settings.config import load_config
 from train.proof import model_in_parts
 
@@ -97,15 +100,9 @@ def test_a_part_holds_its_layers_only():
 # -- a family that cuts wrongly ----------------------------------------------------------------------------------------
 
 
-def config_of(folder):
-    from transformers import AutoConfig  # noqa: PLC0415
-
-    return AutoConfig.from_pretrained(folder)
-
-
 def test_the_miniature_proof_passes_real_models():
     for name in ("tiny", "smollm2-135m"):
-        model_in_parts.prove(config_of(model_folder(name)))
+        model_in_parts.prove(AutoConfig.from_pretrained(model_folder(name)))
 
 
 def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp_path):
@@ -113,42 +110,44 @@ def test_a_family_whose_parts_compute_something_else_is_refused(monkeypatch, tmp
     enter = Part.enter
     monkeypatch.setattr(Part, "enter", lambda *given, **more: enter(*given, **more) * 1.0007)
     with pytest.raises(BadInput, match=r"a llama model cannot be cut: in parts .* off by \d"):
-        model_in_parts.prove(config_of(families.make("llama", tmp_path)))
+        model_in_parts.prove(AutoConfig.from_pretrained(families.make("llama", tmp_path)))
 
 
 def test_a_family_of_another_build_is_refused_by_name():
-    from transformers import AutoConfig  # noqa: PLC0415
-
     with pytest.raises(BadInput, match=r"pipes: a gpt2 model cannot be cut: .*\n.*pipes: off"):
         model_in_parts.prove(AutoConfig.for_model("gpt2", n_layer=4, n_embd=64, n_head=4))
 
 
 @pytest.mark.parametrize(
-    ("other", "instead"),
-    [
-        ({"method": "full"}, "lora"),
-        ({"sync": "local"}, "auto"),
-        ({"weights": "stream"}, "gpu"),
-        ({"load_in": "8bit"}, "4bit"),
-    ],
+    ("name", "value", "instead"),
+    [("method", "full", "lora"), ("sync", "local", "auto"), ("weights", "stream", "gpu"), ("load_in", "8bit", "4bit")],
 )
-def test_what_does_not_go_with_it_is_refused_before_anything_starts(other, instead):
-    (name, value), *_ = other.items()
+def test_what_does_not_go_with_it_is_refused_before_anything_starts(name, value, instead):
     with pytest.raises(BadInput, match=rf"pipes: a\+b and {name}: {value} do not go together\nuse {name}: {instead}"):
-        load_config({"model": "tiny", "pipes": "a+b", **other})
+        load_config({"model": "tiny", "pipes": "a+b", name: value})
+
+
+def test_fewer_layers_than_machines_are_refused():
+    names = ("a", "b", "c", "d", "e")
+    settings = {"model": "tiny", "pipes": "+".join(names), "speeds": ",".join(f"{name}=1" for name in names)}
+    world = World(node="a")
+    world.gather = lambda own: [own] * len(names)
+    here = pipe_members.Cluster(
+        names=names, devices=[Device(name, "cpu", 1 << 34) for name in names], facts=resolve_model("tiny").facts,
+        setup=Setup(device="cpu", load_in="32bit", row_length=48, micro_batch=1), decided_before={"cut_proven": "yes"},
+    )  # fmt: skip
+    with pytest.raises(BadInput, match=r"pipes: a\+b\+c\+d\+e cannot hold 4 layers: .*\nadd a node"):
+        pipe_members.arrange(load_config(settings), None, world, model_folder("tiny"), here)
 
 
 # -- in a run ----------------------------------------------------------------------------------------------------------
 
-OPTIONS = {
-    "model": "tiny", "max_steps": 12, "rows_per_step": 8, "lora_r": 8, "lora_alpha": 16, "learning_rate": 2e-3,
-    "grad_clip": 0.3, "wire": "fp32", "proof_every": 1, "micro_batch": 2, "save_every": 3, "eval_every": 5,
-}  # fmt: skip
+OPTIONS = reference.OPTIONS | {"max_steps": 12, "proof_every": 1, "micro_batch": 2, "save_every": 3, "eval_every": 5}
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory) -> dict:
-    return {**OPTIONS, "dataset": cluster.make_rows(tmp_path_factory.mktemp("data"), 40)}
+def options(data) -> dict:
+    return {**OPTIONS, "dataset": data}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,7 @@ def adapters(run) -> set[bytes]:
 
 
 def evaluations(run) -> list[float]:
-    return [event["loss"] for event in run.events() if event["event"] == "eval"]
+    return [event["loss"] for event in run.events(kind="eval")]
 
 
 def assert_rows_once(run):
@@ -175,7 +174,7 @@ def assert_rows_once(run):
 
 def test_three_stages_have_the_losses_and_the_adapter_of_one_process(options, one, tmp_path):
     """Packed, weighted rows in micro-batches of two; speeds that are set make the cut."""
-    pipe = {"pipes": "node-0+node-1+node-2", "wire": "fp32", "speeds": "node-0=1,node-1=1,node-2=30"}
+    pipe = {"pipes": "node-0+node-1+node-2", "speeds": "node-0=1,node-1=1,node-2=30"}
     run = cluster.train(tmp_path, {**options, **pipe}, 3)
     assert run.losses() == one.losses() and evaluations(run) == evaluations(one)
     assert len(evaluations(run)) == 3 and adapters(run) == adapters(one)
@@ -190,7 +189,7 @@ def test_three_stages_have_the_losses_and_the_adapter_of_one_process(options, on
 
 def test_the_cards_of_one_machine_are_stages_too(options, one, tmp_path):
     """Two processes of one machine, and one of another."""
-    pipe = {"pipes": "node-0+node-1", "wire": "fp32", "speeds": "node-0:0=1,node-0:1=1,node-1=30"}
+    pipe = {"pipes": "node-0+node-1", "speeds": "node-0:0=1,node-0:1=1,node-1=30"}
     run = cluster.train(tmp_path, {**options, **pipe}, 3, machines=(0, 0, 1))
     assert run.losses() == one.losses() and adapters(run) == adapters(one)
     assert "sync pipe: layers node-0:0 1-1 + node-0:1 2-2 + node-1 3-4" in run.events()[0]["reasons"]
@@ -209,15 +208,10 @@ def test_a_pipe_of_two_beside_a_whole_one(options, one, tmp_path):
 def test_killed_and_cut_otherwise_it_goes_on_bit_for_bit(options, one, tmp_path):
     """Each stage has the whole adapter, its moments too: what three have saved, two others continue, without two of
     them."""
-    run = cluster.Cluster(tmp_path, {**options, "pipes": "node-0+node-1+node-2", "max_steps": 12}, 3)
-    run.reaches(7)
-    for process in run.processes:
-        process.send_signal(signal.SIGKILL)
-    run.wait()
-    cuts = {"pipes": "node-1+node-0", "speeds": ""}
-    run = cluster.train(tmp_path, {**options, **cuts}, 2)
-    starts = [event for event in run.events() if event["event"] == "start"]
-    assert starts[-1]["step"] >= 6 and any("resumed at step" in reason for reason in starts[-1]["reasons"])
+    cluster.killed(tmp_path, {**options, "pipes": "node-0+node-1+node-2"}, 7)
+    run = cluster.train(tmp_path, {**options, "pipes": "node-1+node-0"}, 2)
+    start = run.events(kind="start")[-1]
+    assert start["step"] >= 6 and any("resumed at step" in reason for reason in start["reasons"])
     assert run.losses() == one.losses() and adapters(run) == adapters(one)
 
 
@@ -262,10 +256,3 @@ def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next
     world = World(node="a")
     world.gather = lambda own: [own, own]  # as the other stage
     assert pipe_members.micro_batch(replace(config, micro_batch=4), world, workers, 48, known)[0] == 2
-
-
-def test_fewer_layers_than_machines_are_refused(options, tmp_path):
-    nodes = "+".join(f"node-{i}" for i in range(5))
-    run = cluster.Cluster(tmp_path, {**options, "pipes": nodes}, 5)
-    assert 0 not in run.wait()
-    assert f"{nodes} cannot hold 4 layers" in "".join(run.said(rank) for rank in range(5))

@@ -3,7 +3,6 @@ reads one answer at a time, with the base as a model of its own."""
 
 import functools
 import itertools
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train import cluster, preferred
+from tests.train import reference as plain
 from tests.train.agents import Agents
 from train.engine.run import train_run
 from train.models.model_files import model_folder
@@ -18,24 +18,12 @@ from train.plan.settings.config import load_config
 from train.recipes.preference import reference
 from train.runlog.event_types import PAIRS
 
-STEPS, ROWS = 6, 8
+STEPS, ROWS = 6, plain.OPTIONS["rows_per_step"]
 TOLERANCE = 1e-5
 MOST_COMPARED = 80
 """Steps of a run that lasts as long as its machines take: the truth takes its time as well."""
-OPTIONS = {
-    "recipe": "preference",
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": ROWS,
-    "max_seq_length": 96,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": preferred.RATE,
-    "grad_clip": 0.3,
-    "save_every": 2,
-    "proof_every": 2,
-    "wire": "fp32",
-}
+OPTIONS = plain.OPTIONS | {"recipe": "preference", "max_steps": STEPS, "max_seq_length": 96}
+OPTIONS |= {"save_every": 2, "proof_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +33,7 @@ def data_of(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def truth_of(data_of):
-    return functools.cache(
-        lambda loss="dpo", **how: preferred.train(data_of(loss != "kto"), steps=STEPS, loss=loss, **how)
-    )
+    return functools.cache(lambda loss, **how: preferred.train(data_of(loss != "kto"), steps=STEPS, loss=loss, **how))
 
 
 @pytest.fixture
@@ -96,7 +82,7 @@ def test_each_loss_is_that_of_plain_pytorch(loss, settings_of, truth_of, tmp_pat
 
 def test_smoothed_labels_are_those_of_plain_pytorch(settings_of, truth_of, tmp_path):
     steps, weights, _ = alone(settings_of(label_smoothing=0.2), tmp_path)
-    assert_is_truth(steps, truth_of(smoothed=0.2), (), weights)
+    assert_is_truth(steps, truth_of("dpo", smoothed=0.2), (), weights)
 
 
 def test_scores_that_are_held_around_zero_are_those_of_plain_pytorch(settings_of, truth_of, tmp_path):
@@ -108,7 +94,7 @@ def test_scores_that_are_held_around_zero_are_those_of_plain_pytorch(settings_of
 
 def test_the_losses_differ(truth_of):
     """Else the comparisons with them could not tell them apart."""
-    several = (truth_of("dpo"), truth_of(smoothed=0.2), truth_of("hinge"), truth_of("ipo"))  # as the others ask: kept
+    several = (truth_of("dpo"), truth_of("dpo", smoothed=0.2), truth_of("hinge"), truth_of("ipo"))
     norms = [truth[0][-1]["norm"] for truth in several]
     assert all(abs(a - b) > 20 * TOLERANCE * a for a, b in itertools.combinations(norms, 2))
 
@@ -136,22 +122,16 @@ def test_a_cluster_does_what_one_process_does(name, settings_of, truth_of, tmp_p
     run = cluster.train(tmp_path, settings_of(loss, **options), size)
     for rank in range(size):
         assert_is_truth(run.steps(rank), truth_of(loss), run.events(rank))
-    adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
+    adapters = [{e["step"]: e["adapter"] for e in run.events(rank, "proof")} for rank in range(size)]
     assert adapters[0] and adapters[1:] == adapters[:-1]
 
 
 @pytest.mark.parametrize("loss", ["kto", pytest.param("reward", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_exactly_with_other_machines(loss, settings_of, truth_of, tmp_path):
     settings = settings_of(loss)
-    run = cluster.Cluster(tmp_path, settings, 3)
-    run.reaches(3)
-    for process in run.processes:
-        process.send_signal(signal.SIGKILL)
-    run.wait()
-    assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
+    cluster.killed(tmp_path, settings, 3)
     run = cluster.train(tmp_path, settings, 2)
-    start = [event for event in run.events() if event["event"] == "start"][-1]
-    assert start["step"] >= 2
+    assert run.events(kind="start")[-1]["step"] >= 2
     assert_is_truth(run.steps(), truth_of(loss), run.events())
 
 

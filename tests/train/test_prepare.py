@@ -4,17 +4,16 @@ import itertools
 import json
 import random
 import shutil
-import subprocess
 import sys
 import threading
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from transformers import AutoTokenizer
 
 from tests.support import pace
 from tests.train import cluster
-from tests.train.cluster import ROOT, environment
+from tests.train.cluster import ROOT, environment, write_records
 from train.__main__ import main
 from train.data import prepare as prepare_module
 from train.data.convert_record import convert
@@ -28,37 +27,21 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.settings.config import SftConfig
 from train.results.export import chat_with
 
+WORDS = "the a of to list tuple returns value object key file path when not".split()
+
 
 def records(count, seed=0):
     rng = random.Random(seed)
-    words = [
-        "the",
-        "a",
-        "of",
-        "to",
-        "list",
-        "tuple",
-        "returns",
-        "value",
-        "object",
-        "key",
-        "file",
-        "path",
-        "when",
-        "not",
-    ]
-    text = lambda n: " ".join(rng.choices(words, k=n))  # noqa: E731
+
+    def text(words):
+        return " ".join(rng.choices(WORDS, k=words))
+
     return [{"instruction": f"{number} {text(4)}?", "output": text(rng.randrange(3, 40))} for number in range(count)]
-
-
-def write(path, items):
-    path.write_text("".join(json.dumps(item) + "\n" for item in items))
-    return path
 
 
 def run(tmp_path, dataset, name="out", **changes):
     said = []
-    config = SftConfig(dataset=str(dataset), model="tiny", **{"max_seq_length": 128, **changes})
+    config = SftConfig(dataset=str(dataset), **{"model": "tiny", "max_seq_length": 128, **changes})
     folder = prepare(config, said.append, out=str(tmp_path / name))
     return folder, said
 
@@ -74,7 +57,7 @@ def decoded(folder, split="train"):
 
 
 def test_the_same_data_gives_the_same_bytes(tmp_path):
-    data = write(tmp_path / "data.jsonl", records(300))
+    data = write_records(tmp_path / "data.jsonl", records(300))
     first, said = run(tmp_path, data)
     second, _ = run(tmp_path, data, "again")
     assert any("alpaca" in line and "instruction, output" in line for line in said)
@@ -87,7 +70,7 @@ def test_the_same_data_gives_the_same_bytes(tmp_path):
 
 def test_every_record_is_there_once_and_only_answers_are_trained(tmp_path):
     items = records(120)
-    folder, _ = run(tmp_path, write(tmp_path / "data.jsonl", items), eval_fraction=0.2)
+    folder, _ = run(tmp_path, write_records(tmp_path / "data.jsonl", items), eval_fraction=0.2)
     train, held_out = decoded(folder), decoded(folder, "eval")
     for item in items:
         text = f"<s>user\n{item['instruction']}</s><s>assistant\n{item['output']}</s>"
@@ -98,19 +81,17 @@ def test_every_record_is_there_once_and_only_answers_are_trained(tmp_path):
 
 def test_the_folder_is_found_again_and_a_strange_one_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
-    data = write(tmp_path / "data.jsonl", records(50))
-    first = prepare(SftConfig(dataset=str(data), model="tiny"), say=lambda _: None)
-    said = []
-    assert prepare(SftConfig(dataset=str(data), model="tiny"), say=said.append) == first
-    assert "was there already" in said[-1]
-    other = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), say=said.append)
-    assert other != first
+    data = write_records(tmp_path / "data.jsonl", records(50))
+    wanted, said = SftConfig(dataset=str(data), model="tiny"), []
+    first = prepare(wanted, said.append)
+    assert prepare(wanted, said.append) == first and "was there already" in said[-1]
+    assert prepare(replace(wanted, max_seq_length=64), said.append) != first
     with pytest.raises(BadInput, match="holds something else"):
-        prepare(SftConfig(dataset=str(data), model="tiny", pack=False), said.append, out=str(first))
+        prepare(replace(wanted, pack=False), said.append, out=str(first))
 
 
 def test_without_packing_each_sample_has_its_row(tmp_path):
-    folder, _ = run(tmp_path, write(tmp_path / "data.jsonl", records(40)), pack=False, eval_fraction=0.0)
+    folder, _ = run(tmp_path, write_records(tmp_path / "data.jsonl", records(40)), pack=False, eval_fraction=0.0)
     assert len(open_rows(folder)) == 40
     assert len(open_rows(folder, "eval")) == 0
 
@@ -127,7 +108,7 @@ def test_the_held_out_part_is_stable():
 def test_copies_of_a_held_out_record_are_not_trained_on(tmp_path):
     """Whatever else stands in them: a number, a date, another order of keys."""
     items = [{**item, "id": 2 * number + copy} for copy in (0, 1) for number, item in enumerate(records(400))]
-    folder, _ = run(tmp_path, write(tmp_path / "twice.jsonl", items), eval_fraction=0.2, pack=False)
+    folder, _ = run(tmp_path, write_records(tmp_path / "twice.jsonl", items), eval_fraction=0.2, pack=False)
     rows = [open_rows(folder, split) for split in ("train", "eval")]
     trained, held_out = ([of.batch([row])["input_ids"].tobytes() for row in range(len(of))] for of in rows)
     assert len(trained) + len(held_out) == 800
@@ -135,37 +116,30 @@ def test_copies_of_a_held_out_record_are_not_trained_on(tmp_path):
     assert not set(trained) & set(held_out)
 
 
-def test_what_is_skipped_and_that_nothing_is_held_out_is_said_wherever_the_run_is(tmp_path):
+def test_what_is_skipped_and_that_nothing_is_held_out_is_said_wherever_the_run_is(tmp_path, capsys):
     """A launch shows what `prepare` answers; the report shows the reasons of the event log."""
-    items = [json.dumps(item) for item in records(40)]
-    data = tmp_path / "notes.jsonl"
-    data.write_text("\n".join([*items, '{"instruction": "x", "output": ""}']))
-    given = ("--model", "tiny", "--dataset", str(data), "--eval-fraction", "0", "--json")
-    prepared = train("prepare", *given, "--out", str(tmp_path / "rows"))
-    trained = train("run", *given, "--max-steps", "1", "--rows-per-step", "1", "--home", str(tmp_path / "home"))
+    data = write_records(tmp_path / "notes.jsonl", [*records(40), {"instruction": "x", "output": ""}])
+    flags = ("--model", "tiny", "--dataset", str(data), "--eval-fraction", "0", "--json")
+    assert main(["prepare", *flags, "--out", str(tmp_path / "rows")]) == 0
     lost = [
         "data: 1 of 41 records are skipped, the first: notes.jsonl line 41: the answer is empty",
         "data: 0 rows are held out: nothing shows whether it learns more than its own rows",
     ]
-    assert prepared["left_out"] == lost
-    events = [json.loads(line) for line in Path(trained["events"]).read_text().splitlines()]
-    assert [reason for reason in events[0]["reasons"] if reason.startswith("data: ")] == lost
-    card = (Path(trained["adapter"]) / "README.md").read_text()
+    assert json.loads(capsys.readouterr().out)["left_out"] == lost
+    settings = {"model": "tiny", "dataset": data, "eval_fraction": 0, "max_steps": 1, "rows_per_step": 1}
+    run = cluster.train(tmp_path, settings)
+    assert [reason for reason in run.events()[0]["reasons"] if reason.startswith("data: ")] == lost
+    card = (run.result() / "README.md").read_text()
     assert card.endswith(f"## What is not in it\n\n- {lost[0]}\n- {lost[1]}\n")
+    assert not (run.result() / "chat_template.jinja").exists()
 
 
 def test_patience_without_held_out_rows_is_refused_where_the_rows_are_made(tmp_path, capsys):
     """Before anything starts: the plan cannot know it."""
-    data = write(tmp_path / "three.jsonl", records(3))
+    data = write_records(tmp_path / "three.jsonl", records(3))
     flags = ("--model", "tiny", "--dataset", str(data), "--out", str(tmp_path / "rows"), "--patience", "3")
     assert main(["prepare", *flags]) == 2
     assert "patience: 3, but no rows are held out" in capsys.readouterr().err
-
-
-def train(*words):
-    done = pace.run(sys.executable, "-m", "train", *words, cwd=ROOT, env=environment())
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
@@ -178,9 +152,8 @@ def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
     assert any("data.jsonl line 5: not JSON" in line for line in said)
     assert any("data.jsonl line 10: the answer is empty" in line for line in said)
     assert index(folder)["records"]["bad"] == 2
-    with pytest.raises(
-        BadInput, match=r"2 bad records of 10; the first: data.jsonl line 5.*\nfile: .*data.jsonl\n.*max_bad"
-    ):
+    sentence = r"2 bad records of 10; the first: data.jsonl line 5.*\nfile: .*data.jsonl\n.*max_bad"
+    with pytest.raises(BadInput, match=sentence):
         run(tmp_path, data, "limited", max_bad=1)
     assert not (tmp_path / "limited").exists()
 
@@ -189,7 +162,7 @@ def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
 def test_one_in_a_hundred_may_be_bad_and_the_few_that_are_named(tmp_path, good, bad, passes):
     items = [*records(good), *([{"instruction": "x", "output": ""}] * bad)]
     random.Random(1).shuffle(items)
-    data = write(tmp_path / "data.jsonl", items)
+    data = write_records(tmp_path / "data.jsonl", items)
     if passes:
         folder, _ = run(tmp_path, data)
         assert index(folder)["records"]["bad"] == bad
@@ -199,7 +172,7 @@ def test_one_in_a_hundred_may_be_bad_and_the_few_that_are_named(tmp_path, good, 
 
 
 def test_a_broken_file_is_not_read_to_its_end(tmp_path):
-    data = write(tmp_path / "data.jsonl", [{"instruction": "x", "output": ""}] * 5000)
+    data = write_records(tmp_path / "data.jsonl", [{"instruction": "x", "output": ""}] * 5000)
     with pytest.raises(BadInput, match=r"bad records of (\d{1,2});"):
         run(tmp_path, data)
 
@@ -207,13 +180,12 @@ def test_a_broken_file_is_not_read_to_its_end(tmp_path):
 def test_a_template_that_writes_the_date_writes_one_for_all_of_the_run(tmp_path, monkeypatch):
     """Llama 3.2's does: without a fixed date the rows would be others after midnight."""
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
-    dated = tmp_path / "dated"
-    shutil.copytree(model_folder("tiny"), dated)
-    today = "{% set d = strftime_now('%d %b %Y') %}{% for m in messages %}{{ d }} {{ m['role'] }} {{ m['content'] }}"
+    dated = shutil.copytree(model_folder("tiny"), tmp_path / "dated")
     (dated / "chat_template.jinja").write_text(
-        today + "</s>{% endfor %}{% if add_generation_prompt %}{{ d }} assistant {% endif %}"
+        "{% set d = strftime_now('%d %b %Y') %}{% for m in messages %}{{ d }} {{ m['role'] }} {{ m['content'] }}</s>"
+        "{% endfor %}{% if add_generation_prompt %}{{ d }} assistant {% endif %}"
     )
-    data = write(tmp_path / "data.jsonl", records(30))
+    data = write_records(tmp_path / "data.jsonl", records(30))
     wanted = SftConfig(dataset=str(data), model=str(dated), max_seq_length=128)
     first = prepare(wanted, lambda _: None, date="2026-01-31")
     assert index(first)["date"] == "2026-01-31"
@@ -224,10 +196,9 @@ def test_a_template_that_writes_the_date_writes_one_for_all_of_the_run(tmp_path,
 
 
 def test_what_a_tokenizer_file_says_of_cutting_and_filling_is_not_obeyed(tmp_path):
-    data = write(tmp_path / "data.jsonl", records(60))
+    data = write_records(tmp_path / "data.jsonl", records(60))
     plain, _ = run(tmp_path, data)
-    cut = tmp_path / "cut"
-    shutil.copytree(model_folder("tiny"), cut)
+    cut = shutil.copytree(model_folder("tiny"), tmp_path / "cut")
     tokenizer = json.loads((cut / "tokenizer.json").read_text())
     tokenizer["truncation"] = {"direction": "Right", "max_length": 6, "strategy": "LongestFirst", "stride": 0}
     tokenizer["padding"] = {
@@ -235,8 +206,7 @@ def test_what_a_tokenizer_file_says_of_cutting_and_filling_is_not_obeyed(tmp_pat
         "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>",
     }  # fmt: skip
     (cut / "tokenizer.json").write_text(json.dumps(tokenizer))
-    config = SftConfig(dataset=str(data), model=str(cut), max_seq_length=128)
-    folder = prepare(config, lambda _: None, out=str(tmp_path / "cut-out"))
+    folder, _ = run(tmp_path, data, "cut-out", model=str(cut))
     assert index(folder)["splits"] == index(plain)["splits"]
 
 
@@ -247,7 +217,7 @@ def test_long_text_goes_on_in_the_next_row_and_long_answers_are_cut(tmp_path):
     assert len(open_rows(folder)) > 5
     assert decoded(folder).count("best of times") > 95
     long = {"instruction": "short?", "output": "word " * 500}
-    folder, said = run(tmp_path, write(tmp_path / "long.jsonl", [long, *records(5)]), "long", eval_fraction=0.0)
+    folder, said = run(tmp_path, write_records(tmp_path / "long.jsonl", [long, *records(5)]), "long", eval_fraction=0.0)
     assert index(folder)["records"]["truncated"] == 1
     assert any("1 cut" in line for line in said)
 
@@ -280,10 +250,7 @@ def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, cha
         (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
         (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
         (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not from 0 to below 1"),
-        (
-            ("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"),
-            "did you mean 'alpaca'?",
-        ),
+        (("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"), "did you mean 'alpaca'?"),
     ],
 )
 def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):
@@ -295,24 +262,23 @@ def test_stdlib_qa_is_the_same_in_every_process(tmp_path):
     made = []
     for name in ("a", "b"):
         script = [sys.executable, "-I", "-S", str(ROOT / "train/data/stdlib_qa.py"), str(tmp_path / name)]
-        subprocess.run(script, check=True)
+        assert pace.run(*script).returncode == 0
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]
     assert made[0].count(b"\n") > 3000
 
 
-def in_its_own_process(data, out, before="", after=""):
-    """As a person runs it: without torch. What `after` prints comes back."""
+def in_its_own_process(data, out):
+    """As a person runs it: without torch. How much memory it took at most, in MB: VmHWM, as ru_maxrss begins with what
+    the process that forked it held."""
     program = (
-        f"import sys; from train.__main__ import main\n{before}\n"
+        "import re, sys; from train.__main__ import main\n"
         f"code = main(['prepare', '--dataset', {str(data)!r}, '--model', 'tiny', '--out', {str(out)!r}])\n"
-        f"{after}\nsys.exit(code)"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\nsys.exit(code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    done = pace.run(sys.executable, "-c", program, env=environment(), cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return int(done.stdout.split()[-1]) // 1024
 
 
 def test_rows_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch):
@@ -320,7 +286,7 @@ def test_rows_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch):
     items = records(900)
     items[200]["output"] = ""
     items[300] = {"messages": [{"role": "user", "content": "no answer"}]}
-    data = write(tmp_path / "data.jsonl", items)
+    data = write_records(tmp_path / "data.jsonl", items)
     alone, _ = run(tmp_path, data, max_seq_length=512)
     together, begun, made = threading.Barrier(3), itertools.count(), prepare_module.encoded
 
@@ -347,12 +313,6 @@ def test_there_are_as_many_threads_as_cores_have_enough_to_do(monkeypatch):
     assert [threads_for(mb << 20) for mb in (1, 7, 8, 13, 100)] == [1, 1, 3, 4, 5]
 
 
-def peak_mb(tmp_path, data):
-    """VmHWM, as ru_maxrss begins with what the process that forked it held."""
-    peak = "import re; print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
-    return int(in_its_own_process(data, f"{data}.rows", after=peak).split()[-1]) // 1024
-
-
 def test_memory_does_not_grow_with_the_data(tmp_path):
     """The measured 1 GB run is in docs/BENCHMARKS.md; here arrays of 0.5 and 4 MB, read object by object."""
     peaks = []
@@ -361,13 +321,13 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
         items = records(3500)
         with data.open("w") as file:
             file.write("[" + ",\n".join(json.dumps(item) for _ in range(copies) for item in items) + "]")
-        peaks.append(peak_mb(tmp_path, data))
+        peaks.append(in_its_own_process(data, tmp_path / f"{number}.rows"))
     assert peaks[1] - peaks[0] < 25
     assert peaks[1] < 190
 
 
 def test_a_template_of_ones_own_writes_the_rows_and_stays_with_the_result(tmp_path):
-    data = write(tmp_path / "data.jsonl", records(40))
+    data = write_records(tmp_path / "data.jsonl", records(40))
     own = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{{ eos_token }}{% endfor %}"
     (tmp_path / "mine.jinja").write_text(own)
     folder, said = run(tmp_path, data, chat_template=str(tmp_path / "mine.jinja"))
@@ -375,9 +335,6 @@ def test_a_template_of_ones_own_writes_the_rows_and_stays_with_the_result(tmp_pa
     assert "template  your own" in said and "<user>" in decoded(folder) and "<user>" not in decoded(theirs)
     assert template_of(folder) == own and template_of(theirs) == ""
     options = {"model": "tiny", "dataset": folder, "max_steps": 1, "rows_per_step": 2, "lora_r": 2}
-    adapter = cluster.train(tmp_path / "home", options).node_home(0) / "results/run/adapter"
+    adapter = cluster.train(tmp_path / "home", options).result()
     assert (adapter / "chat_template.jinja").read_text() == own
     assert chat_with(resolve_model("tiny"), adapter).template == own
-    without = cluster.train(tmp_path / "other", options | {"dataset": theirs}).node_home(0) / "results/run/adapter"
-    assert not (without / "chat_template.jinja").exists()
-    assert chat_with(resolve_model("tiny"), without).template != own

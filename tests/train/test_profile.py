@@ -21,8 +21,8 @@ has clocks alone, and 5 ms."""
 
 
 @pytest.fixture(scope="module")
-def options(tmp_path_factory) -> dict:
-    return OPTIONS | {"dataset": cluster.make_rows(tmp_path_factory.mktemp("data"), 60)}
+def options(data) -> dict:
+    return OPTIONS | {"dataset": data}
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +35,10 @@ def trace_of(run: cluster.Cluster, rank: int) -> Path:
     return run.log(rank).with_name("trace-0.json.gz")
 
 
-def said_of(run: cluster.Cluster, kind: str) -> list[dict]:
-    return [event for event in run.events() if event["event"] == kind]
-
-
 @pytest.mark.parametrize("sync", ["flat", "ddp"])
 def test_clocks_that_are_seconds_apart_are_laid_over_one_another(sync, options, plain, tmp_path, capsys):
-    program = [str(Path(__file__).with_name("broken.py")), f"other_clocks={AHEAD_S}"]
     asked = options | {"sync": sync, "shares": "5,2,1", "profile": f"{FIRST}-{LAST}"}
-    run = cluster.train(tmp_path, asked, 3, program=program)
+    run = cluster.train(tmp_path, asked, 3, changed=f"other_clocks={AHEAD_S}")
     assert run.losses() == pytest.approx(plain.losses(), rel=TOLERANCE), "to look changes nothing"
     assert main(["trace", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -67,20 +62,17 @@ def test_clocks_that_are_seconds_apart_are_laid_over_one_another(sync, options, 
 def test_a_run_that_goes_on_records_what_is_left_and_says_so(options, plain, tmp_path):
     """Recorded before it was killed, and after it: the setting is no part of what the run is."""
     options = options | {"shares": "5,2", "sync": "flat"}
-    program = [str(Path(__file__).with_name("broken.py")), "rests=6"]
-    run = cluster.Cluster(tmp_path, options | {"profile": "2-3"}, 2, program=program)
+    run = cluster.Cluster(tmp_path, options | {"profile": "2-3"}, 2, changed="rests=6")
     run.reaches(6)
-    for process in run.processes:
-        process.kill()
-    run.wait()
+    run.stop()
     assert read_trace(trace_of(run, 1))["motley"]["steps"] == [2, 3]
-    assert not said_of(run, "done") and not said_of(run, "warning")
-    assert [event["first"] for event in said_of(run, "profile")] == [2]
+    assert not run.events(kind="done") and not run.events(kind="warning")
+    assert [event["first"] for event in run.events(kind="profile")] == [2]
 
     run = cluster.train(tmp_path, options | {"profile": "3-12"}, 2)
-    began = said_of(run, "start")[-1]["step"]
+    began = run.events(kind="start")[-1]["step"]
     assert began >= 4
-    assert [event["message"] for event in said_of(run, "warning")] == [
+    assert [event["message"] for event in run.events(kind="warning")] == [
         f"profile 3-12: {began + 1}-12 alone; this run is at step {began} of 15"
     ]
     assert merge_traces.merge(tmp_path).lines[0] == f"steps {began + 1}-12 of node-0, node-1"
@@ -88,10 +80,9 @@ def test_a_run_that_goes_on_records_what_is_left_and_says_so(options, plain, tmp
 
 
 def test_a_disk_without_room_for_the_trace_costs_the_trace(options, tmp_path):
-    program = [str(Path(__file__).with_name("broken.py")), "no_room_for_a_trace"]
     own = options | {"shares": "1", "max_steps": 3, "profile": "2"}
-    run = cluster.train(tmp_path, own, program=program)
-    assert "node-0: steps 2 could not be recorded: OSError" in said_of(run, "warning")[0]["message"]
+    run = cluster.train(tmp_path, own, changed="no_room_for_a_trace")
+    assert "node-0: steps 2 could not be recorded: OSError" in run.events(kind="warning")[0]["message"]
     assert len(run.losses()) == 3 and not [*run.log().parent.glob("*trace*")]
 
 

@@ -24,8 +24,8 @@ RECORDS = [
 
 
 def made(folder: Path, records=RECORDS, **settings) -> Path:
-    (folder / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    values = {"dataset": str(folder / "data.jsonl"), "eval_fraction": 0.0, "rewards": "exact"} | settings
+    data = cluster.write_records(folder / "data.jsonl", records)
+    values = {"dataset": str(data), "eval_fraction": 0.0, "rewards": "exact"} | settings
     return prepare(GrpoConfig(**values), print, out=str(folder / "rows"))
 
 
@@ -56,17 +56,9 @@ def test_a_batch_ends_where_the_answers_begin(tmp_path):
 def test_the_same_question_is_on_one_side(tmp_path):
     records = [{"prompt": f"What is {n % 40} + 1?", "answer": str(n)} for n in range(200)]
     folder = made(tmp_path, records, eval_fraction=0.3)
-    asked = [{open_prompts(folder, split, 8).record(i)["prompt"] for i in range(len(open_prompts(folder, split, 8)))}
-             for split in ("train", "eval")]  # fmt: skip
-    assert asked[0] and asked[1] and not asked[0] & asked[1]
-
-
-def test_a_prompt_without_room_is_left_out_and_named(tmp_path):
-    records = [*RECORDS, {"prompt": "why " * 200, "answer": "?"}]
-    folder = made(tmp_path, records, max_seq_length=160, max_new_tokens=64, max_bad=2)
-    index = json.loads((folder / "index.json").read_text())
-    assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
-    assert "raise max_seq_length" in index["records"]["first_bad"][0]
+    train, held_out = (open_prompts(folder, split, 8) for split in ("train", "eval"))
+    asked, kept = ({rows.record(row)["prompt"] for row in range(len(rows))} for rows in (train, held_out))
+    assert asked and kept and not asked & kept
 
 
 EMPTY = [
@@ -78,12 +70,13 @@ EMPTY = [
     ({"prompt": []}, "there is no question in it"),
     ({"prompt": None}, "'prompt' is not text but NoneType"),
 ]
+NO_ROOM = ({"prompt": "why " * 200}, "raise max_seq_length")
 CUT_EMOJI = ({"prompt": "What is 1?", "answer": "\ud83d"}, r"half a character (\ud83d")
 
 
-@pytest.mark.parametrize(("record", "said"), [*EMPTY, CUT_EMOJI])
+@pytest.mark.parametrize(("record", "said"), [*EMPTY, NO_ROOM, CUT_EMOJI])
 def test_a_prompt_that_cannot_be_used_is_left_out_and_named(record, said, tmp_path):
-    folder = made(tmp_path, [*RECORDS, {"answer": "1"} | record], max_bad=2)
+    folder = made(tmp_path, [*RECORDS, {"answer": "1"} | record], max_seq_length=160, max_new_tokens=64, max_bad=2)
     index = json.loads((folder / "index.json").read_text())
     assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
     assert said in index["records"]["first_bad"][0]

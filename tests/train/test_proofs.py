@@ -191,7 +191,7 @@ def test_a_lost_peer_or_a_broken_card_never_aborts_a_process_of_cards(monkeypatc
 def test_nothing_that_ranks_send_each_other_is_unpickled(options, tmp_path):
     options |= {"max_steps": 6, "sync": "auto"}
     cluster.train(tmp_path, options, 2, changed="no_pickle")
-    again = cluster.train(tmp_path, {**options, "resume": "auto"}, 2, changed="no_pickle")
+    again = cluster.train(tmp_path, options, 2, changed="no_pickle")
     assert "resumed at step 6" in again.said()
 
 
@@ -204,7 +204,7 @@ def test_out_of_memory_lowers_the_micro_batch_and_continues(sync, options, data,
     assert "out of memory, continuing with 2 rows" in run.said()
     facts = json.loads((run.checkpoints() / DECIDED).read_text())
     assert [value for name, value in facts.items() if name.startswith("micro_batch node-0:0 ")] == ["2"]
-    again = cluster.train(tmp_path, {**options, "resume": "auto"}, 2)
+    again = cluster.train(tmp_path, options, 2)
     assert "micro-batch 2: as it was found or fell to in this run" in again.said()
 
 

@@ -35,8 +35,8 @@ def gradient(model, rows):
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    return open_rows(cluster.make_rows(tmp_path_factory.mktemp("data"), 12, 2))
+def rows(data):
+    return open_rows(data)
 
 
 @pytest.mark.parametrize(("form", "kind"), [("16bit", None), ("4bit", "Linear4bit"), ("8bit", "Linear8bitLt")])
@@ -81,9 +81,8 @@ def test_a_model_quantised_on_disk_computes_as_precisely_as_one_quantised_here(o
     torch.testing.assert_close(gradient(stored, rows), gradient(fresh, rows), rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_quantised_on_disk_is_called_so(on_disk, tmp_path):
-    data = cluster.make_rows(tmp_path, 12, 2)
-    run = cluster.train(tmp_path, {"model": on_disk, "dataset": data, "max_steps": 1, "rows_per_step": 4}, 1)
+def test_a_model_quantised_on_disk_is_called_so(on_disk, data, tmp_path):
+    run = cluster.train(tmp_path, {"model": on_disk, "dataset": data, "max_steps": 1, "rows_per_step": 4})
     assert run.events()[0]["decisions"]["load_in"] == "4bit"
     assert "base in 4bit: so are the model's files" in run.said()
 
@@ -104,10 +103,9 @@ def test_how_the_files_are_quantised_stands_above_the_choice():
 # -- what is said ------------------------------------------------------------------------------------------------------
 
 
-def test_eight_bit_runs_and_says_once_what_it_costs(tmp_path):
-    data = cluster.make_rows(tmp_path, 12, 2)
+def test_eight_bit_runs_and_says_once_what_it_costs(data, tmp_path):
     options = {"model": "tiny", "dataset": data, "max_steps": 2, "rows_per_step": 4, "load_in": "8bit", "eval_every": 1}
-    run = cluster.train(tmp_path, options, 1)
+    run = cluster.train(tmp_path, options)
     assert run.said().count(choose_4_8_or_16_bit.EIGHT_BIT) == 1
     assert run.losses()[0] == pytest.approx(6.97, abs=0.1) and len(run.losses()) == 2
 

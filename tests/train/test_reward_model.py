@@ -55,11 +55,11 @@ def adapter(home) -> Path:
 @pytest.fixture
 def questions():
     """Each with two answers, as a person has them."""
-    asked = [(f"What is {i} plus {i}?", (f"It is {2 * i}, gladly.", f"{2 * i}!")) for i in range(30, 34)]
-    return [
-        [[{"role": "user", "content": what}, {"role": "assistant", "content": said}] for said in both]
-        for what, both in asked
-    ]
+
+    def told(i, said):
+        return [{"role": "user", "content": f"What is {i} plus {i}?"}, {"role": "assistant", "content": said}]
+
+    return [[told(i, f"It is {2 * i}, gladly."), told(i, f"{2 * i}!")] for i in range(30, 34)]
 
 
 def configured(**more):
@@ -76,9 +76,8 @@ def built(**more):
 
 def loaded(adapter, base=""):
     """As its card says."""
-    found = AutoModelForSequenceClassification.from_pretrained(
-        base or model_folder("tiny"), num_labels=1, dtype="float32"
-    )
+    load = AutoModelForSequenceClassification.from_pretrained
+    found = load(base or model_folder("tiny"), num_labels=1, dtype="float32")
     return peft.PeftModel.from_pretrained(found, str(adapter)).eval()
 
 

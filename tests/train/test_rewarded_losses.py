@@ -6,27 +6,13 @@ import signal
 
 import pytest
 
-from tests.train import rewarded
+from tests.train import reference, rewarded
 from tests.train.agents import Agents
 
 AGAIN = {"steps_per_rollout": 2, "epsilon": 0.1, "epsilon_high": 0.2}
-STEPS, ROWS = 20, 8
-OPTIONS = {
-    "recipe": "grpo",
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": ROWS,
-    "group": 4,
-    "max_new_tokens": 10,
-    "max_seq_length": 96,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "save_every": 100000,
-    "wire": "fp32",
-    **AGAIN,
-}
+STEPS, ROWS = 20, reference.OPTIONS["rows_per_step"]
+OPTIONS = reference.OPTIONS | AGAIN | {"recipe": "grpo", "max_steps": STEPS, "save_every": 100000}
+OPTIONS |= {"group": 4, "max_new_tokens": 10, "max_seq_length": 96}
 PROGRAM = "tests/train/broken.py moving_shares+pretended_speed=1"
 """Other shares at every step, and slow enough for machines to be lost between two."""
 LOSSES = 30

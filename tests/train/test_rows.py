@@ -1,10 +1,12 @@
 """The packed data set on disk."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.rows import IGNORED, RowWriter, open_rows
+from train.data.rows import FORMAT, IGNORED, RowWriter, open_rows
 from train.errors import BadInput
 
 
@@ -19,9 +21,8 @@ def test_a_batch_is_padded_labelled_and_counted_per_sample(tmp_path):
     writer.add([([7], [0]), ([9, 8, 9, 8, 9, 8], [0, 0, 0, 1, 1, 1])])
     empty = RowWriter(tmp_path / "eval", 8, 2)
     index = {"train": writer.close(), "eval": empty.close()}
-    (tmp_path / "index.json").write_text(
-        cluster.json.dumps({"format": 1, "row_length": 8, "token_bytes": 2, "pad_id": 0, "splits": index})
-    )
+    facts = {"format": FORMAT, "row_length": 8, "token_bytes": 2, "pad_id": 0, "splits": index}
+    (tmp_path / "index.json").write_text(json.dumps(facts))
     rows = open_rows(tmp_path)
     batch = rows.batch([1, 0])
     assert batch["input_ids"].tolist() == [[7, 9, 8, 9, 8, 9, 8], [1, 2, 3, 4, 5, 0, 0]]

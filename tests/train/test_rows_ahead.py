@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from tests.train.cluster import make_rows
 from train.data.rows import open_rows
 from train.engine.rows_ahead import Ahead, arrays_of
 from train.engine.step_event import Fed
@@ -49,8 +48,8 @@ def test_what_went_wrong_ahead_is_an_error_of_its_step():
 
 
 @pytest.mark.parametrize("draws", [False, True])
-def test_the_books_and_the_rows_that_a_draw_is_for(tmp_path, draws):
-    rows = open_rows(make_rows(tmp_path))
+def test_the_books_and_the_rows_that_a_draw_is_for(data, draws):
+    rows = open_rows(data)
     batches, fed = arrays_of(rows, [3, 1, 2], Fed(micro_batch=2, first=40), draws=draws)
     assert [len(batch["input_ids"]) for batch in batches] == [2, 1]
     assert (fed.first, fed.rows, fed.tokens) == (40, 3, rows.token_count([3, 1, 2]))
@@ -58,11 +57,9 @@ def test_the_books_and_the_rows_that_a_draw_is_for(tmp_path, draws):
         assert [batch[ROWS].tolist() for batch in batches] == [[40, 41], [42]]
 
 
-def test_who_trains_waits_for_the_first_rows_alone(tmp_path):
-    data = make_rows(tmp_path / "data")
+def test_who_trains_waits_for_the_first_rows_alone(data, tmp_path):
     settings = {"model": "tiny", "dataset": data, "max_steps": 8, "rows_per_step": 4, "micro_batch": 4, "wire": "fp32"}
-    program = ["tests/train/broken.py", "who_prepares"]
-    run = cluster.train(tmp_path / "run", {**settings, "shares": "3,1"}, 2, program=program)
+    run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2, changed="who_prepares")
     for rank in range(2):
         makers = re.findall("rows by ([A-Za-z ]*)", run.said(rank))
         assert makers[:8] == ["MainThread"] + ["rows ahead"] * 7

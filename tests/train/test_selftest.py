@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from tests.support import pace
 from tests.train import cluster
 from train.__main__ import main
 from train.measure import selftest
@@ -27,10 +28,8 @@ def test_a_good_machine_gets_a_tick_a_line(capsys):
 def test_a_base_in_4_bit_has_as_many_weights_and_nothing_else_is_said():
     """On a processor with AVX512-BF16 bitsandbytes asks for a package that no run has a use for."""
     command = [sys.executable, "-m", "train", "selftest", "--load-in", "4bit"]
-    done = subprocess.run(
-        command, env=cluster.environment(), cwd=cluster.ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
+    done = pace.run(*command, env=cluster.environment(), cwd=cluster.ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
     assert [line[2:19].rstrip() for line in done.stdout.splitlines()] == CHECKS
     assert "tiny, 1.2 M weights, 0.16 M trained" in done.stdout.splitlines()[2]
 
@@ -112,11 +111,9 @@ def test_what_a_kernel_is_built_with_and_is_not_there_is_named_with_the_fix(two_
     what, fix = str(refused.value).splitlines()
     lacking = {"gcc": "no C compiler (gcc or clang)", "Python.h": f"no {two_gpus.tools}/Python.h"}[gone]
     assert what == f"there is {lacking}, which Triton builds kernels with" and two_gpus.proven == []
-    python = f"libpython{sys.version_info[0]}.{sys.version_info[1]}-dev"
-    assert (
-        fix == f"fix: ./motley bootstrap --phase gpu_driver; or on {os.uname().nodename}: "
-        f"sudo apt install gcc libc6-dev {python}"
-    )
+    packages = f"gcc libc6-dev libpython{sys.version_info[0]}.{sys.version_info[1]}-dev"
+    here = os.uname().nodename
+    assert fix == f"fix: ./motley bootstrap --phase gpu_driver; or on {here}: sudo apt install {packages}"
 
 
 def test_a_compiler_that_fails_is_named(two_gpus):

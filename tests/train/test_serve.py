@@ -70,12 +70,8 @@ def here(model, chat):
     return Here(Batch(model, "cpu"), chat)
 
 
-QUESTIONS = [
-    "Why?",
-    "What does os.path.join do, and which of its arguments is thrown away?",
-    "And now?",
-    "Who are you?",
-]
+LONG = "What does os.path.join do, and which of its arguments is thrown away?"
+QUESTIONS = ["Why?", LONG, "And now?", "Who are you?"]
 DRAWN = {"temperature": 1.0, "top_p": 0.9}
 
 
@@ -145,12 +141,10 @@ def test_an_answer_that_another_machine_began_goes_on_with_the_next_letter(here,
 
 
 def test_an_answer_that_was_lost_at_its_very_end_only_ends(here, model, chat):
-    text = alone(model, chat, "Why?")
     first = Here(Batch(model, "cpu"), chat)
     first.asks(1, "Why?")
     first.goes_on()
-    begun = first.tokens(1)
-    here.asks(2, "Why?", begun=begun, sent=len(text))
+    here.asks(2, "Why?", begun=first.tokens(1), sent=len(first.text(1)))
     assert here.text(2) == "" and here.said(2, "end") == ["length"] and not here.held.live
 
 
@@ -255,13 +249,9 @@ def test_slots_and_length_follow_from_the_memory_that_is_free():
 
 @pytest.fixture
 def run(tmp_path):
-    base = model_folder("tiny")
-    adapter = tmp_path / "adapter"
-    hf.build(ModelSpec(folder=str(base), lora_r=8)).save_pretrained(adapter)
-    return FinishedRun(
-        run="notes", folder=adapter, base=str(base), original="tiny", dataset="", max_seq_length=64, load_in="16bit",
-        settings={"lora_r": 8},
-    )  # fmt: skip
+    facts = {"run": "notes", "folder": tmp_path / "adapter", "base": str(model_folder("tiny")), "original": "tiny"}
+    hf.build(ModelSpec(folder=facts["base"], lora_r=8)).save_pretrained(facts["folder"])
+    return FinishedRun(**facts, dataset="", max_seq_length=64, load_in="16bit", settings={"lora_r": 8})
 
 
 def test_vllm_is_taken_where_it_is_and_takes_the_model(tmp_path, run):
@@ -269,12 +259,8 @@ def test_vllm_is_taken_where_it_is_and_takes_the_model(tmp_path, run):
     assert not can_serve(run, home)
     install(home)
     assert can_serve(run, home)
-    for settings, load_in in (({"dora": True}, "16bit"), ({"lora_r": 1024}, "16bit"), ({}, "4bit")):
-        other = FinishedRun(
-            run="notes", folder=run.folder, base=run.base, original="", dataset="", max_seq_length=64,
-            settings=settings, load_in=load_in,
-        )  # fmt: skip
-        assert not can_serve(other, home)
+    for other in ({"settings": {"dora": True}}, {"settings": {"lora_r": 1024}}, {"load_in": "4bit"}):
+        assert not can_serve(replace(run, **other), home)
 
 
 def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat, monkeypatch):

@@ -7,26 +7,24 @@ import time
 
 import pytest
 
-from tests.train import cluster, reference
+from tests.train import reference
 from tests.train.agents import Agents
 from train.models.model_files import model_folder
 
-OPTIONS = {
-    "model": "tiny",
-    "max_steps": 100000,
-    "rows_per_step": 6,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "wire": "fp32",
-    "save_every": 100000,
-}
+OPTIONS = reference.OPTIONS | {"max_steps": 100000, "rows_per_step": 6, "save_every": 100000}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
+def training(data, tmp_path, sync="ddp"):
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=4)  # in the second, ddp exchanges its buckets, and cannot be left
+    return agents, agents.names[:2], agents.names[2]
+
+
+def assert_curve_is_one_processs(agents, names, data):
+    losses = agents.losses(*names)
+    how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
+    assert reference.largest_error(losses, reference.losses(model_folder("tiny"), data, **how)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -39,10 +37,7 @@ def data(tmp_path_factory):
     ],
 )
 def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path, sync, loss):
-    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
-    agents.start()
-    agents.together(*agents.names, within_s=60, step=4)  # in the second, ddp exchanges its buckets, and cannot be left
-    stay, lost = agents.names[:2], agents.names[2]
+    agents, stay, lost = training(data, tmp_path, sync)
     workers = {name: agents.workers(name) for name in stay}
     (gone,) = agents.workers(lost)
     if loss == "killed":
@@ -60,17 +55,11 @@ def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path,
     agents.together(*agents.names, within_s=40)
     assert {name: agents.workers(name) for name in stay} == workers, "who was whole has started again"
     agents.stop(within_s=20)
-    losses = agents.losses(*stay)
-    how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
-    truth = reference.losses(model_folder("tiny"), data, **how)
-    assert reference.largest_error(losses, truth) < 1e-5
+    assert_curve_is_one_processs(agents, stay, data)
 
 
 def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
-    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": "ddp"})
-    agents.start()
-    agents.together(*agents.names, within_s=60, step=4)
-    stay, lost = agents.names[:2], agents.names[2]
+    agents, stay, lost = training(data, tmp_path)
     agents.kill(lost)
     agents.together(*stay, within_s=40)
     returned = time.time()
@@ -81,16 +70,11 @@ def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
     assert max(b - a for a, b in itertools.pairwise(steps)) < 4, "they have waited for it"
     joined = next(event for event in agents.members(stay[0], "joined") if event["time"] > returned)
     assert joined["time"] - returned > 6
-    losses = agents.losses(*stay)
-    how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
-    assert reference.largest_error(losses, reference.losses(model_folder("tiny"), data, **how)) < 1e-5
+    assert_curve_is_one_processs(agents, stay, data)
 
 
 def test_a_newcomer_that_cannot_load_is_tried_again_and_disturbs_nobody(data, tmp_path):
-    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": "ddp"})
-    agents.start()
-    agents.together(*agents.names, within_s=60, step=4)
-    stay, lost = agents.names[:2], agents.names[2]
+    agents, stay, lost = training(data, tmp_path)
     agents.kill(lost)
     agents.together(*stay, within_s=40)
     generation = agents.now(stay[0])["epoch"]

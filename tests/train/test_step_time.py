@@ -29,6 +29,7 @@ TRIO = [Machine("a", 11.3, 1000), Machine("b", 6.1, 1000), Machine("c", 2.8, 100
 machines = st.lists(st.tuples(st.floats(0.5, 50), st.floats(10, 2500)), min_size=1, max_size=5).map(
     lambda found: [Machine(f"n{i}", *facts) for i, facts in enumerate(found)]
 )
+several = machines.filter(lambda group: len(group) > 1)
 
 
 def shared(seconds: float) -> float:
@@ -39,9 +40,8 @@ def shared(seconds: float) -> float:
 def test_one_machine_loses_nothing_and_two_the_same_part_however_they_share():
     alone, other = Machine("a", 10, 1000), Machine("b", 10, 1000)
     assert together([alone], 20, 0).compute_s == pytest.approx(2.0)
-    assert together([alone, Machine("b", 0.1, 1000)], 4, 0).compute_s == pytest.approx(0.4), (
-        "who has no row is no partner"
-    )
+    lone = together([alone, Machine("b", 0.1, 1000)], 4, 0)
+    assert lone.compute_s == pytest.approx(0.4), "who has no row is no partner"
     assert gain(other, [alone], 20, 0) == pytest.approx(2 * (1 - LOST_TOGETHER))
     even = predict([alone, Machine("b", 5, 1000)], 30, Traffic(0))
     assert even.over_even_split == pytest.approx(1.5, abs=1e-3)
@@ -76,7 +76,7 @@ def test_the_best_group_is_no_slower_than_all_or_than_any_one(group, rows, size)
     assert sum(found.shares.values()) == rows
 
 
-@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48))
+@given(several, st.integers(1, 48))
 def test_without_traffic_nobody_makes_a_run_slower_by_more_than_sharing_costs(group, rows):
     found = predict(group, rows, Traffic(0))
     assert all(node.gain >= 1 - LOST_TOGETHER - 1e-3 for node in found.nodes)
@@ -146,7 +146,7 @@ def test_local_steps_are_not_recommended_where_they_do_not_pay():
     assert "no number of rows makes it pay" in said and "sync=local" not in said
 
 
-@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(0, 200 * MB))
+@given(several, st.integers(1, 48), st.integers(0, 200 * MB))
 def test_break_even_is_where_a_node_stops_slowing_the_run(group, rows, size):
     machine, *others = group
     even = break_even_rows(machine, others, rows, size)
@@ -157,7 +157,7 @@ def test_break_even_is_where_a_node_stops_slowing_the_run(group, rows, size):
         assert even == 1 or gain(machine, others, even - 1, size) < 1
 
 
-@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
+@given(several, st.integers(1, 48), st.integers(1, 50 * MB))
 def test_remedies_come_in_order_where_the_network_holds_the_run_up(group, rows, weights):
     traffic = Traffic(weights, "fp32", {"q_proj,v_proj": weights // 5})
     now, remedies = together(group, rows, traffic.bytes), remedies_for(group, rows, traffic)
@@ -169,7 +169,7 @@ def test_remedies_come_in_order_where_the_network_holds_the_run_up(group, rows, 
         assert remedy.enough == (remedy.estimate.sync_part <= TOO_MUCH + 1e-9)
 
 
-@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
+@given(several, st.integers(1, 48), st.integers(1, 50 * MB))
 def test_local_steps_are_as_few_as_let_the_deltas_arrive_meanwhile(group, rows, weights):
     found, steps = together_local(group, rows, Traffic(weights))
     travels_s = delta_seconds(group, weights)
@@ -242,12 +242,11 @@ def test_a_plan_reckons_as_the_run_will_share():
         what_if("a=8,b=8,c=8", few | more).data["together"]["compute_s"]
         for more in ({}, {"lora_dropout": 0.1}, {"pack": False}, {"balance": "even"})
     )
-    assert dealt == pytest.approx(shared(8 / 20.2), abs=1e-3) and whole == pytest.approx(
-        [shared(5 / 11.3)] * 3, abs=1e-3
-    )
+    assert dealt == pytest.approx(shared(8 / 20.2), abs=1e-3)
+    assert whole == pytest.approx([shared(5 / 11.3)] * 3, abs=1e-3)
 
 
-@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(0, 50 * MB))
+@given(several, st.integers(1, 48), st.integers(0, 50 * MB))
 def test_what_is_advised_reckons_so_too(group, rows, weights):
     found = predict(group, rows, Traffic(weights), dealt=True)
     whole = together(group, rows, 4 * weights, dealt=True)

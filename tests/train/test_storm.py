@@ -9,10 +9,8 @@ import signal
 
 import pytest
 
-from tests.train import cluster, reference
 from tests.train.agents import Agents
-from tests.train.test_staying import OPTIONS
-from train.models.model_files import model_folder
+from tests.train.test_staying import OPTIONS, assert_curve_is_one_processs
 
 LOSSES = 10
 PROGRAM = "tests/train/broken.py nccl"
@@ -34,9 +32,8 @@ def freeze(agents: Agents, victim: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("sync", ["ddp", "flat"])
-def test_no_step_is_lost(tmp_path, sync):
+def test_no_step_is_lost(data, tmp_path, sync):
     chosen = random.Random(7)
-    data = cluster.make_rows(tmp_path / "data", 60, 4)
     agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
     usual, slow_disk, slow_save = agents.names
     agents.start(usual, program=PROGRAM)
@@ -50,8 +47,4 @@ def test_no_step_is_lost(tmp_path, sync):
     for name in agents.names:
         steps = [event["step"] for event in agents.events(name) if event["event"] == "step"]
         assert all(a < b for a, b in itertools.pairwise(steps)), f"{name} has trained a step twice"
-    losses = agents.losses(*agents.names)
-    truth = reference.losses(
-        model_folder("tiny"), data, steps=len(losses), rows_per_step=6, of_steps=OPTIONS["max_steps"]
-    )
-    assert reference.largest_error(losses, truth) < 1e-5
+    assert_curve_is_one_processs(agents, agents.names, data)

@@ -115,9 +115,8 @@ def test_a_base_in_16_bit_streams_where_bitsandbytes_is_missing(monkeypatch):
 def test_names_in_the_adapter_are_those_of_a_base_that_is_held():
     held, streamed = (streaming.build(model_folder("tiny"), weights=weights) for weights in ("gpu", "stream"))
     assert [name for name, _ in streamed.named_parameters()] == [name for name, _ in held.named_parameters()]
-    assert all(
-        p.untyped_storage().nbytes() <= 8 for n, p in streamed.named_parameters() if ".layers." in n and "lora" not in n
-    )
+    frozen = [p for name, p in streamed.named_parameters() if ".layers." in name and "lora" not in name]
+    assert all(p.untyped_storage().nbytes() <= 8 for p in frozen)
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +212,8 @@ def test_a_reader_brings_the_next_layer_while_one_is_computed(stream):
     first = stream.layer(0, follows=1)["w"]
     pace.until(lambda: source.numbers == [0, 1], pace.HANG_S, every_s=0.01)
     assert (first == 0).all()
-    assert ("dropped", 0) in source.events and not any(
-        in_main for index, in_main in source.events if index != "dropped"
-    )
+    assert ("dropped", 0) in source.events
+    assert not any(in_main for index, in_main in source.events if index != "dropped")
 
 
 def test_up_down_and_up_again_reads_no_layer_twice_in_a_row(stream):
@@ -250,13 +248,9 @@ def test_8_bit_is_refused():
 
 
 def test_files_that_name_their_layers_otherwise_are_refused(tmp_path):
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415
-
     folder = families.make("llama", tmp_path)
-    weights = {
-        name.replace("self_attn", "attention"): tensor
-        for name, tensor in load_file(folder / "model.safetensors").items()
-    }
+    held = load_file(folder / "model.safetensors")
+    weights = {name.replace("self_attn", "attention"): tensor for name, tensor in held.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(BadInput, match="weights: stream cannot read this llama model layer by layer"):
         streaming.build(folder, weights="stream")
@@ -275,31 +269,25 @@ def test_a_second_copy_of_the_weights_beside_those_that_transformers_loads_is_no
     assert device.look(load_config({"model": str(folder)}), "here", 0, folder).base_bytes == size
 
 
-def test_a_node_that_streams_trains_with_nodes_that_do_not(tmp_path):
-    data = cluster.make_rows(tmp_path / "data", 30, 4)
-    options = {"model": "tiny", "dataset": data, "max_steps": 8, "rows_per_step": 6, "lora_r": 8, "lora_alpha": 16}
-    options |= {"learning_rate": 2e-3, "grad_clip": 0.3, "wire": "fp32", "shares": "3,2,1", "proof_every": 1}
+def test_a_node_that_streams_trains_with_nodes_that_do_not(data, tmp_path):
+    options = reference.OPTIONS | {"dataset": data, "max_steps": 8, "shares": "5,2,1", "proof_every": 1}
     run = cluster.train(tmp_path, options, 3, odd_rank_options={1: {"weights": "stream"}})
-    truth = reference.losses(model_folder("tiny"), data, steps=8, rows_per_step=6)
+    truth = reference.losses(model_folder("tiny"), data, steps=8, rows_per_step=8)
     assert run.losses() == pytest.approx(truth, rel=1e-4)
-    starts = [next(event for event in run.events(rank) if event["event"] == "start") for rank in range(3)]
+    starts = [run.events(rank, "start")[0] for rank in range(3)]
     assert ["weights stream: as set" in str(start["reasons"]) for start in starts] == [False, True, False]
     held = cluster.train(tmp_path / "held", options, 3)
     assert run.losses() == held.losses()
-    adapters = {made.read_bytes() for made in tmp_path.rglob("results/run/adapter/adapter_model.safetensors")}
-    assert len(adapters) == 1
+    assert len({made.read_bytes() for made in tmp_path.rglob("results/run/adapter/adapter_model.safetensors")}) == 1
 
 
-def test_a_card_with_room_for_some_layers_keeps_them_until_memory_runs_out(tmp_path):
-    data = cluster.make_rows(tmp_path / "data", 30, 4)
-    options = {"model": "tiny", "dataset": data, "max_steps": 5, "rows_per_step": 6, "lora_r": 8, "micro_batch": 2}
-    options |= {"weights": "stream", "resume": "auto"}
-    broken = [str(ROOT / "tests/train/broken.py"), "room_for_layers=2"]
-    run = cluster.train(tmp_path / "some", options, 1, program=broken)
-    assert run.losses() == cluster.train(tmp_path / "none", options, 1).losses()
+def test_a_card_with_room_for_some_layers_keeps_them_until_memory_runs_out(data, tmp_path):
+    options = reference.OPTIONS | {"dataset": data, "max_steps": 5, "micro_batch": 2, "weights": "stream"}
+    run = cluster.train(tmp_path / "some", options, changed="room_for_layers=2")
+    assert run.losses() == cluster.train(tmp_path / "none", options).losses()
     assert "2 of 4 layers stay on the card: they fit beside 2 rows at a time" in run.said()
     assert "out of memory, continuing with all layers streamed" in run.said()
-    again = cluster.train(tmp_path / "some", options, 1, program=broken)
+    again = cluster.train(tmp_path / "some", options, changed="room_for_layers=2")
     assert "2 rows at a time" not in again.said() and "stay on the card" not in again.said()
 
 

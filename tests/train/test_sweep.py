@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.train.agents import Agents
-from tests.train.cluster import Cluster, make_rows
+from tests.train.cluster import Cluster, make_rows, train
 from train.errors import BadInput, CheckFailed
 from train.plan.machines.nodes import Device
 from train.plan.settings.config import load_config
@@ -20,7 +20,6 @@ from train.recipes.sft import recipe as sft
 from train.recipes.sweep import propose
 from train.recipes.sweep.recipe import GIVE_UP_AFTER, SweepRecipe
 from train.recipes.sweep.trial import Process, alone
-from train.runlog.tail import read
 from train.runlog.trials import Trial, best
 
 SEARCH = "learning_rate=1e-5..1e-1:log lora_r=4,8,16"
@@ -106,10 +105,8 @@ def test_a_trial_that_falls_behind_is_ended_and_a_good_one_is_not():
 def test_hyperband_ends_some_too():
     config = sweep(prune="hyperband")
     known = as_known(trial(n, losses=curve(1 + n / 100)) for n in range(1, 20))
-    ended = [
-        propose.is_behind(config, known | {n: trial(n, "running", curve(2.99, looks=3))}, n) for n in range(20, 30)
-    ]
-    assert any(ended)
+    late = [trial(number, "running", curve(2.99, looks=3)) for number in range(20, 30)]
+    assert any(propose.is_behind(config, known | {one.number: one}, one.number) for one in late)
 
 
 def test_a_trial_that_failed_counts_as_the_worst():
@@ -140,10 +137,10 @@ def done(number, state="done", loss=1.0, reason="", node="a", **params):
 
 def test_it_writes_all_trials_the_best_first_and_the_best_as_a_run(tmp_path):
     made = recipe(tmp_path)
-    launched = {"asked": {"model": "tiny", "dataset": "./notes.jsonl", "recipe": "sweep", "search": SEARCH,
-                          "trials": "3", "epochs": "2", "run": "s", "then": "suspend"}}  # fmt: skip
+    asked = {"model": "tiny", "dataset": "./notes.jsonl", "epochs": "2"}
+    sweeps_own = {"recipe": "sweep", "search": SEARCH, "trials": "3", "run": "s", "then": "suspend"}
     (tmp_path / "logs/runs/s").mkdir(parents=True)
-    (tmp_path / "logs/runs/s/launch.json").write_text(json.dumps(launched))
+    (tmp_path / "logs/runs/s/launch.json").write_text(json.dumps({"asked": asked | sweeps_own}))
     over = {
         1: done(1, loss=2.0),
         2: done(2, "pruned", 0.5),
@@ -155,14 +152,7 @@ def test_it_writes_all_trials_the_best_first_and_the_best_as_a_run(tmp_path):
     told = json.loads((folder / "sweep.json").read_text())
     assert [one["trial"] for one in told["trials"]] == [3, 1, 2, 4] and told["trials"][0]["node"] == "b"
     text = (folder / "best.yml").read_text()
-    assert yaml.safe_load(text) == {
-        "model": "tiny",
-        "dataset": "./notes.jsonl",
-        "epochs": "2",
-        "recipe": "sft",
-        "learning_rate": 1e-3,
-        "lora_r": 16,
-    }
+    assert yaml.safe_load(text) == asked | {"recipe": "sft", "learning_rate": 1e-3, "lora_r": 16}
     assert "trial 3, held-out loss 1.5000" in text
     assert made.finish(Known(over | {5: done(5, loss=1.0)}, {})) == folder, "again, with another one"
     assert "trial 5" in (folder / "best.yml").read_text()
@@ -306,9 +296,8 @@ def test_a_trial_tells_each_loss_and_that_it_lives(quick):
     log, desk = quick.config.log_folder / "events.jsonl", Desk()
     os.utime(log, (1.0, 1.0))
     found = quick.watched(Played([3.0, None, 2.0]), PIECE, desk)
-    assert (found["state"], found["loss"], found["losses"], found["params"]) == (
-        "done", 2.0, [[10, 3.0], [20, 2.0]], PIECE.what["params"]
-    )  # fmt: skip
+    assert (found["state"], found["loss"], found["losses"]) == ("done", 2.0, [[10, 3.0], [20, 2.0]])
+    assert found["params"] == PIECE.what["params"]
     assert desk.told == [
         {"step": 10, "loss": 3.0, "total": 80},
         {"step": 20, "loss": 2.0, "total": 80},
@@ -317,10 +306,7 @@ def test_a_trial_tells_each_loss_and_that_it_lives(quick):
     assert log.stat().st_mtime > 1.0 and desk.heard, "between its losses its agent sees that it lives"
     os.utime(log, (1.0, 1.0))
     desk.heard = False
-    silent = Played([3.0])
-    silent.news = lambda: []
-    silent.waiting = []
-    quick.watched(silent, PIECE, desk)
+    quick.watched(Played([]), PIECE, desk)
     assert log.stat().st_mtime == 1.0 and not desk.heard, "one that hangs shows no life"
 
 
@@ -346,15 +332,16 @@ def test_a_trial_whose_machine_leaves_is_saved_and_counts_nothing(quick):
 
 # -- for real ----------------------------------------------------------------------------------------------------------
 
-REAL = {"recipe": "sweep", "model": "tiny", "run": "run", "search": "learning_rate=1e-4..1e-1:log lora_r=4,8",
-        "trials": 4,
-        "max_steps": 8, "rows_per_step": 2, "max_seq_length": 64, "eval_rows": 8, "prune": "off"}  # fmt: skip
+REAL = {
+    **{"recipe": "sweep", "model": "tiny", "run": "run", "search": "learning_rate=1e-4..1e-1:log lora_r=4,8"},
+    **{"trials": 4, "max_steps": 8, "rows_per_step": 2, "max_seq_length": 64, "eval_rows": 8, "prune": "off"},
+}
 
 
 def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     cluster = Cluster(tmp_path, REAL, size=3)
     cluster.wait(400)
-    told = [(cluster.node_home(rank) / "results/run/sweep/sweep.json").read_text() for rank in range(3)]
+    told = [(cluster.result(rank, "sweep") / "sweep.json").read_text() for rank in range(3)]
     assert told[0] == told[1] == told[2]
     trials = json.loads(told[0])["trials"]
     assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
@@ -362,14 +349,11 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     assert len({one["node"] for one in trials}) == 3 and len({json.dumps(one["params"]) for one in trials}) == 4
     losses = [one["loss"] for one in trials]
     assert losses == sorted(losses)
-    found = yaml.safe_load((cluster.node_home(0) / "results/run/sweep/best.yml").read_text())
+    found = yaml.safe_load((cluster.result(name="sweep") / "best.yml").read_text())
     assert {name: found[name] for name in ("learning_rate", "lora_r")} == trials[0]["params"]
-    (tmp_path / "again").mkdir()
-    again = Cluster(tmp_path / "again", {name: value for name, value in found.items() if name != "recipe"}, size=1)
-    again.wait()
-    events = read(again.node_home(0) / "logs/runs/run/events.jsonl")
-    last = [event["loss"] for event in events if event["event"] == "eval"][-1]
-    assert abs(last - trials[0]["losses"][-1][1]) < 1e-4, "the best one's settings lead to its loss"
+    del found["recipe"]
+    last = train(tmp_path / "again", found).events(kind="eval")[-1]
+    assert abs(last["loss"] - trials[0]["losses"][-1][1]) < 1e-4, "the best one's settings lead to its loss"
 
 
 def told(agents, name):

@@ -86,15 +86,14 @@ def test_ollama_asks_with_it(tiny):
         )
 
 
-RECORDS = [
-    {"messages": [USER | {"content": f"{n}: name a colour."}, SAID, MORE, LAST]} for n in range(30)
-] + [{"messages": [OWN, USER, SAID]}]  # fmt: skip
+RECORDS = [{"messages": [USER | {"content": f"{n}: name a colour."}, SAID, MORE, LAST]} for n in range(30)]
+RECORDS += [{"messages": [OWN, USER, SAID]}]
 
 
 def made(folder, config=SftConfig, make=prepare, records=RECORDS, **settings):
     folder.mkdir(exist_ok=True)
-    (folder / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    settings = {"dataset": str(folder / "data.jsonl"), "max_seq_length": 96, **settings}
+    data = cluster.write_records(folder / "data.jsonl", records)
+    settings = {"dataset": str(data), "max_seq_length": 96, **settings}
     return make(config(**settings), lambda _: None, out=str(folder / "rows"))
 
 
@@ -103,9 +102,8 @@ def texts(tiny, folder, split="train"):
     rows = open_rows(folder, split)
     bounds = [slice(a, b) for a, b in zip(rows.samples, rows.samples[1:], strict=False)]
     decode = tiny.tokenizer.decode
-    return [
-        (decode(rows.tokens[at].tolist()), decode(rows.tokens[at][rows.trained[at] == 1].tolist())) for at in bounds
-    ]
+    samples = [(rows.tokens[at], rows.trained[at] == 1) for at in bounds]
+    return [(decode(tokens.tolist()), decode(tokens[trained].tolist())) for tokens, trained in samples]
 
 
 def test_the_last_answer_alone_is_learned_from(tiny, tmp_path):
@@ -130,22 +128,18 @@ def test_the_first_sample_is_shown_with_what_is_learned_from(tmp_path):
 
 def test_a_text_is_learned_from_as_a_whole_still(tiny, tmp_path):
     records = [{"text": f"Once upon a time there were {n}."} for n in range(20)]
-    last, usual = (
-        texts(tiny, made(tmp_path / how, records=records, train_on=how, eval_fraction=0)) for how in ("last", "answers")
-    )
-    assert last == usual
+    made_of = {how: made(tmp_path / how, records=records, train_on=how, eval_fraction=0) for how in ("last", "answers")}
+    assert texts(tiny, made_of["last"]) == texts(tiny, made_of["answers"])
 
 
 def test_the_rows_have_the_message_and_the_same_ones_are_held_out(tiny, tmp_path):
-    with_it, without = (made(tmp_path / name, system=system, eval_fraction=0.3)
-                        for name, system in (("with", "Be brief."), ("without", "")))  # fmt: skip
+    with_it = made(tmp_path / "with", system="Be brief.", eval_fraction=0.3)
+    without = made(tmp_path / "without", eval_fraction=0.3)
     opening = "<s>system\nBe brief.</s>"
     for split in ("train", "eval"):
-        found = texts(tiny, with_it, split)
+        found, usual = texts(tiny, with_it, split), texts(tiny, without, split)
         assert len(found) > 5
-        assert sorted(whole.removeprefix(opening) for whole, _ in found) == sorted(
-            whole for whole, _ in texts(tiny, without, split)
-        )
+        assert sorted(whole.removeprefix(opening) for whole, _ in found) == sorted(whole for whole, _ in usual)
         assert all(whole.startswith(opening) or "Be blunt." in whole for whole, _ in found)
         assert not any("brief" in trained for _, trained in found)
 
@@ -174,7 +168,7 @@ def test_three_machines_are_one_and_the_message_stays_with_the_adapter(tiny, tmp
     assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
     usual = cluster.train(tmp_path / "usual", options | {"dataset": made(tmp_path / "usual-data", eval_fraction=0.3)})
     assert not np.allclose(usual.losses(), alone.losses(), rtol=1e-3), "or nothing was compared"
-    folder = alone.node_home(0) / "results/run/adapter"
+    folder = alone.result()
     asked = chat_with(resolve_model("tiny"), folder).render([USER])
     assert asked == tiny.render([{"role": "system", "content": "Be brief."}, USER])
     goes_on = SftConfig(**adapters.asked({"adapter": str(folder)}, tmp_path))

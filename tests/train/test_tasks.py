@@ -4,10 +4,10 @@ import json
 import math
 import random
 import statistics
-import subprocess
 import sys
 import threading
 from contextlib import nullcontext
+from dataclasses import asdict
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,14 +16,24 @@ import pytest
 import torch
 
 from lab.hub import Handler, State
+from tests.support import pace
 from tests.train import tasks_asked
-from tests.train.cluster import ROOT, Cluster, environment
+from tests.train.cluster import ROOT, Cluster, environment, write_records
 from train.__main__ import main
 from train.plan.settings.config import load_config
 from train.recipes.evaluate import load_tasks, model, prepare, requests, score
 from train.runlog import paths
 
 SEED = 7
+SEEDS = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed"), SEED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws():
+    """Of a bootstrapped error; the same for both sides of each comparison."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(score, "DRAWS", 10)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +59,8 @@ def one_machine(asked, own) -> dict:
     found = {}
     for side in ("base", "adapter"):
         tasks = list(load_tasks.fetched(tasks_asked.FILES, own)[0]["tasks"].values())
-        seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed"), SEED)
         with asked.model.disable_adapter() if side == "base" else nullcontext():
-            found[side] = lm_eval.simple_evaluate(asked, tasks=tasks, bootstrap_iters=score.DRAWS, **seeds)
+            found[side] = lm_eval.simple_evaluate(asked, tasks=tasks, bootstrap_iters=score.DRAWS, **SEEDS)
     return found
 
 
@@ -61,7 +70,7 @@ def prepared(options, tmp_path_factory) -> Path:
     return prepare.prepare(load_config(options), lambda _: None, out=str(out))
 
 
-@pytest.mark.parametrize("share", [1, 3, pytest.param(7, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [3, pytest.param(7, marks=pytest.mark.long)])
 def test_however_it_is_cut_and_whatever_the_order_the_scores_are_those_of_one_machine(
     share, asked, prepared, one_machine
 ):
@@ -79,7 +88,7 @@ def test_however_it_is_cut_and_whatever_the_order_the_scores_are_those_of_one_ma
     for side, wanted_of_side in one_machine.items():
         assert found[side]["results"] == wanted_of_side["results"]
     assert found["base"]["results"] != found["adapter"]["results"]
-    assert len(parts) >= {1: 3, 3: 4, 7: 6}[share]
+    assert len(parts) >= {3: 4, 7: 6}[share]
 
 
 def test_parts_are_whole_blocks_of_falling_cost_and_hold_each_document_once(prepared):
@@ -90,11 +99,7 @@ def test_parts_are_whole_blocks_of_falling_cost_and_hold_each_document_once(prep
         assert numbers == list(range(40))
     assert all(part.first % requests.BLOCK == 0 for part in parts)
     assert parts[0].cost == max(part.cost for part in parts)
-    assert prepare.read(prepared)["parts"] == [vars_of(part) for part in parts]
-
-
-def vars_of(part: requests.Part) -> dict:
-    return {"task": part.task, "first": part.first, "end": part.end, "cost": part.cost}
+    assert prepare.read(prepared)["parts"] == [asdict(part) for part in parts]
 
 
 def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_path):
@@ -104,8 +109,7 @@ def test_a_limit_and_shots_are_those_of_the_harness(asked, options, own, tmp_pat
     answers = model.answers_to(asked, wanted, "sums", range(20), "adapter")
     found = score.scores(loaded, {"sums": [(range(20), answers)]}, limit=20)
     tasks = list(load_tasks.fetched(["sums.yaml"], own)[0]["tasks"].values())
-    seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed"), SEED)
-    whole = lm_eval.simple_evaluate(asked, tasks=tasks, limit=20, num_fewshot=1, bootstrap_iters=score.DRAWS, **seeds)
+    whole = lm_eval.simple_evaluate(asked, tasks=tasks, limit=20, num_fewshot=1, bootstrap_iters=score.DRAWS, **SEEDS)
     assert found["results"] == whole["results"]
 
 
@@ -130,19 +134,19 @@ def flags(options: dict) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
-def scores(home: Path) -> dict:
-    return json.loads((home / "results/run/scores/tasks.json").read_text())
+def scores(cluster: Cluster, rank: int = 0) -> dict:
+    return json.loads((cluster.result(rank, "scores") / "tasks.json").read_text())
 
 
 def test_three_processes_have_the_scores_of_one_machine(options, prepared, one_machine, tmp_path):
     cluster = Cluster(tmp_path, options | {"dataset": prepared, "run": "run"}, size=3)
     cluster.wait()
-    first = scores(cluster.node_home(0))
-    assert all(scores(cluster.node_home(rank)) == first for rank in range(3))
+    first = scores(cluster)
+    assert all(scores(cluster, rank) == first for rank in range(3))
     for row in first["rows"]:
         for side in ("base", "adapter"):
             assert row[side] == one_machine[side]["results"][row["task"]][f"{row['metric']},none"]
-    lines = (cluster.node_home(0) / "models/checkpoints/run" / paths.PIECES).read_text().splitlines()
+    lines = (cluster.checkpoints() / paths.PIECES).read_text().splitlines()
     pieces = [json.loads(line)["piece"]["number"] for line in lines]
     assert sorted(pieces) == list(range(2 * len(prepare.read(prepared)["parts"])))
     assert {row["task"]: row["verdict"] for row in first["rows"] if row["metric"] == "acc"}["sums"] in ("", "forgotten")
@@ -152,10 +156,9 @@ def test_without_an_adapter_the_base_alone_is_asked(options, prepared, one_machi
     alone = {name: value for name, value in options.items() if name != "adapter"}
     cluster = Cluster(tmp_path, alone | {"dataset": prepared, "run": "run"})
     cluster.wait()
-    rows = scores(cluster.node_home(0))["rows"]
-    assert [row["base"] for row in rows if row["metric"] == "acc"] == [
-        one_machine["base"]["results"]["sums"]["acc,none"]
-    ]
+    rows = scores(cluster)["rows"]
+    (accuracy,) = [row["base"] for row in rows if row["metric"] == "acc"]
+    assert accuracy == one_machine["base"]["results"]["sums"]["acc,none"]
     assert not any("adapter" in row for row in rows)
 
 
@@ -178,21 +181,26 @@ def test_a_change_is_marked_where_it_is_beyond_chance():
     assert score.verdict(0.1, None, True) == ""
 
 
+SUMS = "task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n"
+WRITTEN = 'output_type: generate_until\ndoc_to_text: "{{q}}"\ndoc_to_target: "1"\n'
+
+
 @pytest.mark.parametrize(
     ("task", "words"),
     [
         ("task: sums\nprocess_docs: !function mine.docs", "!function mine.docs names code"),
-        ("task: sums\ndoc_to_text: \"{{ ''.__class__.__mro__ }}\"\ndataset_path: json\n"
-         "dataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\noutput_type: generate_until\n"
-         'doc_to_target: "1"', "unsafe"),
-        ("task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n"
-         'output_type: generate_until\ndoc_to_text: "{{q}}"\ndoc_to_target: "1"\nmetric_list: [{metric: bleurt,'
-         " aggregation: mean, higher_is_better: true}]", "measured by 'bleurt'"),
-        ("task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n"
-         'output_type: multiple_choice\ndoc_to_text: "{{q}}"\ndoc_to_choice: "{{none if answer else choices}}"\n'
-         "doc_to_target: answer", "tasks: sums cannot be asked: TypeError"),
+        (SUMS + WRITTEN.replace("{{q}}", "{{ ''.__class__.__mro__ }}"), "unsafe"),
+        (
+            f"{SUMS}{WRITTEN}metric_list: [{{metric: bleurt, aggregation: mean, higher_is_better: true}}]",
+            "measured by 'bleurt'",
+        ),
+        (
+            SUMS + 'output_type: multiple_choice\ndoc_to_text: "{{q}}"\ndoc_to_target: answer\n'
+            'doc_to_choice: "{{none if answer else choices}}"',
+            "tasks: sums cannot be asked: TypeError",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_task_that_would_run_code_or_cannot_be_asked_is_refused(task, words, tmp_path, capsys):
     tasks_asked.write(tmp_path)
     (tmp_path / "wrong.yaml").write_text(task)
@@ -230,26 +238,16 @@ def test_a_task_of_the_harness_reads_its_data_from_the_hub_once(tmp_path):
              "choices": {"text": [str(n), str(2 * n), "none"], "label": ["A", "B", "C"]}}
             for n in range(count)
         ]  # fmt: skip
-        (folder / f"ARC-Easy/{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_records(folder / f"ARC-Easy/{split}.jsonl", lines)
     (tmp_path / "hub/behaviour.json").write_text("{}")
     Handler.state = State(tmp_path / "hub")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     where = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
-    words = [
-        "prepare",
-        "--recipe",
-        "evaluate",
-        "--model",
-        "tiny",
-        "--tasks",
-        "arc_easy",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    asked = {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy", "out": tmp_path / "out"}
     try:
-        command = [sys.executable, "-m", "train", *words]
-        subprocess.run(command, cwd=ROOT, env=environment() | where, check=True, capture_output=True, text=True)
+        done = pace.run(sys.executable, "-m", "train", "prepare", *flags(asked), cwd=ROOT, env=environment() | where)
+        assert done.returncode == 0, done.stderr
     finally:
         server.shutdown()
         server.server_close()

@@ -4,11 +4,10 @@ is held out."""
 import itertools
 import json
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tests.train import texts
+from tests.train import cluster, texts
 from train.__main__ import main
 from train.data import left_out_in_words
 from train.data.rows import open_rows
@@ -18,11 +17,16 @@ from train.plan.settings.config import load_config
 from train.recipes.pretrain.rows import RowStream, prepare
 
 
-def made(folder, out, **changes):
-    config = load_config(
-        {"recipe": "pretrain", "vocab_size": 400, "max_seq_length": 48, "dataset": str(folder), **changes}
-    )
-    return prepare(config, lambda _: None, out=str(out))
+def made(folder, out, say=lambda _: None, **changes):
+    asked = {"recipe": "pretrain", "vocab_size": 400, "max_seq_length": 48, "dataset": str(folder), **changes}
+    return prepare(load_config(asked), say, out=str(out))
+
+
+def folder_of(folder, **files):
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text)
+    return folder
 
 
 def files_of(folder):
@@ -95,19 +99,13 @@ def test_the_tokenizer_knows_nothing_of_what_is_held_out(folder, tmp_path):
 
 
 def test_of_few_texts_one_is_held_out_all_the_same(tmp_path):
-    data = tmp_path / "two"
-    data.mkdir()
-    (data / "a.txt").write_text("one text about cats " * 20)
-    (data / "b.txt").write_text("another about dogs " * 20)
+    data = folder_of(tmp_path / "two", a="one text about cats " * 20, b="another about dogs " * 20)
     index = json.loads((made(data, tmp_path / "rows") / "index.json").read_text())
     assert index["splits"]["train"]["rows"] and index["splits"]["eval"]["rows"]
 
 
 def test_characters_beyond_the_vocabulary_become_one_token(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a.txt").write_text("aaaa bbb cc d")
-    (data / "b.txt").write_text("aaaa bbb cc e")
+    data = folder_of(tmp_path / "data", a="aaaa bbb cc d", b="aaaa bbb cc e")
     rows = made(data, tmp_path / "rows", tokenizer="chars", vocab_size=6, eval_fraction=0)
     tokenizer = Tokenizer.from_file(str(rows / "tokenizer/tokenizer.json"))
     assert json.loads((rows / "index.json").read_text())["vocabulary"] == 6
@@ -124,18 +122,15 @@ def test_a_file_alone_is_cut_between_paragraphs(tmp_path):
 
 
 def test_records_are_texts_too(tmp_path):
-    file = tmp_path / "notes.jsonl"
     lines = [{"text": f"a note about number {number}"} for number in range(30)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rows = made(file, tmp_path / "rows", eval_fraction=0)
+    rows = made(cluster.write_records(tmp_path / "notes.jsonl", lines), tmp_path / "rows", eval_fraction=0)
     tokenizer = Tokenizer.from_file(str(rows / "tokenizer/tokenizer.json"))
     said = tokenizer.decode(open_rows(rows).tokens.tolist())
     assert all(f"number {number}" in said for number in (0, 29))
 
 
 def test_bad_records_are_counted_among_all_and_the_first_is_named(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
+    data = folder_of(tmp_path / "data")
     lines = [json.dumps({"text": f"a note about number {number}"}) for number in range(20)]
     (data / "notes.jsonl").write_text("\n".join([*lines[:5], '{"text": "cut o', *lines[5:], "7", "{}"]) + "\n")
     rows = made(data, tmp_path / "rows")
@@ -144,39 +139,20 @@ def test_bad_records_are_counted_among_all_and_the_first_is_named(tmp_path):
 
 
 def test_what_is_not_utf_8_is_named_and_counted(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for number in range(3):
-        (data / f"{number}.txt").write_text(f"text {number} " * 30)
+    data = folder_of(tmp_path / "data", **{name: f"text {name} " * 30 for name in "abc"})
     (data / "old.txt").write_bytes("Straße".encode("latin1"))
-    said = []
-    config = {"recipe": "pretrain", "vocab_size": 400, "max_seq_length": 48, "dataset": str(data)}
     with pytest.raises(BadInput, match=r"1 bad texts of 4; the first: old\.txt: not UTF-8"):
-        prepare(load_config(config), said.append, out=str(tmp_path / "rows"))
-    folder = prepare(load_config({**config, "max_bad": 1}), said.append, out=str(tmp_path / "rows"))
-    assert "skipped   old.txt: not UTF-8" in said and len(open_rows(folder))
+        made(data, tmp_path / "rows")
+    said = []
+    assert len(open_rows(made(data, tmp_path / "rows", said.append, max_bad=1)))
+    assert "skipped   old.txt: not UTF-8" in said
 
 
 def test_prepare_is_a_command(folder, tmp_path, capsys):
-    words = [
-        "prepare",
-        "--recipe",
-        "pretrain",
-        "--dataset",
-        str(folder),
-        "--vocab-size",
-        "400",
-        "--max-seq-length",
-        "48",
-    ]
+    words = ["prepare", "--recipe", "pretrain", "--dataset", str(folder), "--vocab-size", "400"]
+    words += ["--max-seq-length", "48"]
     assert main([*words, "--out", str(tmp_path / "rows"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["vocabulary"] == 400 and found["splits"]["train"]["rows"] > 20
     assert main(["prepare", "--dataset", str(folder), "--out", str(tmp_path / "x")]) == 2
     assert "--model is missing" in capsys.readouterr().err
-
-
-def test_batches_predict_across_rows(folder, tmp_path):
-    rows = open_rows(made(folder, tmp_path / "rows"))
-    batch = rows.batch([0, 1, 2])
-    assert batch["input_ids"].shape[1] <= 48 and np.all(batch["labels"][:, 0] == -100)

@@ -87,14 +87,12 @@ def test_only_answers_are_targets(tiny):
 
 
 def test_an_answer_without_an_end_mark_gets_one(tiny):
-    bare = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-    assert trained_text(
-        with_template(tiny, bare + "{% if add_generation_prompt %}assistant: {% endif %}"), Example(TURNS[:2])
+    chat = with_template(
+        tiny,
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}",
     )
-    chat = with_template(tiny, bare + "{% if add_generation_prompt %}assistant: {% endif %}")
-    ((tokens, trained),) = encode(chat, [Example(TURNS[2:])], True)
-    assert tokens[-1] == tiny.tokenizer.eos_token_id
-    assert trained[-1] == 1
+    assert trained_text(chat, Example(TURNS[2:])) == "Red.</s>"
 
 
 @pytest.mark.parametrize("answers_only", [True, False])
@@ -114,8 +112,9 @@ def test_a_text_begins_as_the_tokenizer_itself_begins_one(tiny):
     assert encode(llama, [Example(text="once upon")], True) == [([bos, *own, eos], b"\0" + b"\1" * (len(own) + 1))]
 
 
-def test_a_text_for_smollm2_is_no_turn_of_a_conversation():
+def test_smollm2_is_taught_its_end_of_turn_and_a_text_is_no_turn_of_a_conversation():
     chat = load_chat(resolve_model("smollm2-135m"))
+    assert trained_text(chat, Example(TURNS[2:])) == "Red.<|im_end|>"
     ((tokens, _),) = encode(chat, [Example(text="The lighthouse keeper counted the ships.")], True)
     assert chat.tokenizer.decode(tokens) == "The lighthouse keeper counted the ships.<|im_end|>"
 
@@ -131,16 +130,9 @@ def test_a_template_that_refuses_or_alters_makes_a_bad_record(tiny):
     (bad,) = encode(refuses, [Example(TURNS)], True)
     assert isinstance(bad, BadRecord)
     assert "roles must alternate" in str(bad)
-    (bad,) = encode(
-        with_template(tiny, "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}"), [Example(TURNS)], True
-    )
+    upper = with_template(tiny, "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}")
+    (bad,) = encode(upper, [Example(TURNS)], True)
     assert "changes the answer" in str(bad)
-
-
-def test_smollm2_is_taught_its_end_of_turn():
-    chat = load_chat(resolve_model("smollm2-135m"))
-    assert chat.tokenizer.eos_token == "<|im_end|>"
-    assert trained_text(chat, Example(TURNS[2:])) == "Red.<|im_end|>"
 
 
 REFUSES_SYSTEM = (
@@ -188,16 +180,13 @@ def test_a_call_of_a_tool_is_trained_in_the_templates_words_or_in_the_usual_ones
     called = '<call>{"name": "weather", "arguments": {"town": "Ulm"}}</s>'
     assert trained_text(knows, Example(messages, tools=CALLS)) == f"{called}Red.</s>"
     plain = trained_text(with_template(tiny, CHATML), Example(messages))
-    assert plain.startswith('<tool_call>\n{"name": "weather"') and plain.endswith(
-        "</tool_call><|im_end|>Red.<|im_end|></s>"
-    )
+    assert plain.startswith('<tool_call>\n{"name": "weather"')
+    assert plain.endswith("</tool_call><|im_end|>Red.<|im_end|></s>")
 
 
 def test_the_system_message_that_a_template_writes_by_itself_is_known(tiny):
-    default = (
-        "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are kind.<|im_end|>\n{% endif %}" + CHATML
-    )
-    assert with_template(tiny, default).default_system() == "You are kind."
+    default = "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are kind.<|im_end|>\n{% endif %}"
+    assert with_template(tiny, default + CHATML).default_system() == "You are kind."
     for none in (CHATML, LLAMA2, REFUSES_SYSTEM, PLAIN_TEMPLATE):
         assert with_template(tiny, none).default_system() == ""
     smollm2 = load_chat(resolve_model("smollm2-135m"))

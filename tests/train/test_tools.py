@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import sys
 from argparse import Namespace
 from contextlib import nullcontext
@@ -62,14 +61,12 @@ def trained(trained_in, form):
 
 
 def short_run(home, form):
-    data = home / "data.jsonl"
     pairs = [{"prompt": f"Say {n}.", "completion": "blue red blue red"} for n in range(400)]
-    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    data = cluster.write_records(home / "data.jsonl", pairs)
     folder = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), str, out=str(home / "rows"))
     options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
     options |= {"learning_rate": 0.01, "warmup_steps": 4, "save_every": 100, "device": "cpu"}
-    done = cluster.train(home, options)
-    return done.node_home(0) / "results" / "run" / "adapter", folder
+    return cluster.train(home, options).result(), folder
 
 
 def run(capsys, *flags):
@@ -79,9 +76,7 @@ def run(capsys, *flags):
 
 def test_versions_come_without_torch():
     program = "import sys, train.__main__ as m; m.main(['versions', '--json']); sys.exit('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, check=False
-    )
+    done = pace.run(sys.executable, "-c", program, cwd=ROOT, env=environment())
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["torch"].startswith("2.")
@@ -91,17 +86,16 @@ def test_versions_come_without_torch():
 
 def test_versions_see_driver_and_library_apart(tmp_path):
     """After an unattended upgrade the kernel still runs the old module: the two must be told apart."""
-    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
-    (tmp_path / "proc/driver/nvidia/version").write_text(
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC version: 12\n"
-    )
-    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0/information").write_text(
-        "Model: \t\t NVIDIA GeForce RTX 4070\nIRQ: 1\n"
-    )
-    (tmp_path / "usr/lib/x86_64-linux-gnu").mkdir(parents=True)
-    (tmp_path / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05").touch()
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n')
+    module = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\nGCC version: 12\n"
+    found = {
+        "proc/driver/nvidia/version": module,
+        "proc/driver/nvidia/gpus/0000:01:00.0/information": "Model: \t\t NVIDIA GeForce RTX 4070\nIRQ: 1\n",
+        "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05": "",
+        "etc/os-release": 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n',
+    }
+    for name, text in found.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     facts = collect(root=tmp_path)
     assert (facts["driver"], facts["driver_library"]) == ("580.65.06", "580.95.05")
     assert facts["gpus"] == ["NVIDIA GeForce RTX 4070"]
@@ -167,9 +161,8 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, la
     held_out = scores["questions"][0]
     code, out = run(capsys, "ask", "--run", "run", "--question", held_out["question"], "--answer-tokens", 12)
     assert code == 0
-    assert out["answers"] == [
-        {"question": held_out["question"], "before": held_out["base"], "after": held_out["adapter"]}
-    ]
+    (answer,) = out["answers"]
+    assert (answer["before"], answer["after"]) == (held_out["base"], held_out["adapter"])
     monkeypatch.setattr(sys, "stdin", io.StringIO("Say 3.\nAnd 4.\n"))
     _, out = run(capsys, "ask", "--run", "run", "--question", "-", "--answer-tokens", 2)
     assert [one["question"] for one in out["answers"]] == ["Say 3.\nAnd 4."], "its input is one question"
@@ -246,12 +239,11 @@ def test_a_letter_of_two_tokens_is_told_whole():
 def test_a_model_that_was_trained_as_a_whole_can_be_asked_too(capsys, launched, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(launched / "logs", home / "logs")
-    done = home / "results/run/adapter"
     model = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.5)
-    model.save_pretrained(done)
+    model.save_pretrained(home / "results/run/adapter")
     code, out = run(capsys, "ask", "--run", "run", "--home", home, "--question", "Say 1.", "--answer-tokens", 6)
     assert code == 0 and out["answers"][0]["before"] != out["answers"][0]["after"]
 
@@ -375,11 +367,6 @@ def test_a_templates_own_message_adds_no_line_to_the_modelfile(monkeypatch):
     assert system.count('"""') == 1 and system.split('"""')[1].startswith("\nPARAMETER stop ")
 
 
-def test_modelfile_says_what_the_template_said_while_it_was_trained():
-    text = modelfile("a.gguf", load_chat(resolve_model("smollm2-135m")))
-    assert 'SYSTEM """You are a helpful AI assistant named SmolLM, trained by Hugging Face"""' in text
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -407,12 +394,10 @@ def two(tmp_path):
 
     def measured(*flags):
         port, said = free_port(), tmp_path / "said"
+        words = ["-m", "train", *flags, "--json"]
         with said.open("w") as out:
             both = [
-                cluster.warm().start(
-                    ["-m", "train", *flags, "--json"], rank_environment(rank, (0, 0), port), out.fileno()
-                )
-                for rank in range(2)
+                cluster.warm().start(words, rank_environment(rank, (0, 0), port), out.fileno()) for rank in range(2)
             ]
         cluster.STARTED.extend(both)
         assert [pace.ended(each, trouble=said.read_text) for each in both] == [0, 0], said.read_text()
@@ -429,12 +414,7 @@ def test_bench_measures_the_network_and_the_ways_to_add_up(two):
     assert large["ideal_s"] == pytest.approx(2000 * small["ideal_s"]), "at the link's speed of the same run"
     assert half["mbit_s"] == pytest.approx(ring_bytes(4_000_000, 2) * 8 / 1e6 / half["seconds"])
     ways = two("bench", "sync", "--repeats", "1", "--max-seq-length", "32")
-    assert [(way["sync"], way["wire"]) for way in ways] == [
-        ("flat", "fp32"),
-        ("flat", "bf16"),
-        ("ddp", "fp32"),
-        ("ddp", "bf16"),
-    ]
+    assert [f"{way['sync']} {way['wire']}" for way in ways] == ["flat fp32", "flat bf16", "ddp fp32", "ddp bf16"]
     assert all(way["step_s"] > way["blocked_s"] >= 0 for way in ways)
 
 
@@ -461,7 +441,3 @@ def test_a_wrong_value_or_a_barrier_that_holds_nobody_is_found(monkeypatch):
     monkeypatch.setattr(torch.distributed, "barrier", lambda: None)
     with pytest.raises(CheckFailed, match="passed it before rank 0 had come"):
         collectives.barrier(both, 1)
-
-
-def test_ring_bytes():
-    assert [ring_bytes(600, nodes) for nodes in (2, 3, 4)] == [600, 800, 900]

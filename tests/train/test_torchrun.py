@@ -44,16 +44,11 @@ class Node:
         (home / paths.WANTED).write_text("own\n")
 
     def start(self, *words):
-        own = [
-            "--node-rank=0",
-            "--nproc-per-node=2",
-            "--tee=3",
-            f"--log-dir={self.home}/.cache",
-            "--master-addr=127.0.0.1",
-        ]
         command = [sys.executable, "-m", "train", "torchrun", "--run", "own", "--folder", "scripts/own", "--"]
+        own = ["--node-rank=0", "--nproc-per-node=2", "--tee=3", f"--log-dir={self.home}/.cache"]
+        own += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
         env = environment() | {"GLOO_SOCKET_IFNAME": "lo", "MOTLEY_HOME": str(self.home), "MOTLEY_NODE": "a"}
-        whole = [*command, *own, f"--master-port={free_port()}", "script.py", *words]
+        whole = [*command, *own, "script.py", *words]
         return subprocess.Popen(whole, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def told(self):
@@ -67,26 +62,20 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
-@pytest.mark.long  # tests/lab has a run of it
+@pytest.mark.long  # tests/roles/test_loopback.py has a run of it
 def test_what_it_prints_and_that_it_is_done_is_written_down(node):
     process = node.start("--lr", "0.1")
     out, err = pace.said_by(process)
     assert process.returncode == 0, out + err
     lines, last = node.told()
-    assert sorted(line for line in lines if "rank" in line) == [
-        "[0] rank 0: 3 in own, ['--lr', '0.1']",
-        "[1] rank 1: 3 in own, ['--lr', '0.1']",
-    ]
+    printed = ["[0] rank 0: 3 in own, ['--lr', '0.1']", "[1] rank 1: 3 in own, ['--lr', '0.1']"]
+    assert sorted(line for line in lines if "rank" in line) == printed and "rank 0: 3" in out, "for the journal"
     assert last["state"] == "done" and last["script"] == "script.py --lr 0.1"
-    assert "rank 0: 3" in out, "for the journal"
     assert sorted(path.name for path in paths.results(node.home, "own").iterdir()) == ["of-0", "of-1"]
     assert not (node.home / paths.WANTED).exists(), "a reboot must not start it alone"
-    members = [json.loads(line) for line in (paths.logs(node.home, "own") / paths.MEMBERS).read_text().splitlines()]
-    assert [(event["event"], event.get("done"), event["reason"]) for event in members][-1] == (
-        "ended",
-        True,
-        "exit code 0",
-    )
+    members = (paths.logs(node.home, "own") / paths.MEMBERS).read_text().splitlines()
+    ended = json.loads(members[-1])
+    assert (ended["event"], ended["done"], ended["reason"]) == ("ended", True, "exit code 0")
 
 
 def test_a_failure_is_the_scripts_own_last_line_and_not_torchruns(node):
@@ -126,14 +115,13 @@ def output_of(tmp_path, *lines):
     return output
 
 
-REPORT = (
-    "E1123 04:42:45.174000 11096 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {}) local"
-)
+OF_TORCHRUN = "E1123 04:42:45.174000 11096 torch/distributed/elastic/multiprocessing/api.py:1002] "
+REPORT = OF_TORCHRUN + "failed (exitcode: {}) local"
 
 
 def test_who_only_lost_another_is_told_apart(tmp_path):
     lost = output_of(tmp_path, "RuntimeError: [pair.cc:553] Connection closed by peer", REPORT.format(1), "its report")
-    warning = REPORT.partition("failed")[0] + "Sending process 15430 closing signal SIGTERM"
+    warning = OF_TORCHRUN + "Sending process 15430 closing signal SIGTERM"
     assert output_of(tmp_path, "RuntimeError: broken pipe", warning, REPORT.format(1)).is_of_a_peer
     two = ("[0] ValueError: x", "[1] RuntimeError: [pair.cc:553] Connection closed by peer", REPORT.format(1))
     assert not output_of(tmp_path, *two).is_of_a_peer and output_of(tmp_path, *two).reason(1) == "[0] ValueError: x"

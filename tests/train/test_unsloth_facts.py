@@ -1,6 +1,5 @@
 """An unsloth in which what Motley relies on is not so is refused; where its version says so, before it is loaded."""
 
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,7 +9,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from tests.train.cluster import ROOT, environment, make_rows
+from tests.support import pace
+from tests.train.cluster import ROOT, environment
 from train.errors import BadInput
 from train.models import unsloth_facts as facts
 from train.models.backends import ModelSpec
@@ -22,18 +22,15 @@ def _installed(monkeypatch):
     monkeypatch.setattr(facts, "version", lambda _: "2026.10.9")
 
 
-def test_an_old_version_ends_a_run_before_it_is_loaded(tmp_path):
-    old = tmp_path / "old"
-    (old / "unsloth").mkdir(parents=True)
-    (old / "unsloth/__init__.py").write_text("raise SystemExit('it was loaded')")
-    (old / "unsloth-2026.8.4.dist-info").mkdir()
-    (old / "unsloth-2026.8.4.dist-info/METADATA").write_text(
-        "Metadata-Version: 2.1\nName: unsloth\nVersion: 2026.8.4\n"
-    )
-    flags = {"model": "tiny", "dataset": make_rows(tmp_path / "data"), "backend": "unsloth", "home": tmp_path / "home"}
-    command = [sys.executable, "-m", "train", "run", "--max-steps=1", *(f"--{k}={v}" for k, v in flags.items())]
-    env = environment() | {"PYTHONPATH": f"{ROOT}:{old}"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+def test_an_old_version_ends_a_run_before_it_is_loaded(data, tmp_path):
+    package, known = tmp_path / "old/unsloth", tmp_path / "old/unsloth-2026.8.4.dist-info"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('it was loaded')")
+    known.mkdir()
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: unsloth\nVersion: 2026.8.4\n")
+    flags = ["--model=tiny", f"--dataset={data}", "--backend=unsloth", f"--home={tmp_path}/home", "--max-steps=1"]
+    env = environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}/old"}
+    done = pace.run(sys.executable, "-m", "train", "run", *flags, cwd=ROOT, env=env)
     assert done.returncode == 2, done.stderr
     said = done.stderr.strip().splitlines()[-3:]
     assert said[0] == "unsloth 2026.8.4 is too old: it may let packed samples see each other"

@@ -26,11 +26,10 @@ ASK = {"end_ids": (2,), "most": 8}
 
 LOG = "adapters.jsonl"
 """What a played server was given, in its home."""
+PLAYED = f'FAKE_VLLM_LOG=$(dirname $0)/../../../{LOG} exec {sys.executable} {FAKE} "$@"'
 
 
-def install(
-    home: Path, program: str = f'FAKE_VLLM_LOG=$(dirname $0)/../../../{LOG} exec {sys.executable} {FAKE} "$@"'
-) -> Path:
+def install(home: Path, program: str = PLAYED) -> Path:
     python = home / PYTHON
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n{program}\n")
@@ -148,25 +147,21 @@ def test_a_run_of_three_unequal_ones_is_that_of_one(tmp_path):
     data = rewarded.make_data(tmp_path / "data")
     settings = {**OPTIONS, "engine": "vllm", "max_steps": 3, "dataset": data, "rewards": data.parent / "rewards.py"}
     steps = {}
-    for name, size, shares in (("one", 1, ""), ("three", 3, "5,2,1")):
+    for name, size, shares in (("one", 1, {}), ("three", 3, {"shares": "5,2,1"})):
         for rank in range(size):
             install(tmp_path / name / f"node-{rank}")
-        own = {**settings, **({"shares": shares} if shares else {})}
-        run = cluster.train(tmp_path / name, own, size)
+        run = cluster.train(tmp_path / name, settings | shares, size)
         steps[name] = [run.steps(rank) for rank in range(size)]
-        own = [[event for event in run.events(rank) if event["event"] in ("doing", "start")] for rank in range(size)]
-        told = [[(event.get("node"), event.get("what", "starts")[:10]) for event in events] for events in own]
-        node = "node-{}".format
-        assert told == [
-            [(node(rank), "vLLM loads"), (node(rank), "vLLM is re"), (None, "starts")] for rank in range(size)
-        ]
+        for rank in range(size):
+            events = [event for event in run.events(rank) if event["event"] in ("doing", "start")]
+            told = [(event.get("node"), event.get("what", "starts")[:10]) for event in events]
+            assert told == [(f"node-{rank}", "vLLM loads"), (f"node-{rank}", "vLLM is re"), (None, "starts")]
     truth = steps["one"][0]
     for found in steps["three"]:
         for step, one in zip(found, truth, strict=True):
             assert step["rollout"]["answers_crc"] == one["rollout"]["answers_crc"]
             assert step["rollout"]["reward"] == pytest.approx(one["rollout"]["reward"], abs=1e-12)
             assert step["grad_norm"] == pytest.approx(one["grad_norm"], rel=2e-5)
-    adapters = {
-        (one["loaded"], one["sha256"]) for rank in range(3) for one in given(tmp_path / "three" / f"node-{rank}")
-    }
+    loaded = [one for rank in range(3) for one in given(tmp_path / f"three/node-{rank}")]
+    adapters = {(one["loaded"], one["sha256"]) for one in loaded}
     assert sorted(name for name, _ in adapters) == ["step-0", "step-1", "step-2", "step-3"], "the same everywhere"

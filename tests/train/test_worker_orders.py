@@ -135,9 +135,6 @@ def test_what_failed_in_the_group_before_is_no_failure_of_this_one(monkeypatch):
     monkeypatch.setenv("MOTLEY_AGENT", "1")
     monkeypatch.setenv("MOTLEY_FAILURE", process.cause.path)
     process.tell(1, {})
-    report_to_agent(RuntimeError("Connection closed by peer"), word=0)
-    assert not process.reported()
-    report_to_agent(RuntimeError("Connection closed by peer"), word=1)
-    assert process.reported()
-    report_to_agent(RuntimeError("boom"))
-    assert process.reported()
+    for group, is_of_this_one in (({"word": 0}, False), ({"word": 1}, True), ({}, True)):
+        report_to_agent(RuntimeError("Connection closed by peer"), **group)
+        assert bool(process.reported()) is is_of_this_one
