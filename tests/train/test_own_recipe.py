@@ -95,16 +95,6 @@ def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
     assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
 
 
-@pytest.mark.long
-def test_it_goes_on_where_it_was_killed_with_fewer_nodes(settings, tmp_path):
-    longer = {**settings, "max_steps": 400, "learning_rate": 0.001, "eval_every": 0}
-    truth = cluster.train(tmp_path / "truth", longer)
-    cluster.killed(tmp_path, {**longer, "shares": "5,2,1"}, 9)
-    run = cluster.train(tmp_path, {**longer, "shares": "3,1"}, 2)
-    assert run.events(kind="start")[-1]["step"] >= 6
-    assert reference.largest_error(run.losses(), truth.losses()) < CLOSE
-
-
 def test_a_file_of_settings_with_its_own_serves_every_command(tmp_path):
     (tmp_path / "training.yaml").write_text(json.dumps({"recipe": str(TABLE), "width": 8}))
     for command, *words in (["run"], ["agent", "--cluster=cluster.yaml"], ["versions"]):

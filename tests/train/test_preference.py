@@ -226,21 +226,3 @@ def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path
     for step, one in zip(steps, truth, strict=True):
         assert step["loss"] == pytest.approx(one["loss"], rel=TOLERANCE)
         assert_figures(step["pairs"], one)
-
-
-@pytest.mark.long  # test_a_cluster_does_what… has the shares, test_a_machine_that_is_lost… the loss
-@pytest.mark.parametrize("loss", ["dpo", "kto", "reward"])
-def test_shares_of_5_2_1_and_a_machine_that_is_lost_are_one_process(loss, data_of, settings_of, tmp_path):
-    steps = 50
-    options = settings_of(loss, max_steps=steps, speeds="node-0=5,node-1=2,node-2=1", save_every=20)
-    agents, half = Agents(tmp_path, options), steps // 2
-    agents.start(program=f"tests/train/broken.py speeds_as_known+last_node_rests={half}")
-    *stay, lost = agents.names
-    agents.wait(lambda: agents.last_step(lost)["step"] == half, 60, "it does not come to rest")
-    agents.kill(lost)
-    assert agents.ended() == [0, 0]
-    truth = preferred.train(data_of(loss != "kto"), steps=steps, loss=loss)
-    for name in stay:
-        assert_is_truth(agents.steps(name), truth, agents.events(name))
-        rows = [[node["rows"] for node in step["nodes"].values()] for step in agents.steps(name)]
-        assert rows == [[5, 2, 1]] * half + [[6, 2]] * half

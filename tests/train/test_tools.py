@@ -172,8 +172,7 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, la
     assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(form, capsys, launched, tmp_path):
+def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(capsys, launched, tmp_path):
     home = tmp_path / "home"
     for part in ("logs", "data"):
         shutil.copytree(launched / part, home / part, symlinks=True)

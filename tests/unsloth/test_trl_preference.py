@@ -6,19 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import AutoModelForSequenceClassification
 
 from tests.train import preferred
-from tests.train.reference import build
+from tests.unsloth.against_trl import assert_alike, base, learned
 from train.models.model_files import model_folder
-from train.models.weights import trained_weights
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.rows import open_pairs
 
-SAME = 1e-5
 ROWS = list(range(8))
 
 
@@ -65,6 +64,14 @@ def padded(rows, which):
     return tuple(map(torch.tensor, (ids, mask, answer)))
 
 
+def joined(rows):
+    """The first sequences, and the second ones below them."""
+    both = [padded(rows, which) for which in (0, 1)]
+    longest = max(ids.shape[1] for ids, _, _ in both)
+    parts_of = zip(*both, strict=True)
+    return [torch.cat([F.pad(part, (0, longest - part.shape[1])) for part in parts]) for parts in parts_of]
+
+
 class Outputs(torch.nn.Module):
     """The model, with what TRL's fused head gives beside the scores."""
 
@@ -83,6 +90,12 @@ class Outputs(torch.nn.Module):
         return SimpleNamespace(
             log_probs=log_p, entropy=nothing, mean_logits=nothing, is_top1=nothing.bool(), log_sum_sq_probs=nothing
         )
+
+
+@torch.no_grad()
+def said_by_base(model, ids, mask, answer):
+    with model.disable_adapter():
+        return Outputs(model)(ids, mask, ids.masked_fill(answer == 0, -100), fused_lm_head=True).log_probs.sum(1)
 
 
 ACCELERATOR = SimpleNamespace(
@@ -109,17 +122,10 @@ def theirs_dpo(model, rows, config):
         DPOTrainer, Outputs(model), config, loss_types=[{"dpo": "sigmoid"}.get(config.loss, config.loss)],
         loss_weights=[1.0], ld_alpha=None, f_divergence_type="reverse_kl", use_weighting=False,
     )  # fmt: skip
-    both = [padded(rows, which) for which in (0, 1)]
-    longest = max(ids.shape[1] for ids, _, _ in both)
-    ids, mask, answer = (
-        torch.cat([torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
-        for parts in zip(*both, strict=True)
-    )
-    with torch.no_grad(), model.disable_adapter():
-        labels = ids.masked_fill(answer == 0, -100)
-        base = Outputs(model)(ids, mask, labels, fused_lm_head=True).log_probs.sum(1).chunk(2)
+    ids, mask, answer = joined(rows)
+    chosen, rejected = said_by_base(model, ids, mask, answer).chunk(2)
     given = {"input_ids": ids, "attention_mask": mask, "completion_mask": answer}
-    given |= {"ref_chosen_logps": base[0], "ref_rejected_logps": base[1]}
+    given |= {"ref_chosen_logps": chosen, "ref_rejected_logps": rejected}
     return DPOTrainer._compute_loss(made, made.model, given, return_outputs=False)
 
 
@@ -130,17 +136,10 @@ def theirs_kto(model, rows, config):
         KTOTrainer, Outputs(model), config, loss_type="kto", calculate_KL=True, desirable_weight=1.0,
         undesirable_weight=1.0,
     )  # fmt: skip
-    (ids, mask, answer), (other_ids, other_mask, other_answer) = padded(rows, 0), padded(rows, 1)
-    base = []
-    with torch.no_grad(), model.disable_adapter():
-        for tokens, there, own in ((ids, mask, answer), (other_ids, other_mask, other_answer)):
-            labels = tokens.masked_fill(own == 0, -100)
-            base.append(Outputs(model)(tokens, there, labels, fused_lm_head=True).log_probs.sum(1))
-    given = {
-        "input_ids": ids, "attention_mask": mask, "completion_mask": answer, "KL_input_ids": other_ids,
-        "KL_attention_mask": other_mask, "KL_completion_mask": other_answer, "ref_logps": base[0],
-        "ref_KL_logps": base[1], "label": torch.tensor(rows.labels[ROWS].astype(bool)),
-    }  # fmt: skip
+    names, own, other = ("input_ids", "attention_mask", "completion_mask"), padded(rows, 0), padded(rows, 1)
+    given = dict(zip(names, own, strict=True)) | {f"KL_{n}": part for n, part in zip(names, other, strict=True)}
+    given |= {"ref_logps": said_by_base(model, *own), "ref_KL_logps": said_by_base(model, *other)}
+    given |= {"label": torch.tensor(rows.labels[ROWS].astype(bool))}
     return KTOTrainer._compute_loss(made, made.model, given, return_outputs=False)
 
 
@@ -149,12 +148,7 @@ def theirs_reward(model, rows, config):
     from trl.trainer.reward_trainer import RewardTrainer  # noqa: PLC0415  takes seconds
 
     scoring = as_classifier(model)
-    both = [padded(rows, which) for which in (0, 1)]
-    longest = max(ids.shape[1] for ids, _, _ in both)
-    ids, mask, _ = (
-        torch.cat([torch.nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
-        for parts in zip(*both, strict=True)
-    )
+    ids, mask, _ = joined(rows)
     made = trainer(RewardTrainer, scoring, config)
     made.args.center_rewards_coefficient = config.center_rewards_coefficient or None
     return RewardTrainer.compute_loss(made, scoring, {"input_ids": ids, "attention_mask": mask})
@@ -204,20 +198,7 @@ def theirs(model, rows, config):
 )  # fmt: skip
 def test_loss_and_gradient_are_those_of_trl(loss, more, rows_of):
     config = PreferenceConfig(model="tiny", dataset="x", loss=loss, **more)
-    rows, model = rows_of(config.paired), build(model_folder("tiny"), 7)
+    rows, model = rows_of(config.paired), base()
     if config.scores:
         reward_head.add(model, 7, "cpu")
-    with torch.no_grad():
-        for name, weight in sorted(trained_weights(model).items()):  # an adapter that has learned something
-            weight.add_(0.02 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(name))))
-    found = []
-    for of in (ours, theirs):
-        model.zero_grad()
-        total = of(model, rows, config)
-        total.backward()
-        found.append((float(total.detach()), {n: w.grad.clone() for n, w in trained_weights(model).items()}))
-    (our_loss, our_gradient), (their_loss, their_gradient) = found
-    largest = max(float(gradient.abs().max()) for gradient in their_gradient.values())
-    assert our_loss == pytest.approx(their_loss, abs=SAME) and largest > 0
-    for name, gradient in their_gradient.items():
-        torch.testing.assert_close(our_gradient[name], gradient, rtol=0, atol=SAME * largest)
+    assert_alike(learned(model), lambda model: ours(model, rows, config), lambda model: theirs(model, rows, config))

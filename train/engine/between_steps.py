@@ -15,6 +15,7 @@ from train.data.mix_data_sets import looked_at
 from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
 from train.engine.early_stop import Gains
 from train.engine.held_out_loss import sums_over
+from train.engine.out_of_memory import with_less_each_time
 from train.files import whole_folder
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
@@ -178,7 +179,12 @@ def summed(run: Run, held_out: list[int]) -> list[float]:
     workers, rank = run.workers, run.world.rank
     first, end = spans(split_rows(len(held_out), [1.0] * len(workers.groups)))[workers.of(rank)]
     mine = held_out[first:end]
-    sums, targets = sums_over(run.module, run.held_out, mine, micro_batch=run.micro_batch, device=run.device)
+
+    def looked_at_mine() -> tuple[list[float], int]:
+        return sums_over(run.module, run.held_out, mine, micro_batch=run.micro_batch, device=run.device)
+
+    in_a_pipe = any(len(group) > 1 for group in workers.groups)
+    sums, targets = with_less_each_time(run, looked_at_mine, others_wait=lambda: in_a_pipe)
     of_ranks = run.world.numbers([*sums, float(targets if workers.leads(rank) else 0)])
     return [sum(column) for column in zip(*of_ranks, strict=True)]
 

@@ -24,7 +24,7 @@ from train.engine import kept_decisions
 from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
 from train.engine.early_stop import is_over
 from train.engine.make_optimizer import learning_rate
-from train.engine.micro_batch_search import step_down
+from train.engine.out_of_memory import with_less_each_time
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.rows_ahead import Ahead, Made, arrays_of
@@ -41,7 +41,6 @@ from train.engine.step_event import (
 )
 from train.models.backends import LossModule, to_tensors
 from train.models.optimizer_step import Trained
-from train.models.stream import stream_of
 from train.parallel.process_group import World
 from train.parallel.rebalance import Balance
 from train.parallel.row_takers import RowTakers
@@ -171,20 +170,14 @@ def set_learning_rate(run: Run) -> float:
 
 def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
-    while True:
+
+    def gradients() -> tuple[StepTiming, Fed]:
         run.module.take_seen()  # of a search for a micro-batch, or of what ran out of memory
         arrays, fed = take(run, mine)
         batches = [to_tensors(batch, run.device) for batch in arrays]
-        try:
-            return run.strategy.gradients(batches, weight * run.trained.scale), fed
-        except torch.OutOfMemoryError:
-            less = less_on_card(run)
-            if run.strategy.interrupted_exchange:  # the peers wait in it; only a restart helps
-                raise
-        run.trained.optimizer.zero_grad(set_to_none=True)
-        if run.device != "cpu":
-            torch.cuda.empty_cache()
-        run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
+        return run.strategy.gradients(batches, weight * run.trained.scale), fed
+
+    return with_less_each_time(run, gradients, others_wait=lambda: run.strategy.interrupted_exchange)
 
 
 def with_making(timing: StepTiming, made: StepRows | None) -> StepTiming:
@@ -193,17 +186,6 @@ def with_making(timing: StepTiming, made: StepRows | None) -> StepTiming:
         return timing
     both_s, waited_s = timing.compute_s + made.made_s, timing.blocked_s + made.waited_s
     return replace(timing, compute_s=both_s, blocked_s=waited_s)
-
-
-def less_on_card(run: Run) -> str:
-    """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
-    stream = stream_of(run.module.model)
-    if stream and stream.let_go():
-        kept_decisions.keep(run.config, **{run.micro_batch_name + kept_decisions.ALL_STREAMED: "true"})
-        return "all layers streamed"
-    run.micro_batch = step_down(run.micro_batch)
-    kept_decisions.keep(run.config, **{run.micro_batch_name: str(run.micro_batch)})
-    return f"{run.micro_batch} rows at a time"
 
 
 def take(run: Run, mine: list[int]) -> Made:

@@ -54,12 +54,6 @@ def rests(step: int) -> None:
     loop.update = resting
 
 
-def last_node_rests(step: int) -> None:
-    """Nothing broken: the third machine waits after this step, to be lost there."""
-    if os.environ["MOTLEY_NODE"] == "node-2":
-        rests(step)
-
-
 def rests_in_evaluation(step: int) -> None:
     """Nothing broken: it is stopped in the midst of the evaluation after this step."""
     look = between_steps.held_out_loss
