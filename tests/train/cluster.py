@@ -16,6 +16,7 @@ from typing import IO
 import numpy as np
 
 from tests.support import pace
+from train.__main__ import main
 from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 from train.cluster.forkserver import ForkServer, Worker
 from train.data.rows import FORMAT, RowWriter
@@ -179,6 +180,13 @@ class Cluster:
     def result(self, rank: int = 0, name: str = "adapter") -> Path:
         return self.node_home(rank) / "results/run" / name
 
+    def launched(self, asked: dict, rows: Path | str, base: str = "") -> Path:
+        """Rank 0's home, with what a launch leaves there."""
+        model = {"name": base, "hub": None, "folder_name": base}
+        facts = {"run": "run", "all": asked, "model": model, "rows": str(rows)}
+        self.log().with_name("launch.json").write_text(json.dumps(facts))
+        return self.node_home(0)
+
     def log(self, rank: int = 0, run: str = "run") -> Path:
         return self.node_home(rank) / "logs" / "runs" / run / "events.jsonl"
 
@@ -207,3 +215,9 @@ def killed(home, settings, step):
     torn = Cluster(home, settings, 3)
     torn.reaches(step)
     torn.stop()
+
+
+def answer(capsys, *words) -> tuple[int, dict]:
+    """A command's exit code, and what it answers."""
+    code = main([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])

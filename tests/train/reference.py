@@ -189,3 +189,11 @@ def as_sent(delta):
 def largest_error(found, truth):
     """Of losses, as a part of each."""
     return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
+
+
+def assert_one_model(run, alone, within=1e-6):
+    """Every rank has the curve of the run `alone`, and has made the same model."""
+    ranks = range(len(run.processes))
+    for rank in ranks:
+        assert largest_error(run.losses(rank), alone.losses()) < within
+    assert len({(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in ranks}) == 1

@@ -38,12 +38,14 @@ metric_list:
 """,
 }
 FILES = [f"{name}.yaml" for name in TASKS]
+DOCUMENTS = 24
+"""Of each: a whole block and a half."""
 
 
 def write(folder: Path) -> Path:
     draw = random.Random(1)
     with (folder / "sums.jsonl").open("w") as file:
-        for number in range(40):
+        for number in range(DOCUMENTS):
             a, b = draw.randrange(10), draw.randrange(10)
             choices = [str(a + b), str(a + b + 1), str(abs(a - b) + 20), "a cat " * (number % 5 + 1)]
             line = {"q": f"What is {a} plus {b}?", "choices": choices, "answer": number % 2}

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForImageClassification
 
 from tests.train import cluster, picture_bases, pictures, reference
-from train.__main__ import main
+from tests.train.cluster import answer
 from train.errors import BadInput
 from train.models import dropout
 from train.plan.model.picture_bases import facts_of
@@ -23,7 +23,6 @@ from train.recipes.images import models, pretrained
 from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import open_pictures
 
-CLOSE = 1e-6
 STEPS = 8
 SETTINGS = {name: value for name, value in pictures.SETTINGS.items() if name != "width"}
 SETTINGS |= {"max_steps": STEPS, "augment": "false", "eval_every": 4, "save_every": 4, "learning_rate": 0.003}
@@ -145,10 +144,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, made, settings):
 
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "micro_batch": 2}, 3)
-    for rank in range(3):
-        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
-    whole = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(3)]
-    assert whole[0] == whole[1] == whole[2]
+    reference.assert_one_model(run, alone)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------
@@ -156,23 +152,15 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path):
 
 @pytest.fixture(scope="module")
 def home(alone, data, made):
-    """As a launch leaves it."""
-    where = alone.node_home(0)
+    asked = {"recipe": "images", "model": "./resnet", "dataset": "photos", "max_seq_length": 16}
+    where = alone.launched(asked, data, "resnet")
     (where / "models/base").mkdir(parents=True, exist_ok=True)
     (where / "models/base/resnet").symlink_to(made["resnet"])
-    facts = {"model": {"name": "resnet", "hub": None, "folder_name": "resnet"}, "rows": str(data)}
-    facts["all"] = {"recipe": "images", "model": "./resnet", "dataset": "photos", "max_seq_length": 16}
-    (where / "logs/runs/run/launch.json").write_text(json.dumps(facts))
     return where
 
 
-def answer(capsys, *words):
-    code = main([*words, "--json"])
-    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
 def asked(home, file, capsys):
-    code, said = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", str(file))
+    code, said = answer(capsys, "ask", "--run", "run", "--home", home, "--question", file)
     assert code == 0, said
     return {one["class"]: one["probability"] for one in said["answers"][0]["classes"]}
 
@@ -194,7 +182,7 @@ def test_a_checkpoint_answers_and_is_exported_with_the_statistics_of_its_base(ho
     (home / "results/run").rename(home / "results/away")
     try:
         assert asked(home, photos / "dots/1.png", capsys) == pytest.approx(whole, rel=1e-5)
-        code, said = answer(capsys, "export", "merged", "--run", "run", "--home", str(home), "--out", str(out))
+        code, said = answer(capsys, "export", "merged", "--run", "run", "--home", home, "--out", out)
     finally:
         (home / "results/away").rename(home / "results/run")
     assert code == 0 and {"config.json", "labels.json", "preprocessor_config.json"} <= said["files"].keys()
@@ -210,7 +198,7 @@ def test_its_card_and_settings_are_for_others(home):
 
 
 def test_it_is_measured_as_it_was_while_it_trained(alone, home, capsys):
-    code, found = answer(capsys, "eval", "--run", "run", "--home", str(home))
+    code, found = answer(capsys, "eval", "--run", "run", "--home", home)
     last = alone.events(kind="eval")[-1]
     assert code == 0 and found["model"]["loss"] == pytest.approx(last["loss"], rel=1e-5)
 

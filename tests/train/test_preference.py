@@ -20,8 +20,10 @@ from train.runlog.event_types import PAIRS
 
 STEPS, ROWS = 6, plain.OPTIONS["rows_per_step"]
 TOLERANCE = 1e-5
-MOST_COMPARED = 80
+MOST_COMPARED = 40
 """Steps of a run that lasts as long as its machines take: the truth takes its time as well."""
+SLOW = "tests/train/broken.py pretended_speed=1"
+"""So few steps pass while a machine is away."""
 OPTIONS = plain.OPTIONS | {"recipe": "preference", "max_steps": STEPS, "max_seq_length": 96}
 OPTIONS |= {"save_every": 2, "proof_every": 2}
 
@@ -211,12 +213,12 @@ def test_a_machine_that_is_lost_and_comes_back_changes_nothing(data_of, tmp_path
     """Those that stay keep what the base said; who comes back has not heard all of it, and asks again."""
     options = {**OPTIONS, "loss": "kto", "dataset": data_of(False), "max_steps": 100000, "save_every": 100000}
     agents = Agents(tmp_path, options)
-    agents.start()
+    agents.start(program=SLOW)
     agents.together(*agents.names, within_s=60, step=2)
     stay, lost = agents.names[:2], agents.names[2]
     agents.kill(lost)
     agents.together(*stay, within_s=60, step=agents.last_step(stay[0])["step"] + 1)
-    agents.start(lost)
+    agents.start(lost, program=SLOW)
     agents.together(*agents.names, within_s=60)
     agents.stop(within_s=20)
     steps = agents.steps(stay[0])[:MOST_COMPARED]

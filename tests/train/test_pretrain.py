@@ -1,6 +1,5 @@
 """A model from nothing: the same curve on any cluster, through the loss of a node, and what comes out of it."""
 
-import json
 import math
 
 import numpy as np
@@ -10,15 +9,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train import cluster, reference, texts
 from tests.train.agents import Agents
-from train.__main__ import main
+from tests.train.cluster import answer
 from train.data.rows import open_rows
 from train.engine.make_optimizer import learning_rate
 from train.models.hf import loss_sum
 from train.plan.settings.config import PretrainConfig, load_config
 from train.recipes.pretrain import model as new
 from train.recipes.pretrain import recipe as pretrain
-
-CLOSE = 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +54,9 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
 @pytest.mark.parametrize("sync", ["flat", pytest.param("ddp", marks=pytest.mark.long)])
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
-    for rank in range(3):
-        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
+    reference.assert_one_model(run, alone)
     written = [[event["lines"] for event in run.events(rank, "samples")] for rank in range(3)]
     assert written[0] == written[1] == written[2] and len(written[0]) == 3
-    made = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(3)]
-    assert made[0] == made[1] == made[2]
 
 
 @pytest.mark.long
@@ -78,7 +72,7 @@ def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
     for name in ("node-0", "node-1"):
         steps = agents.steps(name)
         assert len(steps[0]["nodes"]) == 3 and len(steps[-1]["nodes"]) == 2
-        assert reference.largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
+        assert reference.largest_error([event["loss"] for event in steps], truth.losses()) < 1e-6
         assert (agents.folder(name) / "results/run/model/model.safetensors").is_file()
 
 
@@ -133,37 +127,28 @@ def test_neither_norms_nor_embeddings_shrink():
     assert shrunk["weight_decay"] == 0.1 and kept["weight_decay"] == 0 and kept["betas"] == (0.9, 0.95)
 
 
-def launched(run, data):
-    """As a launch leaves it."""
-    home = run.node_home(0)
-    facts = {"model": {"name": "llama-0.1m", "hub": None, "folder_name": ""}, "rows": str(data)}
-    facts["all"] = {"recipe": "pretrain", "dataset": "texts", "max_seq_length": 48}
-    (home / "logs/runs/run/launch.json").write_text(json.dumps(facts))
-    return home
+@pytest.fixture(scope="module")
+def home(alone, data):
+    return alone.launched({"recipe": "pretrain", "dataset": "texts", "max_seq_length": 48}, data)
 
 
-def answer(capsys, *words):
-    code = main([*words, "--json"])
-    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
-def test_it_is_asked_and_measured_without_a_base(alone, data, capsys):
-    home = launched(alone, data)
-    code, said = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", "The", "--answer-tokens", "9")
+def test_it_is_asked_and_measured_without_a_base(alone, home, capsys):
+    where = ("--run", "run", "--home", home)
+    asked = [answer(capsys, "ask", *where, "--question", "The", "--answer-tokens", 9) for _ in range(2)]
+    assert asked[0] == asked[1], "the same text is continued in the same words"
+    code, said = asked[0]
     assert code == 0 and list(said["answers"][0]) == ["question", "model"]
-    again = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", "The", "--answer-tokens", "9")[1]
-    assert again == said, "the same text is continued in the same words"
-    code, found = answer(capsys, "eval", "--run", "run", "--home", str(home), "--questions", "2")
+    code, found = answer(capsys, "eval", *where, "--questions", 2)
     assert code == 0 and found["model"]["loss"] == pytest.approx(last_held_out(alone), rel=1e-5)
     assert len(found["questions"]) == 2 and "base" not in found
 
 
-def test_it_is_exported_whole(alone, data, capsys, tmp_path):
-    words = ("--run", "run", "--home", str(launched(alone, data)), "--out")
-    code, done = answer(capsys, "export", "merged", *words, str(tmp_path / "merged"))
+def test_it_is_exported_whole(home, capsys, tmp_path):
+    words = ("--run", "run", "--home", home, "--out")
+    code, done = answer(capsys, "export", "merged", *words, tmp_path / "merged")
     assert code == 0 and {"model.safetensors", "config.json", "tokenizer.json", "README.md"} <= done["files"].keys()
     AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
-    code, done = answer(capsys, "export", "adapter", *words, str(tmp_path / "adapter"))
+    code, done = answer(capsys, "export", "adapter", *words, tmp_path / "adapter")
     assert code == 2 and "made a model, not an adapter" in done["failures"][0]
 
 

@@ -96,7 +96,7 @@ def test_parts_are_whole_blocks_of_falling_cost_and_hold_each_document_once(prep
     parts = requests.cut(wanted)
     for task in tasks_asked.TASKS:
         numbers = [number for part in parts if part.task == task for number in range(part.first, part.end)]
-        assert numbers == list(range(40))
+        assert numbers == list(range(tasks_asked.DOCUMENTS))
     assert all(part.first % requests.BLOCK == 0 for part in parts)
     assert parts[0].cost == max(part.cost for part in parts)
     assert prepare.read(prepared)["parts"] == [asdict(part) for part in parts]

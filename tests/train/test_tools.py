@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.support import pace
 from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
-from tests.train.cluster import ROOT, environment, free_port, rank_environment
+from tests.train.cluster import ROOT, answer, environment, free_port, rank_environment
 from train.__main__ import main
 from train.data.prepare import prepare
 from train.data.to_tokens import Chat, load_chat
@@ -67,11 +67,6 @@ def short_run(home, form):
     options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
     options |= {"learning_rate": 0.01, "warmup_steps": 4, "save_every": 100, "device": "cpu"}
     return cluster.train(home, options).result(), folder
-
-
-def run(capsys, *flags):
-    code = main([*map(str, flags), "--json"])
-    return code, json.loads(capsys.readouterr().out)
 
 
 def test_versions_come_without_torch():
@@ -123,7 +118,8 @@ def test_versions_tell_code_models_and_data_apart(tmp_path, trained):
 
 def test_eval_shows_what_training_changed(capsys, trained):
     adapter, data = trained
-    code, out = run(capsys, "eval", "--model", "tiny", "--adapter", adapter, "--dataset", data, "--answer-tokens", 12)
+    words = ("--model", "tiny", "--adapter", adapter, "--dataset", data, "--answer-tokens", 12)
+    code, out = answer(capsys, "eval", *words)
     assert code == 0
     assert out["adapter"]["loss"] < 0.75 * out["base"]["loss"]
     assert out["adapter"]["perplexity"] < out["base"]["perplexity"]
@@ -156,20 +152,20 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, la
     monkeypatch.setenv("MOTLEY_HOME", str(launched))
     built, build = [], backends.get("hf").build
     monkeypatch.setattr(backends.get("hf"), "build", lambda spec: built.append(spec.load_in) or build(spec))
-    code, scores = run(capsys, "eval", "--run", "run", "--answer-tokens", 12, "--questions", 1)
+    code, scores = answer(capsys, "eval", "--run", "run", "--answer-tokens", 12, "--questions", 1)
     assert code == 0 and scores["adapter"]["loss"] < 0.75 * scores["base"]["loss"]
     held_out = scores["questions"][0]
-    code, out = run(capsys, "ask", "--run", "run", "--question", held_out["question"], "--answer-tokens", 12)
+    code, out = answer(capsys, "ask", "--run", "run", "--question", held_out["question"], "--answer-tokens", 12)
     assert code == 0
-    (answer,) = out["answers"]
-    assert (answer["before"], answer["after"]) == (held_out["base"], held_out["adapter"])
+    (told,) = out["answers"]
+    assert (told["before"], told["after"]) == (held_out["base"], held_out["adapter"])
     monkeypatch.setattr(sys, "stdin", io.StringIO("Say 3.\nAnd 4.\n"))
-    _, out = run(capsys, "ask", "--run", "run", "--question", "-", "--answer-tokens", 2)
+    _, out = answer(capsys, "ask", "--run", "run", "--question", "-", "--answer-tokens", 2)
     assert [one["question"] for one in out["answers"]] == ["Say 3.\nAnd 4."], "its input is one question"
     assert built == [form, form, form], "what is measured and asked is what was trained"
-    code, out = run(capsys, "export", "adapter", "--run", "run", "--home", launched)
+    code, out = answer(capsys, "export", "adapter", "--run", "run", "--home", launched)
     assert code == 0 and out["folder"] == f"{launched}/exports/run/adapter"
-    assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
+    assert answer(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
 
 
 def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(capsys, launched, tmp_path):
@@ -182,9 +178,9 @@ def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(capsys, launched
     shutil.copytree(kept / "step-25", torn)
     (torn / "adapter_model.safetensors").write_bytes(b"")
     asked = ["--run", "run", "--answer-tokens", 6]
-    code, out = run(capsys, "ask", *asked, "--home", home, "--question", "Say 1.")
+    code, out = answer(capsys, "ask", *asked, "--home", home, "--question", "Say 1.")
     assert code == 0 and out["step"] == 25
-    assert out["answers"] == run(capsys, "ask", *asked, "--home", launched, "--question", "Say 1.")[1]["answers"]
+    assert out["answers"] == answer(capsys, "ask", *asked, "--home", launched, "--question", "Say 1.")[1]["answers"]
     assert main(["eval", *map(str, asked), "--home", str(home), "--questions", "0"]) == 0
     said = capsys.readouterr()
     assert "held-out rows" in said.out
@@ -192,10 +188,10 @@ def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(capsys, launched
         "step-999: adapter_model.safetensors is not what was written\n"
         "run is not done: this is its checkpoint of step 25\n"
     )
-    code, out = run(capsys, "export", "adapter", "--run", "run", "--home", home)
+    code, out = answer(capsys, "export", "adapter", "--run", "run", "--home", home)
     assert code == 0 and out["folder"] == f"{home}/exports/run/adapter-step-25" and out["step"] == 25
     shutil.rmtree(kept)
-    assert run(capsys, "ask", *asked, "--home", home)[1]["failures"] == [
+    assert answer(capsys, "ask", *asked, "--home", home)[1]["failures"] == [
         "run 'run' has no whole checkpoint yet\nresume it: ./motley launch --resume run"
     ]
 
@@ -211,7 +207,7 @@ def test_questions_are_typed_and_answers_told_while_they_come(capsys, launched, 
     piped = capsys.readouterr().out
     assert re.findall(r"\n(Say \d\.)\n", piped) == ["Say 1.", "Say 2."], "an empty line of a file ends nothing"
     for number in (1, 2):
-        _, out = run(capsys, *asked, "--question", f"Say {number}.")
+        _, out = answer(capsys, *asked, "--question", f"Say {number}.")
         for name in ("before", "after"):
             assert " ".join(out["answers"][0][name].split()) in " ".join(typed.split())
 
@@ -243,7 +239,7 @@ def test_a_model_that_was_trained_as_a_whole_can_be_asked_too(capsys, launched, 
         for parameter in model.parameters():
             parameter.mul_(0.5)
     model.save_pretrained(home / "results/run/adapter")
-    code, out = run(capsys, "ask", "--run", "run", "--home", home, "--question", "Say 1.", "--answer-tokens", 6)
+    code, out = answer(capsys, "ask", "--run", "run", "--home", home, "--question", "Say 1.", "--answer-tokens", 6)
     assert code == 0 and out["answers"][0]["before"] != out["answers"][0]["after"]
 
 
@@ -281,7 +277,7 @@ def scores(folder, adapter=None, form="16bit", *, trained=True):
 def test_merged_model_answers_like_the_adapter(form, capsys, trained, launched, tmp_path):
     """It is the base as it was before it was quantised, and the adapter: nothing is rounded but that base."""
     adapter, _ = trained
-    code, out = run(capsys, "export", "merged", "--run", "run", "--home", launched, "--out", tmp_path / "m")
+    code, out = answer(capsys, "export", "merged", "--run", "run", "--home", launched, "--out", tmp_path / "m")
     assert code == 0
     assert "model.safetensors" in out["files"]
     base = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
@@ -300,7 +296,7 @@ def test_merged_model_answers_like_the_adapter(form, capsys, trained, launched, 
 def test_a_base_that_is_only_there_in_4_bit_is_unpacked_for_the_merge(capsys, trained_in, tmp_path):
     adapter, _ = trained_in("4bit")
     base = save_in_4bit(tmp_path / "tiny-4bit")
-    assert run(capsys, "export", "merged", "--model", base, "--adapter", adapter, "--out", tmp_path / "m")[0] == 0
+    assert answer(capsys, "export", "merged", "--model", base, "--adapter", adapter, "--out", tmp_path / "m")[0] == 0
     assert "quantization_config" not in json.loads((tmp_path / "m/config.json").read_text())
     assert {tensor.dtype for tensor in load_file(tmp_path / "m/model.safetensors").values()} == {torch.float32}
     torch.testing.assert_close(scores(tmp_path / "m"), scores(base, adapter, "4bit"), rtol=0, atol=1e-3)
@@ -319,7 +315,7 @@ def test_what_becomes_a_gguf_is_the_merged_model_in_16_bit(capsys, trained_in, t
     monkeypatch.setattr(gguf, "gguf_converter", lambda: tmp_path)
     for what in ("merged", "gguf"):
         flags = ("export", what, "--model", "tiny", "--adapter", adapter, "--out", tmp_path / what)
-        assert run(capsys, *flags)[0] == 0
+        assert answer(capsys, *flags)[0] == 0
     given = tmp_path / "given"
     assert "'--model-name', 'tiny'" in (tmp_path / "gguf/tiny.gguf").read_text(), "else that of a scratch folder"
     for name in ("model.safetensors", "config.json"):
@@ -329,18 +325,18 @@ def test_what_becomes_a_gguf_is_the_merged_model_in_16_bit(capsys, trained_in, t
 def test_exported_adapter_names_its_base_for_others(capsys, tmp_path, trained):
     adapter, _ = trained
     folder = tmp_path / "a"
-    assert run(capsys, "export", "adapter", "--model", "smollm2-135m", "--adapter", adapter, "--out", folder)[0] == 0
+    assert answer(capsys, "export", "adapter", "--model", "smollm2-135m", "--adapter", adapter, "--out", folder)[0] == 0
     config = json.loads((folder / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert not list(folder.glob("*.bin"))
-    assert run(capsys, "export", "adapter", "--model", "tiny", "--adapter", adapter, "--out", folder)[0] == 2
+    assert answer(capsys, "export", "adapter", "--model", "tiny", "--adapter", adapter, "--out", folder)[0] == 2
 
 
 def test_gguf_of_an_unknown_vocabulary_is_refused_and_leaves_nothing(capsys, trained, tmp_path, monkeypatch):
     """Also shows that the converter runs isolated: it brings a gguf package that transformers must not see."""
     adapter, _ = trained
     monkeypatch.setattr(gguf, "cuts_as_gpt2", lambda _: False)
-    code, out = run(capsys, "export", "gguf", "--model", "tiny", "--adapter", adapter, "--out", tmp_path / "g")
+    code, out = answer(capsys, "export", "gguf", "--model", "tiny", "--adapter", adapter, "--out", tmp_path / "g")
     assert code == 1
     assert "pre-tokenizer was not recognized" in out["failures"][0]
     assert not (tmp_path / "g").exists()
