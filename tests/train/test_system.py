@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.train import cluster
@@ -159,18 +158,11 @@ def test_rewards_and_preferences_ask_with_it(tiny, tmp_path):
         assert "brief" not in decode(tokens[own == 1].tolist())
 
 
-def test_three_machines_are_one_and_the_message_stays_with_the_adapter(tiny, tmp_path):
+def test_the_message_stays_with_the_adapter(tiny, tmp_path):
     rows = made(tmp_path / "data", system="Be brief.", train_on="last", eval_fraction=0.3)
-    options = {"model": "tiny", "dataset": rows, "max_steps": 4, "rows_per_step": 6, "lora_r": 2, "wire": "fp32",
-               "learning_rate": 2e-3}  # fmt: skip
-    alone = cluster.train(tmp_path / "alone", options)
-    three = cluster.train(tmp_path / "three", options | {"shares": "5,2,1"}, 3)
-    assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
-    usual = cluster.train(tmp_path / "usual", options | {"dataset": made(tmp_path / "usual-data", eval_fraction=0.3)})
-    assert not np.allclose(usual.losses(), alone.losses(), rtol=1e-3), "or nothing was compared"
-    folder = alone.result()
-    asked = chat_with(resolve_model("tiny"), folder).render([USER])
+    run = cluster.train(tmp_path, {"model": "tiny", "dataset": rows, "max_steps": 1, "rows_per_step": 6, "lora_r": 2})
+    asked = chat_with(resolve_model("tiny"), run.result()).render([USER])
     assert asked == tiny.render([{"role": "system", "content": "Be brief."}, USER])
-    goes_on = SftConfig(**adapters.asked({"adapter": str(folder)}, tmp_path))
+    goes_on = SftConfig(**adapters.asked({"adapter": str(run.result())}, tmp_path))
     found = made(tmp_path / "next", records=RECORDS[:1], eval_fraction=0, chat_template=goes_on.chat_template)
     assert texts(tiny, found)[0][0].startswith("<s>system\nBe brief.</s>"), "a run that begins with it asks so as well"
