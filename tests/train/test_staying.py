@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import signal
 import time
 
@@ -21,7 +22,7 @@ def training(data, tmp_path, sync="ddp"):
     return agents, agents.names[:2], agents.names[2]
 
 
-def assert_curve_is_one_processs(agents, names, data):
+def assert_curve_of_one_process(agents, names, data):
     losses = agents.losses(*names)
     how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
     assert reference.largest_error(losses, reference.losses(model_folder("tiny"), data, **how)) < 1e-5
@@ -55,7 +56,7 @@ def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path,
     agents.together(*agents.names, within_s=40)
     assert {name: agents.workers(name) for name in stay} == workers, "who was whole has started again"
     agents.stop(within_s=20)
-    assert_curve_is_one_processs(agents, stay, data)
+    assert_curve_of_one_process(agents, stay, data)
 
 
 def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
@@ -70,7 +71,7 @@ def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
     assert max(b - a for a, b in itertools.pairwise(steps)) < 4, "they have waited for it"
     joined = next(event for event in agents.members(stay[0], "joined") if event["time"] > returned)
     assert joined["time"] - returned > 6
-    assert_curve_is_one_processs(agents, stay, data)
+    assert_curve_of_one_process(agents, stay, data)
 
 
 def test_a_newcomer_that_cannot_load_is_tried_again_and_disturbs_nobody(data, tmp_path):
@@ -84,3 +85,46 @@ def test_a_newcomer_that_cannot_load_is_tried_again_and_disturbs_nobody(data, tm
     assert len(failed) == 3 and all("a game has it" in event["reason"] for event in failed)
     assert agents.now(stay[0])["epoch"] == generation and "joined" not in str(agents.members(stay[0])[-1])
     agents.stop(within_s=20)
+
+
+# -- a storm -----------------------------------------------------------------------------------------------------------
+
+LOSSES = 10
+PROGRAM = "tests/train/broken.py nccl"
+
+
+def abort(agents: Agents, victim: str) -> None:
+    (worker,) = agents.workers(victim)
+    os.kill(worker, signal.SIGABRT)
+
+
+def freeze(agents: Agents, victim: str) -> None:
+    frozen = [agents.running[victim].pid, *agents.workers(victim)]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    agents.together(*(name for name in agents.names if name != victim), within_s=60)
+    for pid in reversed(frozen):
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sync", ["ddp", "flat"])
+def test_no_step_is_lost_in_a_storm(data, tmp_path, sync):
+    """One loss after the other, of the kinds that cards know: a worker ends by SIGABRT, as torch's thread for NCCL ends
+    it where a card breaks; a machine freezes while the others wait in an exchange that they cannot leave. One of them
+    has a slow disk, and the worker of another saves for long."""
+    chosen = random.Random(7)
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
+    usual, slow_disk, slow_save = agents.names
+    agents.start(usual, program=PROGRAM)
+    agents.start(slow_disk, program=PROGRAM, altered="slow_disk=2")
+    agents.start(slow_save, program=f"{PROGRAM}+slow_save=5")
+    agents.together(*agents.names, within_s=90)
+    for _ in range(LOSSES):
+        chosen.choice([abort, freeze])(agents, chosen.choice(agents.names))
+        agents.together(*agents.names, within_s=90, step=agents.last_step(agents.names[0])["step"] + 3)
+    agents.stop(within_s=30)
+    for name in agents.names:
+        steps = [event["step"] for event in agents.events(name) if event["event"] == "step"]
+        assert all(a < b for a, b in itertools.pairwise(steps)), f"{name} has trained a step twice"
+    assert_curve_of_one_process(agents, agents.names, data)

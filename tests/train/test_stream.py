@@ -77,13 +77,6 @@ def test_every_family_of_the_catalogue_streams(family, tmp_path):
     assert_alike(families.make(family, tmp_path, num_hidden_layers=3))
 
 
-@pytest.mark.long  # test_every_family_of_the_catalogue_streams
-def test_a_real_model_streams():
-    folder = model_folder("smollm2-135m")
-    held, streamed = (streaming.train(streaming.build(folder, weights=weights), 1) for weights in ("gpu", "stream"))
-    assert streamed == held
-
-
 @pytest.fixture(scope="module")
 def in_4_bit(tmp_path_factory):
     return save_in_4bit(tmp_path_factory.mktemp("base") / "tiny-4bit")
