@@ -7,10 +7,12 @@ import pytest
 
 from tests.train import cluster
 from train.data.mix_data_sets import epoch_of, parts_of
+from train.errors import BadInput
 from train.plan.settings.config import PreferenceConfig
 from train.recipes.preference.rows import open_pairs, prepare
 
 COUNTS = {"a": 44, "b": 20, "c": 24}
+WANTED = {"model": "tiny", "max_seq_length": 96, "eval_fraction": 0.2}
 OPTIONS = {
     **{"recipe": "preference", "model": "tiny", "max_steps": 10, "rows_per_step": 6, "max_seq_length": 96},
     **{"lora_r": 4, "learning_rate": 2e-3, "wire": "fp32", "save_every": 3, "eval_every": 5, "eval_rows": 10},
@@ -35,8 +37,7 @@ def made(tmp_path_factory):
         folder = tmp_path_factory.mktemp("files")
         for name, count in COUNTS.items():
             cluster.write_records(folder / f"{name}.jsonl", [record(name, number, paired) for number in range(count)])
-        asked = {"model": "tiny", "max_seq_length": 96, "eval_fraction": 0.2, "loss": "dpo" if paired else "kto"}
-        config = PreferenceConfig(dataset=wanted.format(folder), **asked)
+        config = PreferenceConfig(dataset=wanted.format(folder), loss="dpo" if paired else "kto", **WANTED)
         return prepare(config, lambda _: None, out=str(folder / "rows"))
 
     return rows
@@ -58,6 +59,16 @@ def test_each_row_is_what_its_data_set_has_alone(paired, made):
     train = open_pairs(made(paired, MIX), "train", paired=paired)
     a, b, c = parts_of(train)
     assert epoch_of(train) == 2 * a.size + b.size + round(c.size / 2)
+
+
+def test_a_data_set_of_which_nothing_is_left_is_named(tmp_path):
+    so_on = " and so on" * 60
+    long = {"prompt": "a", "chosen": f"b{so_on} yes", "rejected": f"b{so_on} no"}
+    for name, one in (("long", long), ("short", record("b", 1, True))):
+        cluster.write_records(tmp_path / f"{name}.jsonl", [one])
+    data = f"{tmp_path}/short.jsonl:3,{tmp_path}/long.jsonl"
+    with pytest.raises(BadInput, match=r"none has answers that differ within 96 tokens\nfile: .*/long.jsonl\n"):
+        prepare(PreferenceConfig(dataset=data, **WANTED | {"eval_fraction": 0}), print, out=str(tmp_path / "rows"))
 
 
 @pytest.mark.parametrize("loss", [pytest.param("dpo", marks=pytest.mark.long), "kto"])

@@ -334,7 +334,7 @@ def test_a_trial_whose_machine_leaves_is_saved_and_counts_nothing(quick):
 
 REAL = {
     **{"recipe": "sweep", "model": "tiny", "run": "run", "search": "learning_rate=1e-4..1e-1:log lora_r=4,8"},
-    **{"trials": 4, "max_steps": 8, "rows_per_step": 2, "max_seq_length": 64, "eval_rows": 8, "prune": "off"},
+    **{"trials": 3, "max_steps": 8, "rows_per_step": 2, "max_seq_length": 64, "eval_rows": 8, "prune": "off"},
 }
 
 
@@ -344,9 +344,9 @@ def test_three_processes_train_its_trials_and_write_the_same(tmp_path):
     told = [(cluster.result(rank, "sweep") / "sweep.json").read_text() for rank in range(3)]
     assert told[0] == told[1] == told[2]
     trials = json.loads(told[0])["trials"]
-    assert sorted(one["trial"] for one in trials) == [1, 2, 3, 4]
+    assert sorted(one["trial"] for one in trials) == [1, 2, 3]
     assert all(one["state"] == "done" and one["steps"] == 8 and one["total"] == 8 for one in trials)
-    assert len({one["node"] for one in trials}) == 3 and len({json.dumps(one["params"]) for one in trials}) == 4
+    assert len({one["node"] for one in trials}) > 1 and len({json.dumps(one["params"]) for one in trials}) == 3
     losses = [one["loss"] for one in trials]
     assert losses == sorted(losses)
     found = yaml.safe_load((cluster.result(name="sweep") / "best.yml").read_text())
@@ -368,7 +368,7 @@ def told(agents, name):
 @pytest.mark.long  # test_generate.py loses and stops such a run; test_a_trial_whose_machine_leaves…
 def test_a_sweep_outlives_a_lost_machine_and_a_stop(tmp_path):
     """One is killed within its trial, the run is stopped and goes on; each trial is in the record once."""
-    agents = Agents(tmp_path, REAL | {"trials": 3, "max_steps": 40, "save_every": 5, "eval_every": 5}, size=3)
+    agents = Agents(tmp_path, REAL | {"max_steps": 40, "save_every": 5, "eval_every": 5}, size=3)
     agents.start()
     agents.wait(lambda: len(told(agents, "node-1")) >= 2, 200, "no trial has begun")
     agents.kill("node-0")
