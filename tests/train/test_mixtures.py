@@ -1,5 +1,5 @@
 """Mixtures of experts: each expert has its adapter, whoever computes which rows; and what no rank can have alone. One
-as a launch has it, behind a power cut, asked and exported: test_launched_models.py."""
+as a launch has it, behind a power cut and asked: test_launched_models.py."""
 
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter, load_balancing_loss_func
 
 from tests.train import cluster, families, reference
+from train.__main__ import main
 from train.models import experts, hf
 from train.models.backends import ModelSpec, autocast
 from train.proof.exact import LENGTHS, SHARES, batch_of
@@ -49,7 +50,7 @@ def test_shares_of_a_mixture_are_one_process(trained, options, tmp_path):
     assert reference.largest_error(trained.losses(), alone.losses()) < 5e-6
 
 
-def test_its_experts_are_trained_and_others_load_them(trained, base):
+def test_its_experts_are_trained_and_others_load_them(trained, base, tmp_path, monkeypatch):
     adapter = trained.result()
     held = load_file(adapter / "adapter_model.safetensors")
     of_experts = [name for name in held if ".experts." in name and "lora_B" in name]
@@ -59,6 +60,12 @@ def test_its_experts_are_trained_and_others_load_them(trained, base):
     plain = scores(AutoModelForCausalLM.from_pretrained(base))
     other = scores(PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), str(adapter)))
     assert (other - own).norm() <= 1e-5 * own.norm() < 1e-2 * (plain - own).norm()
+    monkeypatch.setattr("train.results.export.load_chat", lambda *_, **__: None)  # this base has no tokenizer
+    monkeypatch.setattr("train.results.export.save_tokenizer", lambda *_: None)
+    words = ["--model", str(base), "--adapter", str(adapter), "--out", str(tmp_path / "m")]
+    assert main(["export", "merged", *words]) == 0
+    merged = scores(AutoModelForCausalLM.from_pretrained(tmp_path / "m", dtype=torch.float32))
+    assert (merged - own).norm() <= 1e-2 * (plain - own).norm()
 
 
 def test_a_setting_may_leave_the_experts_out(base):
