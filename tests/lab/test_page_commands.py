@@ -43,7 +43,7 @@ ELSEWHERE = {
     r"motley inventory$": "asks questions: tests/unit/console/inventory/test_check.py",
     "--vault ask": "asks for ansible-vault's password: tests/unit/console/test_notice_address.py",
     "inventory/loopback": "the nodes are folders: tests/roles/test_loopback.py",
-    "motley demo": "tests/roles/test_demo.py, tests/lab/test_demo.py",
+    "motley demo": "tests/roles/test_loopback.py, tests/lab/test_demo.py",
     "--resume": "wants a run that was stopped: tests/lab/test_run_life.py",
     "--rollback": "wants an older environment: tests/roles/test_python_env.py",
     "--to gguf": "wants llama.cpp's converter: tests/train/test_llama_cpp.py",

@@ -1,4 +1,4 @@
-"""A role in a play of one's own: it looks at the machine itself where nothing has."""
+"""A role in a play of one's own: it looks at the machine itself where nothing has, or takes what was found before."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ def person(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     return person
 
 
-def plays(person: Person, role: str, words: str) -> Played:
+def plays(person: Person, role: str, words: str = "", **more: object) -> Played:
     """With a tag of one's own, which asks for nothing else."""
     file = person.folder / "mine.yml"
     file.write_text(f"[{{hosts: cluster, gather_facts: false, roles: [{{role: motley_{role}, tags: [mine]}}]}}]")
-    variables = {"ansible_password": PASSWORD, "ansible_become_password": PASSWORD, "motley_contact_accept": True}
+    variables = {
+        "ansible_password": PASSWORD,
+        "ansible_become_password": PASSWORD,
+        "motley_contact_accept": True,
+    } | more
     return person.cluster.play(
         file,
         person.inventory,
         cmdline=f"--tags mine {words}",
-        extravars=variables,
+        extravars=variables | more,
         envvars={"ANSIBLE_ROLES_PATH": str(ROLES)},
     )
 
@@ -49,5 +53,18 @@ def test_a_role_alone_says_what_it_would_do(person: Person, role: str) -> None:
 
 
 def test_a_role_alone_does_it(person: Person) -> None:
-    said = plays(person, "hostname", "")
+    said = plays(person, "hostname")
     assert said.rc == 0 and all(said.changed().values()), said.stdout
+
+
+def test_a_clock_is_judged_as_its_time_service_has_set_it_not_as_it_was_found(person: Person) -> None:
+    good, off = (host.name for host in person.cluster.hosts)
+    # The hosts of a lab share one clock: what was found before is made up, what is looked at now is real.
+    found = {"clock_off_s": -3600.0, "node": {"time_service": "systemd-timesyncd.service"}}
+    most_s = f"{{{{ -1 if inventory_hostname == '{off}' else 30 }}}}"  # no clock is as good as the first
+    settings = {"motley_clock_manage": False, "motley_clock_skew_max_s": most_s, "motley_clock_wait_s": 2}
+    said = plays(person, "clock", motley_preflight_look=found, **settings)
+    failed = [result for result in said.results if result["event"] == "runner_on_failed"]
+    assert {result["host"] for result in failed} == {off}, said.stdout
+    assert "its clock is 0.0 s off the controller's" in failed[-1]["result"]["msg"]
+    assert said.stats["ok"][good] > 0

@@ -14,7 +14,7 @@ import pytest
 from lab.profile import PASSWORD, USER
 from tests.conftest import BASES
 from tests.support import pace, small_set
-from tests.support.bootstrap import Person, Said, python_of, taken_back_soon
+from tests.support.bootstrap import Person, Said, python_of
 from tests.support.cluster import Cluster
 from tests.support.photograph import Photographs, differences, photographed
 
@@ -123,6 +123,9 @@ def checked(person: Person, before: Photographs) -> Photographs:
     said = person.types("bootstrap", "--check")
     assert said.rc == 0, said.out
     assert all(count > 0 for count in said.changed().values()), said.out
+    assert "reaches every" not in said.proven(NODES[0]), "nothing is proven by not looking"
+    log = (person.state / "logs/bootstrap.log").read_text()
+    assert f"+{HOME}/models/checkpoints" in log and "+code." in log, "what the workspace would be"
     return photographed(person)
 
 
@@ -248,12 +251,6 @@ def test_check_of_a_converged_cluster_reports_nothing(bootstrapped: Person) -> N
     assert said.rc == 0 and set(said.changed().values()) == {0}, said.out
 
 
-@here
-def test_a_phase_that_is_asked_for_by_name_runs(bootstrapped: Person) -> None:
-    said = bootstrapped.bootstraps(phase="static_ip")
-    assert {*PHASES} & {*said.receipt["nodes"][NODES[0]]["phases"]} == {"static_ip"}
-
-
 @long
 def test_the_second_run_changes_nothing(bootstrapped: Person, how: str) -> None:
     said = bootstraps(bootstrapped, how)
@@ -280,19 +277,12 @@ def test_all_that_somebody_changed_since_is_met_and_nothing_else_is_changed(boot
 
 
 @here
-def test_another_inventory_is_met(bootstrapped: Person, how: str) -> None:
+def test_another_inventory_is_met_by_the_phase_that_is_asked_for(bootstrapped: Person, how: str) -> None:
     write(bootstrapped, how, motley_firewall_ports="29400-29898")
     said = bootstrapped.bootstraps(phase="firewall")
+    assert {*PHASES} & {*said.receipt["nodes"][NODES[0]]["phases"]} == {"firewall"}
     assert [changed(said, name) for name in NODES] == [["firewall"]] * 3, said.out
     write(bootstrapped, how)
-
-
-@pytest.mark.long
-@here
-def test_an_undone_phase_is_met(bootstrapped: Person) -> None:
-    bootstrapped.bootstraps()
-    assert bootstrapped.types("undo", phase="power").rc == 0
-    assert changed(bootstrapped.bootstraps(), NODES[0]) == ["power"]
 
 
 @each
@@ -319,14 +309,3 @@ def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photog
         after = photographed(bootstrapped)
         for name, photograph in photographs.items():
             assert not differences(photograph, after[name]), f"{phase} on {name}"
-
-
-@pytest.mark.long  # test_network_drill.py
-@here
-def test_a_change_that_cannot_be_confirmed_is_taken_back(person: Person) -> None:
-    victim = person.cluster[NODES[1]]
-    person.writes(motley_gateway="10.77.0.250", **taken_back_soon())
-    said = person.types("bootstrap", limit=victim.name, phase="static_ip")
-    assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
-    assert "it took the change back by itself" in said.out
-    assert f" {victim.spec.installed_address}/24 " in victim.run("ip", "-br", "-4", "address")

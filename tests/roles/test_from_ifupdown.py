@@ -106,7 +106,7 @@ def test_a_fixed_address_of_ifupdown_becomes_netplans_and_comes_back(person: Per
     assert state(host) == before
 
 
-@pytest.mark.long  # test_from_dhcp.py
+@pytest.mark.long  # test_other_installers.py
 def test_an_address_from_the_router_by_ifupdown_becomes_netplans_also_after_a_power_cut(person: Person) -> None:
     host, server = person.cluster[LEASED], router.answers_for_names(person.cluster[ROUTER])
     router.hands_out_addresses(person.cluster[ROUTER], server)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from console.inventory.check import check
@@ -27,11 +24,3 @@ def inventory_of(tmp_path: Path, homes: Mapping[str, Path]) -> Inventory:
     found = check(folder)
     assert not found.findings
     return found
-
-
-@contextlib.contextmanager
-def only_loopback() -> Iterator[None]:
-    """One at a time: the nodes of inventory/loopback have the same ports in every copy of it."""
-    with (Path(tempfile.gettempdir()) / "motley-loopback.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -244,6 +244,11 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name():
     assert run.from_start and run.given["resume"] == "auto"  # else every restart within the run would begin again
 
 
+def test_a_run_that_no_node_knows_is_not_resumed():
+    assert refusal({"first": KNOWN}, resume="fist") == ("resume: no node knows a run 'fist'\nfix: did you mean first?")
+    assert "fix: known are: none yet" in refusal({}, resume="fist")
+
+
 @pytest.mark.parametrize("branch", [{}, {"run": "qa-2"}])
 def test_settings_of_a_run_that_is_resumed_cannot_change(branch):
     said = refusal({"qa": KNOWN}, resume="qa", max_steps=50, **branch)
