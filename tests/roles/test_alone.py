@@ -62,8 +62,15 @@ def test_a_clock_is_judged_as_its_time_service_has_set_it_not_as_it_was_found(pe
     # The hosts of a lab share one clock: what was found before is made up, what is looked at now is real.
     found = {"clock_off_s": -3600.0, "node": {"time_service": "systemd-timesyncd.service"}}
     most_s = f"{{{{ -1 if inventory_hostname == '{off}' else 30 }}}}"  # no clock is as good as the first
-    settings = {"motley_clock_manage": False, "motley_clock_skew_max_s": most_s, "motley_clock_wait_s": 2}
-    said = plays(person, "clock", motley_preflight_look=found, **settings)
+    said = plays(
+        person,
+        "clock",
+        ansible_host="{{ motley_current_address }}",
+        motley_preflight_look=found,
+        motley_clock_manage=False,
+        motley_clock_skew_max_s=most_s,
+        motley_clock_wait_s=2,
+    )
     failed = [result for result in said.results if result["event"] == "runner_on_failed"]
     assert {result["host"] for result in failed} == {off}, said.stdout
     assert "its clock is 0.0 s off the controller's" in failed[-1]["result"]["msg"]

@@ -6,7 +6,7 @@ the sender says why it is over, or go, and the bytes that lack follow in the agr
 every file with its hash and answers "done".
 The hashes came over SSH, so nothing else is accepted; the bytes themselves are not encrypted.
 
-Covered by tests/roles/test_artifacts.py: a break (both sides resume), a receiver that is
+Covered by tests/unit/plugins/module_utils/motley/test_pass_files_on.py: a break (both sides resume), a receiver that is
 lost (its sender goes on to the one after it), a file that is not what it should be. Not covered: listeners on the LAN.
 """
 
