@@ -12,7 +12,7 @@ from lab.host import Host
 from lab.hub import Hub
 from lab.profile import USER
 from tests.support import pace
-from tests.support.bootstrap import Person
+from tests.support.bootstrap import Person, Said
 from tests.support.secrets import traces
 from train.runlog.secret import Secret
 
@@ -45,16 +45,9 @@ def on(host: Host, command: str) -> str:
     return host.run("su", "-", USER, "-c", command)
 
 
-def launch_llama(person: Person, hub: Hub, token: str = "", **more: object) -> tuple[int, str]:
-    said = person.launches(
-        model="llama2-7b",
-        dataset="stdlib-qa",
-        max_steps=4,
-        rows_per_step=6,
-        env={"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": token},
-        **more,
-    )
-    return said.rc, said.out
+def launches_llama(person: Person, hub: Hub, *words: str, token: str = "") -> Said:
+    asked = {"model": "llama2-7b", "dataset": "stdlib-qa", "max_steps": 4, "rows_per_step": 6}
+    return person.launches(*words, **asked, env={"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": token})
 
 
 def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
@@ -138,12 +131,12 @@ def losses_of(host: Host, run: str) -> list[float]:
 @pytest.mark.long  # tests/train/test_fetch.py
 def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
     hub.behave(gated=[REPOSITORY], token=TOKEN)
-    rc, out = launch_llama(tiny, hub)
-    assert rc != 0
-    assert f"accept its licence at https://huggingface.co/{REPOSITORY}" in out
-    assert "ansible-vault encrypt_string --stdin-name motley_hub_token" in out
-    rc, out = launch_llama(tiny, hub, token="hf_of-somebody-else")
-    assert rc != 0 and "the token that was given has no access to it" in out
+    said = launches_llama(tiny, hub)
+    assert said.rc != 0
+    assert f"accept its licence at https://huggingface.co/{REPOSITORY}" in said.out
+    assert "ansible-vault encrypt_string --stdin-name motley_hub_token" in said.out
+    said = launches_llama(tiny, hub, token="hf_of-somebody-else")
+    assert said.rc != 0 and "the token that was given has no access to it" in said.out
     assert hub.bytes_sent("model.safetensors") == 0
     for host in tiny.cluster.hosts:
         assert host.outcome("test", "-e", f"{HOME}/models/base/llama2-7b").returncode
@@ -153,23 +146,13 @@ def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub)
 def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: Hub) -> None:
     size = (hub.folder / REPOSITORY / "model.safetensors").stat().st_size
     hub.behave(gated=[REPOSITORY], token=TOKEN, drop={"model.safetensors": size // 2}, damage={"tokenizer.json": 1})
-    vault = tiny.folder / "vault"
+    vault, variables = tiny.folder / "vault", tiny.folder / "token.yml"
     vault.write_text("a password for this test\n")
-    locked = tiny.cluster.controller(
-        *("ansible-vault", "encrypt_string", "--vault-password-file", vault, "--name", "motley_hub_token", TOKEN)
-    ).stdout
-    variables = tiny.folder / "token.yml"
-    variables.write_text(locked)
-    asked = {
-        "model": "llama2-7b",
-        "dataset": "stdlib-qa",
-        "max_steps": 4,
-        "rows_per_step": 6,
-        "env": {"HF_ENDPOINT": hub.endpoint},
-    }
-    said = tiny.launches("-e", f"@{variables}", **asked)
+    lock = ("ansible-vault", "encrypt_string", "--vault-password-file", vault, "--name", "motley_hub_token", TOKEN)
+    variables.write_text(tiny.cluster.controller(*lock).stdout)
+    said = launches_llama(tiny, hub, "-e", f"@{variables}")
     assert said.rc != 0 and "--ask-vault-pass" in said.out, said.out
-    said = tiny.launches("-e", f"@{variables}", "--vault-password-file", str(vault), **asked)
+    said = launches_llama(tiny, hub, "-e", f"@{variables}", "--vault-password-file", str(vault))
     assert said.rc == 0, said.out
     assert "tokenizer.json arrived damaged: it is fetched again" in said.out
     assert size <= hub.bytes_sent("model.safetensors") < size + (2 << 20)  # it went on where it broke off
@@ -179,7 +162,7 @@ def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: 
         assert on(host, f"sha256sum {HOME}/models/base/llama2-7b/model.safetensors").split()[0] == right
         assert host.outcome("grep", "-rlF", TOKEN, "/home", "/root", "/etc", "/tmp", "/var", "/run/user").stdout == ""
     hub.behave(gated=[REPOSITORY], token=TOKEN)
-    assert launch_llama(tiny, hub)[0] == 0
+    assert launches_llama(tiny, hub).rc == 0
     assert hub.requests() == []  # nobody asks the hub for what is here
 
 
