@@ -17,7 +17,9 @@ def test_from_three_machines_to_an_adapter_at_the_keyboard_of_one(trio_to_train_
         addresses = host.run("ip", "-br", "-4", "address")
         assert f" {host.spec.address}/24 " in addresses and host.spec.installed_address not in addresses, said.out
     # The phase that knows where it sits; of all of them test_bootstrap.py shows that a second time changes nothing.
-    assert set(person.bootstraps(phase="static_ip").changed().values()) == {0}
+    again = person.bootstraps(phase="static_ip")
+    assert set(again.changed().values()) == {0}
+    assert {"hostname", "static_ip", "firewall"} & {*again.receipt["nodes"][HEAD]["phases"]} == {"static_ip"}
     settings = ["model=tiny", "rows_per_step=6", "max_seq_length=64", "max_steps=6", "run=mine"]
     launched = person.types("launch", *(word for setting in settings for word in ("-e", setting)))
     assert launched.rc == 0 and "3 of 3" in launched.out, launched.out

@@ -16,7 +16,7 @@ from tests.support import one_node, pace
 from tests.support.bootstrap import Person, taken_back_soon
 from tests.support.cluster import Cluster
 
-SOON_S = 8
+SOON_S = 4
 """Until an unconfirmed change is taken back, where no controller is waited for."""
 HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 pytestmark = pytest.mark.spoils(VICTIM)
