@@ -159,9 +159,3 @@ def fresh_trio(request: pytest.FixtureRequest, trio: Cluster, spoiled: set[str])
     for host in trio.hosts:
         met = (host.disk.root / f"home/{USER}/.ansible").exists()
         assert host.name in spoiled or not met, f"{host.name} is spoiled, too: mark the test with it"
-
-
-@pytest.fixture
-def fresh_trio_on_each_base(trio_on_each_base: Cluster) -> Cluster:
-    labs.reset(trio_on_each_base.lab, [])
-    return trio_on_each_base

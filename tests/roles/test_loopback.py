@@ -60,8 +60,6 @@ def main():
         optimizer.step()
         if rank == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
-        if "--fail" in sys.argv and rank == 2:
-            raise ValueError("broken on purpose")
         if steps > 100:
             time.sleep(0.1)
     weights = sum(part.sum().item() for part in model.parameters())
