@@ -340,8 +340,19 @@ def stops_one_that_runs(visitor: Visitor, script: Path) -> None:
 
 @pytest.mark.usefixtures("done")
 def test_undo_takes_the_folders_away_and_keeps_what_a_run_left(visitor: Visitor) -> None:
+    *used, fresh = map(visitor.node, NODES)
+    as_bootstrapped_but_for_a_result(fresh)
     undone = visitor.types("undo", "--phase", "all")
     assert undone.returncode == 0, undone.stdout
-    left = {str(path.relative_to(visitor.node(""))) for path in visitor.node("").glob("*/*")}
-    assert left == {f"{name}/{kept}" for name in NODES for kept in ("logs", "models", "results")}, left
+    assert sorted(str(path.relative_to(fresh)) for path in fresh.rglob("*")) == ["results", "results/qa"]
+    for node in used:
+        left = {path.name for path in node.iterdir()}
+        assert {"logs", "models", "results"} < left and not {name for name in left if name.startswith(("env", "code"))}
     assert "of it, static_ip changed nothing" in visitor.types("undo", "--phase", "static_ip").stdout
+
+
+def as_bootstrapped_but_for_a_result(node: Path) -> None:
+    for top in (".cache", "config", "data", "logs", "models", "results", "scripts"):
+        shutil.rmtree(node / top, ignore_errors=True)
+    for folder in "data/processed models/base models/checkpoints logs/runs results/qa config scripts".split():
+        (node / folder).mkdir(parents=True)

@@ -80,6 +80,7 @@ class Owner:
 @pytest.fixture(scope="module")
 def owner(trio_on_each_base: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
     owner = Owner(trio_on_each_base, tmp_path_factory.mktemp("owner"))
+    owner.person.bootstraps(phase="ssh_trust")
     yield owner
     owner.playbook.unlink()
 
