@@ -142,7 +142,7 @@ def test_a_changed_package_and_changed_files_are_found_and_mended(owner: Owner) 
 @pytest.mark.long
 def test_what_somebody_added_is_left_behind_and_make_goes_back_to_it_and_forward_again(owner: Owner) -> None:
     host = owner.cluster["gpu-worker-1"]
-    host.run("sh", "-c", f"touch {PACKAGES}/mine.pth")
+    host.run("sh", "-c", f"cd {PACKAGES} && touch mine.pth")
     before = env(host)
     assert owner.plays().changed() == {"gpu-master": 0, "gpu-worker-1": 2, "gpu-worker-2": 0}
     now = env(host)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lab.host import Host
 
-# As Ansible writes it down: in a list of arguments, or in JSON below it.
+# As Ansible writes it down: in a list of arguments, or in JSON below it. Packages were there before any secret.
 LOOK = r"""
 journalctl --quiet --no-pager -a | grep -qaF -e "$1" && echo its journal
-grep -rlaF -e "$1" /var/log /home /root /tmp /var/tmp 2>/dev/null; true
+grep -rlaF --exclude-dir=site-packages -e "$1" /var/log /home /root /tmp /var/tmp 2>/dev/null; true
 """
 
 
