@@ -1,117 +1,107 @@
-"""What balancing gains on unequal hosts of the lab, beside an even split and beside the peer.
+"""What balancing gains on unequal hosts of the lab, beside an even split and beside a peer that knows no other: rows of
+text beside transformers' Trainer, pictures beside the plain script of a tutorial.
 
 make bench PARTS=balance                 three repeats of each part
-python -m tests.bench.balance trio pair throttle peer --repeats 1
+python -m tests.bench.balance pictures --repeats 1
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from lab.lab import Lab
-from tests.bench.page import Figures, bench, over, row
-from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
-from tests.support import torchrun
-from tests.support.torchrun import AT, Training
+from lab.layer import ENV
+from tests.bench.page import Figures, Found, bench, over
+from tests.bench.speed import COUNTER, MICRO_BATCH, begun, window
+from tests.support import photos, torchrun
+from tests.support.tables import table as table_of
+from tests.support.torchrun import AT, Training, environment, on_disk
 from train.parallel.rebalance import QUIET
 
-ROWS = 24
-PAIR_ROWS = 48
-"""Of two hosts one may be paused by its quota while the other waits: little of a long step."""
 NAME = "balance"
+PICTURES, EDGE = 96, 32
+OUT = "OUT"
+OF_PICTURES: dict[str, Any] = {
+    "recipe": "images", "dataset": f"{AT}/pictures", "model": "resnet18", "width": 16, "image_size": EDGE,
+    "micro_batch": PICTURES,  # a share at once, as the script has it
+}  # fmt: skip
 
 
-def trio(lab: Lab) -> Figures:
-    even = rows_per_second(lab.hosts, rows=ROWS, skip=1, count=3, balance="even")
-    return {"even": even, "auto": rows_per_second(lab.hosts, rows=ROWS, skip=2 * QUIET, count=15)}
+@dataclass(frozen=True)
+class Case:
+    title: str
+    rows: int
+    """Of a step."""
+    settings: Mapping[str, Any]
+    peer: Sequence[object]
+    """Its program; OUT is where its steps are read."""
 
 
-def peer(lab: Lab) -> Figures:
-    """HF Trainer on the same hosts."""
-    name = f"hf{next(COUNTER)}"
-    out = AT / "runs/logs/runs" / name / "events.jsonl"
-    words = ["-m", "tests.bench.hf_trainer", "tiny", AT / "data", out, ROWS, 400, MICRO_BATCH]
-    run = Training(name, lab.hosts, list(map(str, words)))
-    return {"peer": measured(run, rows=ROWS, skip=1, count=3)}
-
-
-def pair(lab: Lab) -> Figures:
-    hosts = lab.hosts[:2]
-    faster = rows_per_second(hosts[:1], rows=PAIR_ROWS, skip=1, count=5)
-    return {"faster": faster, "both": rows_per_second(hosts, rows=PAIR_ROWS, skip=14, count=10)}
-
-
-def throttle(lab: Lab) -> Figures:
-    """Steps until the throttled host has the rows it keeps, give or take one, and until it has them back."""
-    run = torchrun.train(f"b{next(COUNTER)}", lab.hosts, rows_per_step=ROWS, max_steps=400, micro_batch=MICRO_BATCH)
-    try:
-        run.wait_for_step(2)
-        torchrun.quotas(lab.hosts, on=True)
-        found: Figures = {}
-        at = run.wait_for_step(22)
-        for what, percent in (("throttled", {"gpu-worker-1": 15}), ("recovered", {})):
-            torchrun.quotas(lab.hosts, on=True, percent=percent)
-            end = run.wait_for_step(at + 15)
-            moves = [event for event in run.events("balance") if at < event["step"] <= end]
-            rows = [step["nodes"]["gpu-worker-1"]["rows"] for step in run.events("step")[at:end]]
-            found[what] = 1 + max((i for i, count in enumerate(rows) if abs(count - rows[-1]) > 1), default=0)
-            found[f"{what} says"] = moves[0]["reason"] if moves else "nothing"
-            at = end
-        return found
-    finally:
-        torchrun.quotas(lab.hosts, on=False)
-        run.stop()
-
-
-PARTS: dict[str, Callable[[Lab], Figures]] = {
-    "trio": trio,
-    "peer": peer,
-    "pair": pair,
-    "throttle": throttle,
+CASES = {
+    "text": Case("rows, HF Trainer + DDP", 24, {}, ("hf_trainer", "tiny", AT / "data", OUT, 24, 400, MICRO_BATCH)),
+    "pictures": Case(
+        "pictures, a plain DDP script",
+        PICTURES,
+        OF_PICTURES,
+        ("plain_ddp", AT / "pictures", OUT, OF_PICTURES["model"], OF_PICTURES["width"], PICTURES, 400),
+    ),
 }
 
 
-def main() -> int:
-    return bench(__doc__, NAME, torchrun.lab_for_training("benchbalance"), PARTS, table)
+def measure(lab: Lab, case: Case) -> Figures:
+    def rate(run: Training, skip: int, count: int) -> float:
+        return window(run, rows=case.rows, skip=skip, count=count).rows_per_s
+
+    name = f"peer{next(COUNTER)}"
+    out = AT / "runs/logs/runs" / name / "events.jsonl"
+    module, *words = (str(out if word is OUT else word) for word in case.peer)
+    return {
+        "even": rate(begun(lab.hosts, case.rows, balance="even", **case.settings), 1, 4),
+        "auto": rate(begun(lab.hosts, case.rows, **case.settings), 2 * QUIET, 15),
+        "peer": rate(Training(name, lab.hosts, ["-m", f"tests.bench.{module}", *words]), 1, 4),
+    }
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    pairs, moves = found.get("pair", []), found.get("throttle", [])
-    lines = [*one_by_one(found), "| what | measured | aim |", "| --- | --- | --- |"]
-    if pairs:
-        lines.append(
-            row(
-                f"60 % and 30 % over 60 % alone, {PAIR_ROWS} rows",
-                [p["both"] / p["faster"] for p in pairs],
-                "{:.2f}×",
-                "≥ 1.35×",
-            )
-        )
-    for what in ("throttled", "recovered"):
-        if moves:
-            lines.append(row(f"steps to follow a node that {SAYS[what]}", [m[what] for m in moves], "{:.0f}", "≤ 10"))
-    return lines
+def bring_pictures(lab: Lab) -> None:
+    first, *others = lab.hosts
+    photos.write(on_disk(first) / "photos", count=400, edge=EDGE)
+    prepare = f"-m train prepare --recipe images --image-size {EDGE} --dataset {AT}/photos --out {AT}/pictures"
+    first.run(*environment(first), f"{ENV}/bin/python", *prepare.split())
+    for host in others:
+        shutil.copytree(on_disk(first) / "pictures", on_disk(host) / "pictures")
 
 
-def one_by_one(found: dict[str, list[Figures]]) -> list[str]:
+@contextmanager
+def with_pictures(name: str, profile: str = "trio") -> Iterator[Lab]:
+    with torchrun.lab_for_training(name, profile) as lab:
+        bring_pictures(lab)
+        yield lab
+
+
+def table(found: Found) -> list[str]:
     """A line for each repeat, whose ratios are of its own figures."""
-    heads = ("repeat", "rows/s together, balanced", "even split", "balanced over even, aim ≥ 2.1×")
-    lines = [f"| {' | '.join(heads)} | HF Trainer + DDP (even) | balanced over it |", "| --- |" + " --- |" * 5]
-    for number, (trio, peer) in enumerate(zip_longest(found.get("trio", []), found.get("peer", [])), 1):
-        cells = [""] * 5
-        if trio:
-            cells[:3] = [f"{trio['auto']:.1f}", f"{trio['even']:.1f}", f"{over(trio['auto'], trio['even']):.2f}×"]
-        if peer:
-            cells[3] = f"{peer['peer']:.1f}"
-        if trio and peer:
-            cells[4] = f"{over(trio['auto'], peer['peer']):.2f}×"
-        lines.append(f"| {number} | {' | '.join(cells)} |")
-    return [*lines, ""] if len(lines) > 2 else []
+    even = ("even split", "balanced over it (rows: aim ≥ 2.1×)")
+    heads = ("a second of", "together, balanced", *even, "the peer (even)", "balanced over it")
+    rows = []
+    for part, case in CASES.items():
+        for number, run in enumerate(found[part], 1):
+            alike, auto, peer = (f"{run[what]:.1f}" for what in ("even", "auto", "peer"))
+            over_even, over_peer = (f"{over(run['auto'], run[what]):.2f}×" for what in ("even", "peer"))
+            rows.append((f"{case.title}: {number}", auto, alike, over_even, peer, over_peer))
+    return table_of(heads, rows)
 
 
-SAYS = {"throttled": "is throttled from 30 to 15 %", "recovered": "recovers"}
+PARTS = {part: partial(measure, case=case) for part, case in CASES.items()}
+
+
+def main() -> int:
+    return bench(__doc__, NAME, with_pictures("benchbalance"), PARTS, table)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
-import os
-import resource
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,13 +18,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lab import base
-from lab import lab as labs
-from lab.place import Place
 from lab.profile import PASSWORD
-from tests.bench.page import Figures, bench, row
-from tests.support.bootstrap import Person
-from tests.support.cluster import REPOSITORY, start
+from tests.bench.page import Figures, Found, bench, cpu_seconds, row
+from tests.support.bootstrap import Person, person_with_trio
+from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "bootstrap"
 OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "lookup_plugins", "action_plugins")
@@ -49,16 +44,11 @@ class Bootstrapped:
 
 @contextlib.contextmanager
 def bootstrapped_trio() -> Iterator[Bootstrapped]:
-    place = Place(name=f"bench{os.getpid()}")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            person = Person(start(place.name, "trio", base.default_suite(), Path(folder)), Path(folder))
-            person.writes(**WHOLE)
-            since = time.monotonic()
-            person.bootstraps()
-            yield Bootstrapped(person, time.monotonic() - since)
-        finally:
-            labs.down(place)
+    with person_with_trio("benchbootstrap") as person:
+        person.writes(**WHOLE)
+        since = time.monotonic()
+        person.bootstraps()
+        yield Bootstrapped(person, time.monotonic() - since)
 
 
 def again(there: Bootstrapped, **wanted: Any) -> Figures:
@@ -77,12 +67,6 @@ def settings(there: Bootstrapped) -> Figures:
     there.person.writes(**BARE)
     files = {"ours": REPOSITORY / "ansible.cfg", "Ansible's defaults": defaults(there.person.folder)}
     return {name: seconds_of_playbook(there.person, file) for name, file in files.items()}
-
-
-def cpu_seconds() -> float:
-    """Of all programs that were waited for: other work on the machine lengthens runs, and leaves this as it is."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def seconds_of_playbook(person: Person, file: Path) -> float:
@@ -111,19 +95,23 @@ def defaults(folder: Path) -> Path:
     return file
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| a bootstrap of three machines | seconds | aim |", "| --- | --- | --- |"]
-    for part in (part for part in TITLES if part in found):
-        lines.append(row(f"again, {TITLES[part]}", [one["again"] for one in found[part]], "{:.1f}", AIMS[part]))
-        lines.append(row("… CPU-seconds of the controller", [one["CPU"] for one in found[part]], "{:.1f}"))
-    if whole := found.get("whole"):
-        lines.append(row(f"fresh, {TITLES['whole']}", list({one["fresh"]: 0 for one in whole}), "{:.1f}"))
-    if each := found.get("settings"):
-        ratios = [one["Ansible's defaults"] / one["ours"] for one in each]
-        lines.append(row("again, Ansible's defaults over our settings", ratios, "{:.2f}×"))
-    for part in (part for part in TITLES if part in found):
-        lines += ["", f"Seconds by phase, {TITLES[part]}: {split(found[part])}."]
+def table(found: Found) -> list[str]:
+    rows = []
+    for part, each in measured(found):
+        rows.append(row(f"again, {TITLES[part]}", [one["again"] for one in each], "{:.1f}", AIMS[part]))
+        rows.append(row("… CPU-seconds of the controller", [one["CPU"] for one in each], "{:.1f}"))
+    fresh = [*dict.fromkeys(one["fresh"] for one in found["whole"])]
+    rows.append(row(f"fresh, {TITLES['whole']}", fresh, "{:.1f}"))
+    ratios = [one["Ansible's defaults"] / one["ours"] for one in found["settings"]]
+    rows.append(row("again, Ansible's defaults over our settings", ratios, "{:.2f}×"))
+    lines = table_of(("a bootstrap of three machines", "seconds", "aim"), rows)
+    for part, each in measured(found):
+        lines += ["", f"Seconds by phase, {TITLES[part]}: {split(each)}."]
     return lines
+
+
+def measured(found: Found) -> list[tuple[str, list[Figures]]]:
+    return [(part, found[part]) for part in TITLES]
 
 
 def split(each: list[Figures]) -> str:

@@ -15,27 +15,27 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import lab as labs
-from lab.place import Place
 from tests.bench.launch import HOME, ready
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, spread
 from tests.support import pace, torchrun
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "dashboard"
 RUN = "looked-at"
 TURN_S, SETTLE_S = 40.0, 5.0
-SERVER = (
-    ("server, % of a core", "core_percent", "{:.1f}"),
-    ("its first five seconds, s of a core", "start_s", "{:.1f}"),
-    ("server, MB", "server_mb", "{:.0f}"),
-)
+TITLES = {
+    "steps_s": ("steps/s", "{:.2f}"),
+    "median_ms": ("median step, ms", "{:.0f}"),
+    "core_percent": ("server, % of a core", "{:.1f}"),
+    "start_s": ("its first five seconds, s of a core", "{:.1f}"),
+    "server_mb": ("server, MB", "{:.0f}"),
+}
 READER = """
 import http.client, sys, urllib.parse
 at = urllib.parse.urlsplit(sys.argv[1])
@@ -49,20 +49,15 @@ while answer.read1():
 
 @contextlib.contextmanager
 def training() -> Iterator[Person]:
-    place = Place(name="benchpage")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            person = ready(place, Path(folder))
-            wanted: Figures = {"model": "tiny", "max_steps": 200000, "rows_per_step": 24, "max_seq_length": 64}
-            said = person.launches(starts=True, run=RUN, follow="false", **wanted)
-            if said.rc:
-                raise SystemExit(said.out)
-            pace.until(lambda: len(steps_since(person, 0.0)) > 20, 180, "it does not train")
-            torchrun.quotas(person.cluster.hosts, on=True)
-            time.sleep(30)  # shares follow the speeds
-            yield person
-        finally:
-            labs.down(place)
+    with ready("benchpage") as person:
+        wanted: Figures = {"model": "tiny", "max_steps": 200000, "rows_per_step": 24, "max_seq_length": 64}
+        said = person.launches(starts=True, run=RUN, follow="false", **wanted)
+        if said.rc:
+            raise SystemExit(said.out)
+        pace.until(lambda: len(steps_since(person, 0.0)) > 20, 180, "it does not train")
+        torchrun.quotas(person.cluster.hosts, on=True)
+        time.sleep(30)  # shares follow the speeds
+        yield person
 
 
 def steps_since(person: Person, since: float) -> list[Figures]:
@@ -116,15 +111,12 @@ def held_mb(pid: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1000
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    alone, seen = found["alone"], found["looked at"]
-    lines = ["| | nobody looks | a page is open |", "| --- | --- | --- |"]
-    for what, key, form in (("steps/s", "steps_s", "{:.2f}"), ("median step, ms", "median_ms", "{:.0f}")):
-        cells = [spread([it[key] for it in part], form) for part in (alone, seen)]
-        lines.append(f"| {what} | {cells[0]} | {cells[1]} |")
-    for what, key, form in SERVER:
-        lines.append(f"| {what} | | {spread([it[key] for it in seen], form)} |")
-    return lines
+def table(found: Found) -> list[str]:
+    rows = []
+    for key, (title, form) in TITLES.items():
+        each = [[run[key] for run in found[part] if key in run] for part in ("alone", "looked at")]
+        rows.append((title, *(spread(values, form) if values else "" for values in each)))
+    return table_of(("", "nobody looks", "a page is open"), rows)
 
 
 def main() -> int:

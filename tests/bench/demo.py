@@ -1,4 +1,4 @@
-"""Where the seconds of `./motley demo` go: as root in the lab, its fast form, in folders, and by preferences.
+"""Where the seconds of `./motley demo` go: as root in the lab, its fast form, and in folders.
 
     make bench PARTS=demo
     python -m tests.bench.demo fast --repeats 1
@@ -15,18 +15,16 @@ import sys
 import time
 from contextlib import nullcontext
 
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, spread
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 from train.runlog.paths import EVENTS, NODES
 from train.runlog.tail import read
 
 NAME = "demo"
-WORDS = {"lab": [], "fast": ["--fast"], "folders": ["--folders"], "preference": ["--recipe", "preference"]}
-TITLES = {
-    "lab": "as root, in the lab", "fast": "with `--fast`", "folders": "in folders, without root",
-    "preference": "by preferences, in the lab",
-}  # fmt: skip
-AIMS = {"lab": "≤ 4 min", "fast": "≤ 2 min", "folders": "", "preference": "≤ 4 min"}
+WORDS = {"lab": [], "fast": ["--fast"], "folders": ["--folders"]}
+TITLES = {"lab": "as root, in the lab", "fast": "with `--fast`", "folders": "in folders, without root"}
+AIMS = {"lab": "≤ 4 min", "fast": "≤ 2 min", "folders": ""}
 RESULTS = REPOSITORY / "results/demo" / NODES
 
 
@@ -73,18 +71,18 @@ def parts(began: float, ends: dict[str, float], over: float) -> dict[str, float]
     return {name: round(end - start, 1) for name, start, end in zip(marks, times, times[1:], strict=False)}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    known = [part for part in WORDS if part in found]
-    lines = [f"| seconds | {' | '.join(TITLES[part] for part in known)} |", f"| --- |{' --- |' * len(known)}"]
-    for name in found[known[0]][0]["seconds"]:
-        cells = [spread([run["seconds"][name] for run in found[part]], "{:.0f}") for part in known]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    whole = [spread([sum(run["seconds"].values()) for run in found[part]], "{:.0f}") for part in known]
-    lines.append(f"| all in all | {' | '.join(whole)} |")
-    lines.append(f"| aim | {' | '.join(AIMS[part] for part in known)} |")
-    ratios = [[run["balanced"] for run in found[part] if run["balanced"]] for part in known]
+def table(found: Found) -> list[str]:
+    rows = []
+    for name in found["lab"][0]["seconds"]:
+        each = ([run["seconds"][name] for run in found[part]] for part in TITLES)
+        rows.append([name, *(spread(seconds, "{:.0f}") for seconds in each)])
+    whole = ([sum(run["seconds"].values()) for run in found[part]] for part in TITLES)
+    rows.append(["all in all", *(spread(seconds, "{:.0f}") for seconds in whole)])
+    rows.append(["aim", *AIMS.values()])
+    ratios = ([run["balanced"] for run in found[part] if run["balanced"]] for part in TITLES)
     cells = [spread(some, "{:.1f}×") if some else "all equally fast" for some in ratios]
-    return [*lines, f"| with shares, over its own even first steps | {' | '.join(cells)} |"]
+    rows.append(["with shares, over its own even first steps", *cells])
+    return table_of(("seconds", *TITLES.values()), rows)
 
 
 PARTS = {part: functools.partial(measure, part=part) for part in WORDS}

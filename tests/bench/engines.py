@@ -24,14 +24,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import base, faults
-from lab import lab as labs
+from lab import faults
 from lab.host import Host
-from lab.place import Place
 from tests.bench.faults import STAYS_S
-from tests.bench.page import Figures, bench
+from tests.bench.page import Figures, Found, bench
 from tests.bench.pretrain import PYTHON
-from tests.support.training import HOME, REPOSITORY, Training
+from tests.support.tables import table as table_of
+from tests.support.training import HOME, REPOSITORY, Training, training_on
 from train.cache import build_once, cache_dir
 
 NAME = "engines"
@@ -126,10 +125,8 @@ ENGINES: dict[str, tuple[str, type[Training], dict[str, Any]]] = {
 
 
 def losses(_: None, engine: str) -> Figures:
-    place = Place(name=f"engines{os.getpid()}")
     kind, settings = ENGINES[engine][1:]
-    try:
-        training = kind(labs.up(place, "trio", base.default_suite(), ["train"]))
+    with training_on(f"engines{os.getpid()}", kind=kind) as training:
         began = time.time()
         training.launch(NAME, max_steps=1_000_000, **settings)
         if not within(partial(all_at, training, began), 120):
@@ -142,8 +139,6 @@ def losses(_: None, engine: str) -> Figures:
             back_at[victim] = time.time()
             print(f"{engine}: {what}: {found[what]}", flush=True)
         return found
-    finally:
-        labs.down(place)
 
 
 def one_loss(training: Training, fault: str, victim: str) -> Figures:
@@ -199,13 +194,9 @@ def all_at(training: Training, since: float) -> float:
     return max(float(event["time"]) for event in last) if together else 0.0
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    engines = [engine for engine in ENGINES if engine in found]
-    lines = [f"| loss | {' | '.join(ENGINES[engine][0] for engine in engines)} |", f"| --- |{' --- |' * len(engines)}"]
-    for what in LOSSES:
-        cells = [cell([run[what] for run in found[engine]]) for engine in engines]
-        lines.append(f"| {what} | {' | '.join(cells)} |")
-    return lines
+def table(found: Found) -> list[str]:
+    rows = ((what, *(cell([run[what] for run in found[engine]]) for engine in ENGINES)) for what in LOSSES)
+    return table_of(("loss", *(title for title, _, _ in ENGINES.values())), rows)
 
 
 def cell(runs: list[Figures]) -> str:

@@ -17,8 +17,9 @@ from itertools import count as counting
 from typing import Any
 
 from lab.lab import Lab
-from tests.bench.page import Figures, bench
+from tests.bench.page import Figures, Found, bench
 from tests.support import torchrun
+from tests.support.tables import table as table_of
 from tests.support.torchrun import Training
 from train.plan.speed.step_time import ring_bytes
 
@@ -59,30 +60,25 @@ def measure(lab: Lab, link_mbit: int) -> Figures:
     return {"exchanged": exchanged, "steps": hidden}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     return [*exchange_table(found), "", *hidden_table(found)]
 
 
-def exchange_table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| link | gradients | wire | limit | took | over the limit |", "| --- | --- | --- | --- | --- | --- |"]
+def exchange_table(found: Found) -> list[str]:
+    rows = []
     for link in sorted(found, key=int, reverse=True):
         runs = [run["exchanged"] for run in found[link]]
         for at, first in enumerate(runs[0]):
             least = limit_s(first["mb"], first["wire"], int(link))
             took = statistics.median(run[at]["seconds"] for run in runs)
-            lines.append(
-                f"| {link} Mbit/s | {first['mb']:g} MB | {first['wire']} | {least:.3g} s | {took:.3g} s | "
-                f"{took / least:.2f}× |"
-            )
-    return lines
+            what = (f"{link} Mbit/s", f"{first['mb']:g} MB", first["wire"])
+            rows.append((*what, f"{least:.3g} s", f"{took:.3g} s", f"{took / least:.2f}×"))
+    return table_of(("link", "gradients", "wire", "limit", "took", "over the limit"), rows)
 
 
-def hidden_table(found: dict[str, list[Figures]]) -> list[str]:
+def hidden_table(found: Found) -> list[str]:
     """`ddp` sends while the backward pass runs, `flat` behind it: what of flat's exchange ddp does not wait for."""
-    lines = [
-        "| link | gradients | wire | a step computes | flat exchanges behind it | ddp waits behind it | hidden |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for link in sorted(found, key=int, reverse=True):
         runs = [run["steps"] for run in found[link]]
         for at, first in enumerate(runs[0]):
@@ -90,14 +86,13 @@ def hidden_table(found: dict[str, list[Figures]]) -> list[str]:
                 continue
             flat = [run[at] for run in runs]
             ddp = [next(r for r in run[at:] if (r["sync"], r["wire"]) == ("ddp", first["wire"])) for run in runs]
-            behind, waits = (statistics.median(row["blocked_s"] for row in rows) for rows in (flat, ddp))
+            behind, waits = (statistics.median(row["blocked_s"] for row in each) for each in (flat, ddp))
             computes = statistics.median(row["step_s"] - row["blocked_s"] for row in flat)
-            hidden = max(0.0, 1 - waits / behind)
-            lines.append(
-                f"| {link} Mbit/s | {first['gradient_mb']:.1f} MB | {first['wire']} | {computes:.2f} s | "
-                f"{behind:.3f} s | {waits:.3f} s | {hidden:.0%} |"
-            )
-    return lines
+            what = (f"{link} Mbit/s", f"{first['gradient_mb']:.1f} MB", first["wire"])
+            hidden = f"{max(0.0, 1 - waits / behind):.0%}"
+            rows.append((*what, f"{computes:.2f} s", f"{behind:.3f} s", f"{waits:.3f} s", hidden))
+    exchange = ("a step computes", "flat exchanges behind it", "ddp waits behind it", "hidden")
+    return table_of(("link", "gradients", "wire", *exchange), rows)
 
 
 PARTS = {str(link): functools.partial(measure, link_mbit=link) for link in LINKS_MBIT}

@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import base, faults
-from lab import lab as labs
+from lab import faults
 from lab.host import Host
-from lab.place import Place
 from lab.profile import USER
-from tests.bench.page import Figures, bench, row
+from tests.bench.page import Figures, Found, bench, row
 from tests.support.artifacts import hand_on
+from tests.support.bootstrap import person_with_trio
 from tests.support.cluster import Cluster
+from tests.support.tables import table as table_of
 
 NAME = "fan_out"
 RATE_MBIT = 100.0
@@ -69,35 +69,28 @@ def star(cluster: Cluster) -> Figures:
     return {"seconds": took_s, "nodes": len(others)}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = [
-        f"| 200 MB at {RATE_MBIT:.0f} Mbit/s, one link's limit {LINK_S:.0f} s | measured | aim |",
-        "| --- | --- | --- |",
-    ]
-    chained, starred = ([run["seconds"] for run in found.get(part, [])] for part in ("chain", "star"))
-    if chained:
-        lines.append(row("controller → three nodes, from node to node", chained, "{:.1f} s"))
-        lines.append(row("… of the link's limit", [each / LINK_S for each in chained], "{:.2f}×", "≤ 1.25×"))
-    if starred:
-        lines.append(row("one node → two others at once", starred, "{:.1f} s"))
-        lines.append(row("… of the link's limit", [each / LINK_S for each in starred], "{:.2f}×"))
-    return lines
+def table(found: Found) -> list[str]:
+    rows = []
+    for part, (title, aim) in TITLES.items():
+        seconds = [run["seconds"] for run in found[part]]
+        rows.append(row(title, seconds, "{:.1f} s"))
+        rows.append(row("… of the link's limit", [each / LINK_S for each in seconds], "{:.2f}×", aim))
+    return table_of((f"200 MB at {RATE_MBIT:.0f} Mbit/s, one link's limit {LINK_S:.0f} s", "measured", "aim"), rows)
 
 
+TITLES = {
+    "chain": ("controller → three nodes, from node to node", "≤ 1.25×"),
+    "star": ("one node → two others at once", ""),
+}
 PARTS = {"chain": chain, "star": star}
 
 
 @contextlib.contextmanager
 def slow_trio() -> Iterator[Cluster]:
-    place = Place(name="benchfan")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            lab = labs.up(place, "trio", base.default_suite())
-            for host in lab.hosts:
-                faults.inject(lab, host, "slow-link", {"rate_mbit": RATE_MBIT})
-            yield Cluster(lab, Path(folder))
-    finally:
-        labs.down(place)
+    with person_with_trio("benchfan") as person:
+        for host in person.cluster.hosts:
+            faults.inject(person.cluster.lab, host, "slow-link", {"rate_mbit": RATE_MBIT})
+        yield person.cluster
 
 
 def main() -> int:

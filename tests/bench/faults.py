@@ -14,16 +14,20 @@ import subprocess
 import sys
 import time
 
-from lab import base, faults
-from lab import lab as labs
-from lab.place import Place
-from tests.bench.page import Figures, keep, kept, put, spread
+from lab import faults
+from tests.bench.page import Figures, Found, keep, kept, put, spread
 from tests.support.again import begun_again_s
-from tests.support.training import Training
+from tests.support.tables import table as table_of
+from tests.support.training import Training, training_on
 
 NAME = "faults"
 WORST = [("power-cut", "gpu-master"), ("freeze", "gpu-worker-1"), ("cable-pull", "gpu-master")]
-SECONDS = ("again_s", "known_s", "back_s", "joined_s")
+SECONDS = {
+    "again_s": "training again after",
+    "known_s": "of that, once it is known",
+    "back_s": "all again after its sshd answers",
+    "joined_s": "of that, once it is taken in",
+}
 SAVE_EVERY = 10
 HANG_S = 120
 STAYS_S = 22
@@ -36,17 +40,12 @@ def main() -> int:
     parser.add_argument("--load-minutes", type=float, default=60)
     parser.add_argument("what", nargs="?", choices=["losses", "load"], default="losses")
     args = parser.parse_args()
-    place = Place(name=f"bench{os.getpid()}")
-    try:
-        training = Training(labs.up(place, "trio", base.default_suite(), ["train"]))
-        good = (
-            repeat_losses(training, args.repeats)
-            if args.what == "losses"
-            else hold_under_load(training, args.load_minutes)
-        )
-        return 0 if good else 1
-    finally:
-        labs.down(place)
+    with training_on(f"bench{os.getpid()}") as training:
+        if args.what == "losses":
+            good = repeat_losses(training, args.repeats)
+        else:
+            good = hold_under_load(training, args.load_minutes)
+    return 0 if good else 1
 
 
 def repeat_losses(training: Training, repeats: int) -> bool:
@@ -70,32 +69,22 @@ def repeat_losses(training: Training, repeats: int) -> bool:
     return whole and proof["error"] < 1e-3 and max(one["repeated"] for one in found) <= SAVE_EVERY
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     """Of the last ones."""
-    return [*(of_storm(found["storm"][-1]) if "storm" in found else []), *of_load(found.get("load", []))]
-
-
-def of_load(runs: list[Figures]) -> list[str]:
-    return [
-        f"\n{run['minutes']:g} minutes at full load ({run['loops']} busy loops): {run['steps']} steps, {run['false']} "
-        "nodes falsely taken for lost."
-        for run in runs[-1:]
-    ]
-
-
-def of_storm(storm: Figures) -> list[str]:
-    lines = [
-        "| loss | training again after | of that, once it is known | all again after its sshd answers "
-        "| of that, once it is taken in | most steps repeated |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    storm = found["storm"][-1]
+    rows = []
     for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
         losses = [one for one in storm["losses"] if one["loss"] == what]
-        seconds = [spread([one[key] for one in losses], "{:.1f} s", "losses") for key in SECONDS]
-        lines.append(f"| {what} | {' | '.join(seconds)} | {max(one['repeated'] for one in losses)} |")
+        seconds = (spread([one[key] for one in losses], "{:.1f} s", "losses") for key in SECONDS)
+        rows.append((what, *seconds, max(one["repeated"] for one in losses)))
+    heads = ("loss", *SECONDS.values(), "most steps repeated")
     whole = "no row lost or trained twice" if storm["whole"] else "ROWS WERE LOST OR TRAINED TWICE"
     against = f"largest relative error of the first 500 against one process {storm['error']:.1e}"
-    return [*lines, "", f"{storm['steps']} steps, {whole}, {against}."]
+    lines = [*table_of(heads, rows), "", f"{storm['steps']} steps, {whole}, {against}."]
+    for run in found.get("load", [])[-1:]:
+        load = f"{run['minutes']:g} minutes at full load ({run['loops']} busy loops): {run['steps']} steps"
+        lines += ["", f"{load}, {run['false']} nodes falsely taken for lost."]
+    return lines
 
 
 def one_fault(training: Training, fault: str, victim: str) -> Figures:

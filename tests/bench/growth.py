@@ -15,16 +15,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 
-from lab import base, faults
-from lab import lab as labs
-from lab.place import Place
-from tests.bench.page import Figures, bench, spread
+from lab import faults
+from tests.bench.page import Figures, Found, bench, spread
 from tests.sim.run_story import PlayedRun, RunStory
 from tests.support.cluster import REPOSITORY
-from tests.support.training import Training
+from tests.support.tables import table as table_of
+from tests.support.training import training_on
 from train.parallel.rebalance import Balance
 from train.plan.speed.step_time import Machine, Traffic, together
 
@@ -101,9 +100,7 @@ def log_bytes(count: int) -> int:
 
 def eight(_: None) -> Figures:
     """Seconds of eight real hosts, and what the played ones take to agree after the same loss."""
-    place = Place(name=f"growth{os.getpid()}")
-    try:
-        training = Training(labs.up(place, "eight", base.default_suite(), ["train"]))
+    with training_on(f"growth{os.getpid()}", "eight") as training:
         lost, rest = training.names[EIGHT_LOSE], [name for name in training.names if name != training.names[EIGHT_LOSE]]
         began = time.time()
         training.launch("eight", max_steps=1_000_000, rows_per_step=16)
@@ -123,47 +120,40 @@ def eight(_: None) -> Figures:
             "repeated": training.repeated(rest[0], cut),
             "played_s": agreed_s(len(training.names), [EIGHT_LOSE]),
         }
-    finally:
-        labs.down(place)
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    counts = [str(count) for count in COUNTS]
-    lines = [f"| nodes | {' | '.join(counts)} |", f"| --- |{' --- |' * len(counts)}"]
+EIGHT = (
+    ("launched together: seconds until all eight train", "first_s", "{:.1f}"),
+    ("a step, seconds", "step_s", "{:.2f}"),
+    ("a worker's power cut: seconds until the seven others agree", "agreed_s", "{:.1f}"),
+    ("… until the seven train again", "again_s", "{:.1f}"),
+    ("… steps repeated", "repeated", "{:.0f}"),
+)
 
-    def line(what: str, part: str, value: Callable[[Figures], float], form: str, known: Sequence[str] = counts) -> None:
-        runs = found.get(part, [])
-        cells = [spread([value(run[n]) for run in runs], form) if n in known else "—" for n in counts]
-        if runs:
-            lines.append(f"| {what} | {' | '.join(cells)} |")
 
-    real = [str(count) for count in REAL]
-    line("heartbeats: kbit/s that each node sends", "heartbeats", lambda n: n["bytes"] * 8 / 1000, "{:.0f}", real)
-    line("… and of a core, each node", "heartbeats", lambda n: n["core"], "{:.1%}", real)
-    for what in losses(3):
-        line(f"{what} lost: seconds until all others agree", "agree", itemgetter(what), "{:.1f}")
-    line("a new plan of shares, ms", "work", lambda n: n["balance_ms"], "{:.1f}")
-    line("a step in the event log, kB", "work", lambda n: n["log"] / 1000, "{:.1f}")
+def table(found: Found) -> list[str]:
+    def line(what: str, part: str, value: Callable[[Figures], float], form: str) -> list[str]:
+        cells = [[value(run[str(count)]) for run in found[part] if str(count) in run] for count in COUNTS]
+        return [what, *(spread(values, form) if values else "—" for values in cells)]
+
+    rows = [
+        line("heartbeats: kbit/s that each node sends", "heartbeats", lambda n: n["bytes"] * 8 / 1000, "{:.0f}"),
+        line("… and of a core, each node", "heartbeats", lambda n: n["core"], "{:.1%}"),
+        *(
+            line(f"{what} lost: seconds until all others agree", "agree", itemgetter(what), "{:.1f}")
+            for what in losses(3)
+        ),
+        line("a new plan of shares, ms", "work", lambda n: n["balance_ms"], "{:.1f}"),
+        line("a step in the event log, kB", "work", lambda n: n["log"] / 1000, "{:.1f}"),
+    ]
     for mbit in LINKS:
-        cells = [f"{predicted(count, mbit):.2f}×" for count in COUNTS]
-        lines.append(f"| predicted speed-up of llama2-7b over {mbit} Mbit/s | {' | '.join(cells)} |")
-    return [*lines, *table_of_eight(found.get("eight", []))]
-
-
-def table_of_eight(runs: list[Figures]) -> list[str]:
-    if not runs:
-        return []
-    lines = ["", "| eight lab hosts on two cores, all train `tiny` | measured | simulated |", "| --- | --- | --- |"]
-    for what, key, form, played in (
-        ("launched together: seconds until all eight train", "first_s", "{:.1f}", ""),
-        ("a step, seconds", "step_s", "{:.2f}", ""),
-        ("a worker's power cut: seconds until the seven others agree", "agreed_s", "{:.1f}", "played_s"),
-        ("… until the seven train again", "again_s", "{:.1f}", ""),
-        ("… steps repeated", "repeated", "{:.0f}", ""),
-    ):
-        simulated = spread([run[played] for run in runs], form) if played else ""
-        lines.append(f"| {what} | {spread([run[key] for run in runs], form)} | {simulated} |")
-    return lines
+        ratios = [f"{predicted(count, mbit):.2f}×" for count in COUNTS]
+        rows.append([f"predicted speed-up of llama2-7b over {mbit} Mbit/s", *ratios])
+    runs = found["eight"]
+    played = {"agreed_s": spread([run["played_s"] for run in runs], "{:.1f}")}
+    of_eight = [(what, spread([run[key] for run in runs], form), played.get(key, "")) for what, key, form in EIGHT]
+    heads = ("eight lab hosts on two cores, all train `tiny`", "measured", "simulated")
+    return [*table_of(("nodes", *COUNTS), rows), "", *table_of(heads, of_eight)]
 
 
 def predicted(count: int, mbit: float) -> float:

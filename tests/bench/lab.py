@@ -15,7 +15,8 @@ from lab import base
 from lab import lab as labs
 from lab.place import Place
 from lab.shell import run
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, spread
+from tests.support.tables import table as table_of
 
 NAME = "lab"
 
@@ -44,17 +45,13 @@ def one_life(place: Place, suite: str) -> dict[str, float]:
     }
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     suites = [suite for suite in base.DEBIAN_SUITES if suite in found]
-    lines = [f"| | {' | '.join(suites)} |", f"| --- |{' --- |' * len(suites)}"]
-    built = {suite: found.get(f"{suite}-built", []) for suite in suites}
-    shown = (f"{built[suite][-1]['build_s']:.0f} s, {built[suite][-1]['size_mb']} MB" for suite in suites)
-    if all(built.values()):
-        lines.append(f"| base, built from nothing | {' | '.join(shown)} |")
+    built = [found[f"{suite}-built"][-1] for suite in suites]
+    rows = [("base, built from nothing", *(f"{one['build_s']:.0f} s, {one['size_mb']} MB" for one in built))]
     for what in found[suites[0]][0]:
-        times = (spread([life[what] for life in found[suite]], "{:.1f} s") for suite in suites)
-        lines.append(f"| {what} | {' | '.join(times)} |")
-    return lines
+        rows.append((what, *(spread([life[what] for life in found[suite]], "{:.1f} s") for suite in suites)))
+    return table_of(("", *suites), rows)
 
 
 def _seconds(act: Callable[[], object]) -> float:

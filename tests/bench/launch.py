@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,13 +22,10 @@ from functools import partial
 from itertools import count as counting
 from pathlib import Path
 
-from lab import base
-from lab import lab as labs
 from lab.host import Host
-from lab.place import Place
-from tests.bench.page import Figures, bench, spread
-from tests.support import cluster as clusters
-from tests.support.bootstrap import Person
+from tests.bench.page import Figures, Found, bench, spread
+from tests.support.bootstrap import Person, person_with_trio
+from tests.support.tables import table as table_of
 
 NAME = "launch"
 COUNTER = counting()
@@ -54,14 +50,9 @@ AIMS = {PROCESSES: "≤ 10 s", WHOLE: "≤ 10 s"}
 
 @contextlib.contextmanager
 def warm_trio() -> Iterator[Person]:
-    place = Place(name="benchlaunch")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            person = ready(place, Path(folder))
-            measured(person, "first")
-            yield person
-        finally:
-            labs.down(place)
+    with ready("benchlaunch") as person:
+        measured(person, "first")
+        yield person
 
 
 WAYS: dict[str, Figures] = {
@@ -80,12 +71,13 @@ def one(person: Person, way: str) -> Figures:
     return measured(person, f"{way.replace(' ', '-')}-{next(COUNTER)}", **WAYS[way])
 
 
-def ready(place: Place, folder: Path) -> Person:
-    person = Person(clusters.start(place.name, "trio", base.default_suite(), folder, ["train"]), folder)
-    person.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    for phase in ("ssh_trust", "static_ip", "run"):
-        person.bootstraps(phase=phase)
-    return person
+@contextlib.contextmanager
+def ready(name: str) -> Iterator[Person]:
+    with person_with_trio(name, "train") as person:
+        person.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
+        for phase in ("ssh_trust", "static_ip", "run"):
+            person.bootstraps(phase=phase)
+        yield person
 
 
 def measured(person: Person, run: str, **more: str) -> dict[str, float]:
@@ -150,29 +142,23 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
     return parts | {PROCESSES: told["up"] - began, WHOLE: told["step"] - began}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = [
-        "| part of a launch, seconds | loading early, as Motley does | loading once the run is there | aim |",
-        "| --- " * 4 + "|",
-    ]
-    early, late = found["early"], found["late"]
-    for name in [one for one in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE) if one in early[0]]:
-        lines.append(f"| {name} | {seconds(early, name)} | {seconds(late, name)} | {AIMS.get(name, '')} |")
-    lines.append(beside(early, late))
-    if "one early" in found and "one late" in found:
-        early, late = found["one early"], found["one late"]
-        lines.append(f"| one machine alone: {WHOLE} | {seconds(early, WHOLE)} | {seconds(late, WHOLE)} | |")
-        lines.append(beside(early, late))
-    return lines
+def table(found: Found) -> list[str]:
+    rows = [line(found, part, part) for part in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE)]
+    rows += [beside(found), line(found, WHOLE, f"one machine alone: {WHOLE}", "one "), beside(found, "one ")]
+    return table_of(
+        ("part of a launch, seconds", "loading early, as Motley does", "loading once the run is there", "aim"), rows
+    )
 
 
-def seconds(runs: list[Figures], name: str) -> str:
-    return spread([run[name] for run in runs], "{:.1f}")
+def line(found: Found, part: str, title: str, where: str = "") -> tuple[str, ...]:
+    early, late = (spread([run[part] for run in found[where + way]], "{:.1f}") for way in ("early", "late"))
+    return title, early, late, AIMS.get(title, "")
 
 
-def beside(early: list[Figures], late: list[Figures]) -> str:
-    ratios = [a[WHOLE] / b[WHOLE] for a, b in zip(early, late, strict=False)]
-    return f"| … early over late, in turns | {spread(ratios, '{:.0%}')} |  |  |"
+def beside(found: Found, where: str = "") -> tuple[str, ...]:
+    pairs = zip(found[f"{where}early"], found[f"{where}late"], strict=False)
+    ratios = [early[WHOLE] / late[WHOLE] for early, late in pairs]
+    return "… early over late, in turns", spread(ratios, "{:.0%}"), "", ""
 
 
 if __name__ == "__main__":

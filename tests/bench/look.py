@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-from lab import base
-from lab import lab as labs
-from lab.place import Place
-from tests.bench.page import Figures, bench, row
-from tests.support import cluster as clusters
-from tests.support.bootstrap import Person
+from tests.bench.page import Figures, Found, bench, row
+from tests.support.bootstrap import Person, person_with_trio
+from tests.support.tables import table as table_of
 
 NAME = "look"
 AIMS = {"check-versions": "≤ 5 s", "doctor": "≤ 30 s"}
@@ -27,21 +22,15 @@ AIMS = {"check-versions": "≤ 5 s", "doctor": "≤ 30 s"}
 
 @contextlib.contextmanager
 def healthy_trio() -> Iterator[Person]:
-    place = Place(name="benchlook")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            cluster = clusters.start(place.name, "trio", base.default_suite(), Path(folder), ["train"])
-            person = Person(cluster, Path(folder))
-            person.writes(
-                motley_gpu_driver_manage=True,
-                motley_python_env_manage=True,
-                motley_python_env_sets=["node-cpu"],
-                motley_proof_collective=False,  # doctor has one of its own
-            )
-            person.bootstraps()
-            yield person
-        finally:
-            labs.down(place)
+    with person_with_trio("benchlook", "train") as person:
+        person.writes(
+            motley_gpu_driver_manage=True,
+            motley_python_env_manage=True,
+            motley_python_env_sets=["node-cpu"],
+            motley_proof_collective=False,  # doctor has one of its own
+        )
+        person.bootstraps()
+        yield person
 
 
 def looks(person: Person) -> Figures:
@@ -60,10 +49,10 @@ def looks(person: Person) -> Figures:
     return found
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     asked = found["asked"]
-    lines = ["| asked of three healthy machines | seconds | aim |", "| --- | --- | --- |"]
-    return lines + [row(name, [it[name] for it in asked], "{:.1f}", AIMS.get(name, "")) for name in asked[0]]
+    rows = [row(name, [it[name] for it in asked], "{:.1f}", AIMS.get(name, "")) for name in asked[0]]
+    return table_of(("asked of three healthy machines", "seconds", "aim"), rows)
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import with_lines
 
 PAGE = REPOSITORY / "docs/BENCHMARKS.md"
 KEPT = REPOSITORY / "docs/benchmarks"
 TAKEN = "taken"
 Figures = dict[str, Any]
+Found = dict[str, list[Figures]]
+"""Of each part its figures, a run each."""
 There = TypeVar("There")
 
 
@@ -30,7 +33,7 @@ def bench(
     name: str,
     place: AbstractContextManager[There],
     parts: Mapping[str, Callable[[There], Figures]],
-    table: Callable[[dict[str, list[Figures]]], list[str]],
+    table: Callable[[Found], list[str]],
 ) -> int:
     """The command line of one benchmark: some of its parts, in turns, at one place; then its table."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,17 +43,18 @@ def bench(
     args = parser.parse_args()
     if unknown := set(args.parts) - set(parts):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {' '.join(parts)}")
-    if args.again:
-        forget(name, args.parts)
     with place as there:
-        for _ in range(args.repeats):
+        for turn in range(args.repeats):
             for part in args.parts:
-                keep(name, part, parts[part](there))
+                figures = parts[part](there)
+                if args.again and not turn:
+                    forget(name, part)
+                keep(name, part, figures)
     put(name, table(kept(name)))
     return 0
 
 
-def kept(name: str) -> dict[str, list[Figures]]:
+def kept(name: str) -> Found:
     return {part: runs for part, runs in _stored(name).items() if part != TAKEN}
 
 
@@ -64,8 +68,8 @@ def _stored(name: str) -> dict[str, Any]:
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
-def forget(name: str, parts: Sequence[str]) -> None:
-    _write(name, {part: runs for part, runs in _stored(name).items() if part not in parts})
+def forget(name: str, forgotten: str) -> None:
+    _write(name, {part: runs for part, runs in _stored(name).items() if part != forgotten})
 
 
 def keep(name: str, part: str, figures: Figures) -> None:
@@ -87,13 +91,14 @@ def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:
 
 
 def with_table(text: str, name: str, lines: Sequence[str], day: str) -> str:
-    """Between the marks of its name, which the page must have."""
-    marks = re.compile(rf"(<!-- {re.escape(name)}: [^\n]* -->)\n.*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
-    if not marks.search(text):
-        raise SystemExit(f"the page has no place for {name}: <!-- {name}: … --> and <!-- end of {name} -->")
     told = [f"Taken on {day}.", ""] if day else []
-    body = "\n".join(["", "", *told, *lines, "", ""])
-    return marks.sub(lambda found: found[1] + body + found[2], text)
+    return with_lines(text, name, [*told, *lines])
+
+
+def cpu_seconds() -> float:
+    """Of all programs that were waited for: other work on the machine lengthens runs, and leaves this as it is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def spread(values: Sequence[float], form: str, of: str = "runs") -> str:
@@ -104,10 +109,15 @@ def spread(values: Sequence[float], form: str, of: str = "runs") -> str:
     return f"{median} ({low}–{high}, {len(values)} {of})"
 
 
+def every(runs: Sequence[Figures], what: str) -> list[Any]:
+    """Of runs that have a list of it, all together."""
+    return [value for run in runs for value in run[what]]
+
+
 def over(one: float, other: float) -> float:
     """The ratio of the two as they are shown, so that a reader who divides finds the same."""
     return round(one, 1) / round(other, 1)
 
 
-def row(what: str, values: Sequence[float], form: str, aim: str = "") -> str:
-    return f"| {what} | {spread(values, form)} | {aim} |"
+def row(what: str, values: Sequence[float], form: str, aim: str = "", of: str = "runs") -> tuple[str, str, str]:
+    return what, spread(values, form, of), aim

@@ -3,17 +3,12 @@
     make bench PARTS=pieces
     python -m tests.bench.pieces generate --repeats 1
 
-The machines are processes here, and their speeds are pretended: each token of each answer, each request of a task and
-each trial takes so long, whatever is made beside it (tests/train/broken.py). First all three work on one list, then
-each alone on its own, at the same time.
+Their speeds are pretended (machines.py). First all three work on one list, then each alone on its own, all at once.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.page import Figures, bench, row, spread
-from tests.bench.pretrain import PYTHON
-from tests.support.training import REPOSITORY
+from tests.bench.machines import SPEEDS, Machines
+from tests.bench.page import Figures, Found, bench, row
+from tests.support.tables import table as table_of
 from train.runlog import paths
 from train.runlog.tail import read
 
 NAME = "pieces"
-SPEEDS = (4, 2, 1)
 PIECES, OF_EACH = 84, (48, 24, 12)
 ANSWERS, TOKENS = 8, 12
 DOCUMENTS = 16
@@ -56,50 +50,18 @@ class Piece:
     """How much of the work it is."""
 
 
-@dataclass
-class Machines:
-    """One run of some processes, with the given speeds."""
-
-    home: Path
-    speeds: tuple[int, ...]
-    settings: dict[str, Any]
-    pretended: str = "pretended_speed"
-
-    def __post_init__(self) -> None:
-        port, self.processes = 30_000 + secrets.randbelow(2_700), []
-        for rank, speed in enumerate(self.speeds):
-            own = self.home / f"node-{rank}"
-            own.mkdir(parents=True)
-            words = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
-            env = os.environ | {
-                "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(REPOSITORY), "LOCAL_RANK": "0",
-                "MOTLEY_NODE": f"node-{rank}", "RANK": str(rank), "WORLD_SIZE": str(len(self.speeds)),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
-            }  # fmt: skip
-            command = [
-                str(PYTHON),
-                "tests/train/broken.py",
-                f"{self.pretended}={speed}",
-                "run",
-                *words,
-                f"--home={own}",
-            ]
-            with (own / "out.txt").open("w") as out:
-                self.processes.append(subprocess.Popen(command, cwd=REPOSITORY, env=env, stdout=out, stderr=out))
-
-    def done(self) -> list[Piece]:
-        """All pieces, once all are done."""
-        for rank, process in enumerate(self.processes):
-            if process.wait():
-                raise SystemExit((self.home / f"node-{rank}/out.txt").read_text()[-3000:])
-        events = read(self.home / "node-0/logs/runs/run/events.jsonl")
-        record = read(self.home / "node-0/models/checkpoints/run" / paths.PIECES)
-        what = {each["piece"]["number"]: each["piece"]["what"] for each in record}
-        return [
-            Piece(event["node"], event["time"] - event["step_s"], event["time"], size_of(what[event["piece"]]))
-            for event in events
-            if event["event"] == "piece"
-        ]
+def done(run: Machines) -> list[Piece]:
+    """All pieces, once all are done."""
+    for rank, process in enumerate(run.processes):
+        if process.wait():
+            raise SystemExit(run.said(rank))
+    record = read(run.home / "node-0/models/checkpoints/run" / paths.PIECES)
+    what = {each["piece"]["number"]: each["piece"]["what"] for each in record}
+    return [
+        Piece(event["node"], event["time"] - event["step_s"], event["time"], size_of(what[event["piece"]]))
+        for event in run.events()
+        if event["event"] == "piece"
+    ]
 
 
 def size_of(what: dict[str, Any]) -> int:
@@ -116,10 +78,7 @@ def generate(_: None) -> Figures:
     """A tiny model's answers, all of the same length."""
     with tempfile.TemporaryDirectory() as made:
         home = Path(made)
-        settings = {
-            "recipe": "generate", "model": "tiny", "run": "run", "max_new_tokens": TOKENS, "max_seq_length": 96,
-            "piece": ANSWERS,
-        }  # fmt: skip
+        settings = {"recipe": "generate", "max_new_tokens": TOKENS, "max_seq_length": 96, "piece": ANSWERS}
         return measured(home, lambda count: settings | {"dataset": prompts(home, count * ANSWERS)})
 
 
@@ -134,27 +93,26 @@ def questions(folder: Path, count: int) -> dict[str, str]:
 def evaluate(_: None) -> Figures:
     """A tiny model is asked a task of as many blocks of documents."""
     with tempfile.TemporaryDirectory() as made:
-        home, settings = Path(made), {"recipe": "evaluate", "model": "tiny", "run": "run"}
+        home, settings = Path(made), {"recipe": "evaluate"}
         return measured(home, lambda count: settings | questions(home, count * DOCUMENTS), "pretended_reading")
 
 
 def sweep(_: None) -> Figures:
     """Trials that only take their time; Optuna proposes them for real."""
+    search = "learning_rate=1e-5..1e-1:log lora_r=4,8,16"
+    settings = {"recipe": "sweep", "max_seq_length": 96, "prune": "off", "search": search}
     with tempfile.TemporaryDirectory() as made:
-        settings = {
-            "recipe": "sweep", "model": "tiny", "run": "run", "max_seq_length": 96, "prune": "off",
-            "search": "learning_rate=1e-5..1e-1:log lora_r=4,8,16",
-        }  # fmt: skip
         return measured(Path(made), lambda count: settings | {"trials": count}, "pretended_trials")
 
 
 def measured(home: Path, settings_of: Callable[[int], dict[str, Any]], pretended: str = "pretended_speed") -> Figures:
-    together = Machines(home / "together", SPEEDS, settings_of(PIECES), pretended).done()
-    alone = [
-        Machines(home / f"alone-{at}", (speed,), settings_of(count), pretended)
-        for at, (speed, count) in enumerate(zip(SPEEDS, OF_EACH, strict=True))
-    ]
-    rates = [per_s(run.done()) for run in alone]
+    def begun(name: str, speeds: tuple[int, ...], count: int) -> Machines:
+        return Machines(home / name, speeds, {"model": "tiny"} | settings_of(count), pretended)
+
+    together = done(begun("together", SPEEDS, PIECES))
+    pairs = zip(SPEEDS, OF_EACH, strict=True)
+    alone = [begun(f"alone-{at}", (speed,), count) for at, (speed, count) in enumerate(pairs)]
+    rates = [per_s(done(run)) for run in alone]
     return {"together": per_s(together), "alone": rates, "idle": idle(together), "made": made_by(together)}
 
 
@@ -179,22 +137,19 @@ PARTS: dict[str, Callable[[None], Figures]] = {"generate": generate, "evaluate":
 TITLES = {"generate": "answers (`generate`)", "evaluate": "tasks (`eval --tasks`)", "sweep": "trials (`sweep`)"}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| pieces at speeds 4:2:1 | measured | aim |", "| --- | --- | --- |"]
+IDLE = "… machines without work until the last two pieces"
+
+
+def table(found: Found) -> list[str]:
+    rows = []
     for part, title in TITLES.items():
-        if runs := found.get(part):
-            of_sum = [run["together"] / sum(run["alone"]) for run in runs]
-            lines += [
-                f"| {title}, of the three alone added | {spread(of_sum, '{:.0%}', 'runs')} | ≥ 92 % |",
-                row(
-                    "… machines without work until the last two pieces",
-                    [run["idle"] for run in runs],
-                    "{:.1%}",
-                    "≤ 5 %",
-                ),
-                f"| … pieces of each | {' : '.join(map(str, runs[-1]['made']))} |  |",
-            ]
-    return lines
+        of_sum = [run["together"] / sum(run["alone"]) for run in found[part]]
+        rows += [
+            row(f"{title}, of the three alone added", of_sum, "{:.0%}", "≥ 92 %"),
+            row(IDLE, [run["idle"] for run in found[part]], "{:.1%}", "≤ 5 %"),
+            ("… pieces of each", " : ".join(map(str, found[part][-1]["made"])), ""),
+        ]
+    return table_of(("pieces at speeds 4:2:1", "measured", "aim"), rows)
 
 
 def main() -> int:

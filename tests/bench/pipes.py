@@ -25,8 +25,9 @@ from typing import Any
 from lab.host import Host
 from lab.lab import Lab
 from lab.layer import ENV
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, spread
 from tests.support import torchrun
+from tests.support.tables import table as table_of
 from tests.support.torchrun import AT, environment, on_disk
 from train.plan.estimate import pipeline_prediction
 from train.plan.machines.nodes import Device
@@ -52,7 +53,7 @@ AutoModelForCausalLM.from_config(config).save_pretrained(out)
 for file in tiny.glob("*token*"):
     shutil.copy(file, out)
 """
-ASKED = {"model": str(MODEL), "rows_per_step": ROWS, "micro_batch": MICRO_BATCH, "wire": "fp32"}
+ASKED: dict[str, Any] = {"model": str(MODEL), "rows_per_step": ROWS, "micro_batch": MICRO_BATCH, "wire": "fp32"}
 NAME = "pipes"
 COUNTER = counting()
 GIB = 1 << 30
@@ -124,13 +125,7 @@ class Place:
 
     def step_s(self, **settings: Any) -> tuple[float, int]:
         """The median step of a run, as if its rows were full as the plan's are, and how many weights it trains."""
-        chosen: dict[str, Any] = {
-            "model": str(MODEL),
-            "rows_per_step": ROWS,
-            "micro_batch": MICRO_BATCH,
-            "wire": "fp32",
-        }
-        run = torchrun.train(f"c{next(COUNTER)}", self.hosts, max_steps=400, **chosen | settings)
+        run = torchrun.train(f"c{next(COUNTER)}", self.hosts, max_steps=400, **ASKED | settings)
         try:
             first = run.wait_for_step(2)
             self.shared(on=True)
@@ -194,33 +189,30 @@ def main() -> int:
     return bench(__doc__, NAME, hosts(), PARTS, table)
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = [
-        "| machines, link | layers | s a step, cut | … predicted | off (aim 15 %) | streamed | … predicted | tokens/s, "
-        "cut : streamed | the plan takes |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name in (name for name in CASES if name in found):
-        case, runs = CASES[name], found[name]
-        shares = " + ".join(map(str, case.percents))
-        whole = ", the first whole" if case.whole else ""
+def table(found: Found) -> list[str]:
+    rows = []
+    for name, case in CASES.items():
+        runs = found[name]
         off = max((run["predicted"] / run["took"] - 1 for run in runs), key=abs)
         cells = [
-            f"{shares} % of a core, {case.mbit} Mbit/s",
-            " + ".join(str(count) for count in runs[-1]["layers"].values()) + whole,
+            f"{' + '.join(map(str, case.percents))} % of a core, {case.mbit} Mbit/s",
+            " + ".join(map(str, runs[-1]["layers"].values())) + ", the first whole" * case.whole,
             spread([run["took"] for run in runs], "{:.2f}"),
             " ".join(f"{run['predicted']:.2f}" for run in runs),
             f"{off:+.0%}",
         ]
-        if name in STREAMED:
-            cells += [
-                spread([run["streamed took"] for run in runs], "{:.2f}"),
-                " ".join(f"{run['streamed predicted']:.2f}" for run in runs),
-                ", ".join(f"{rate(run['took'])} : {rate(run['streamed took'])}" for run in runs),
-                ", ".join(dict.fromkeys(run["chosen"] for run in runs)),
-            ]
-        lines.append(f"| {' | '.join([*cells, '', '', '', ''][:9])} |")
-    return lines
+        rows.append([*cells, *(of_streamed(runs) if name in STREAMED else [""] * 4)])
+    cut = ("machines, link", "layers", "s a step, cut", "… predicted", "off (aim 15 %)")
+    return table_of((*cut, "streamed", "… predicted", "tokens/s, cut : streamed", "the plan takes"), rows)
+
+
+def of_streamed(runs: list[Figures]) -> list[str]:
+    return [
+        spread([run["streamed took"] for run in runs], "{:.2f}"),
+        " ".join(f"{run['streamed predicted']:.2f}" for run in runs),
+        ", ".join(f"{rate(run['took'])} : {rate(run['streamed took'])}" for run in runs),
+        ", ".join(dict.fromkeys(run["chosen"] for run in runs)),
+    ]
 
 
 def rate(step_s: float) -> str:

@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lab.lab import Lab
-from tests.bench.page import Figures, bench
+from tests.bench.page import Figures, Found, bench
 from tests.bench.speed import MICRO_BATCH, Window, begun
 from tests.bench.turns import turn
 from tests.support import torchrun
+from tests.support.tables import table as table_of
 from tests.support.torchrun import Training
 from train.measure.calibrate import LARGER, Speed, line
 from train.plan.speed.step_time import Estimate, Machine, Traffic, together, together_local
@@ -186,12 +187,9 @@ def main() -> int:
     return bench(__doc__, NAME, place(), PARTS, table)
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     """By the arithmetic as it is today, from the speeds that were measured."""
-    lines = [
-        "| % of a core | split (had) | sync | gradients | Mbit/s | predicted s | took s | off | turns alone |",
-        "| --- " * 9 + "|",
-    ]
+    rows = []
     for name, runs in found.items():
         case = CASES[name]
         percents = "/".join(map(str, case.percents))
@@ -204,11 +202,10 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
             predicted_s = statistics.median(one.step_s for one in said)
             took_s = statistics.median(run["took_s"][str(mbit)] for run in runs)
             offs = ", ".join(f"{off:+.1%}" for off in offs_of(case, runs, mbit))
-            lines.append(
-                f"| {percents} | {split} | {case.sync} | {size} | {mbit} | {predicted_s:.3f} | {took_s:.3f} | {offs} "
-                f"| ±{drift / 2:.0%} |"
-            )
-    return [*lines, "", summary(found)]
+            seconds = (f"{predicted_s:.3f}", f"{took_s:.3f}")
+            rows.append((percents, split, case.sync, size, mbit, *seconds, offs, f"±{drift / 2:.0%}"))
+    told = ("gradients", "Mbit/s", "predicted s", "took s", "off", "turns alone")
+    return [*table_of(("% of a core", "split (had)", "sync", *told), rows), "", summary(found)]
 
 
 def predicted_of(case: Case, run: Figures, mbit: int) -> Estimate:
@@ -220,7 +217,7 @@ def offs_of(case: Case, runs: list[Figures], mbit: int) -> list[float]:
     return [predicted_of(case, run, mbit).step_s / run["took_s"][str(mbit)] - 1 for run in runs]
 
 
-def summary(found: dict[str, list[Figures]]) -> str:
+def summary(found: Found) -> str:
     """Of the runs of a configuration the mean error counts, without its sign: two do not make up for each other."""
     pairs = [offs_of(CASES[name], runs, mbit) for name, runs in found.items() for mbit in CASES[name].links]
     errors = [statistics.mean(map(abs, offs)) for offs in pairs]

@@ -23,9 +23,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.page import Figures, bench, row
+from tests.bench.page import Figures, Found, bench, row
 from tests.bench.pretrain import PYTHON
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "prepare"
 MODEL, ROW_LENGTH = "smollm2-135m", 1024
@@ -33,6 +34,7 @@ MB, PIECES = 50, 20
 """Of the file for the rates; the gigabyte is so many of it."""
 FEW = 20
 """Rows of which none takes time."""
+THEN = "… once it has begun, of the tokenizer alone"
 WRITE = """
 import json, random, sys
 from pydoc_data.topics import topics
@@ -152,35 +154,24 @@ def memory(pid: int) -> tuple[float, float]:
     return (int(share[1]) * 1024 / 1e6 if share else 0.0), (int(most[1]) * 1024 / 1e6 if most else 0.0)
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    runs, large = found.get("rates", []), found.get("gigabyte", [])
-    lines = ["| | measured | aim |", "|---|---|---|"]
-    if runs:
-        lines += [
-            row("the tokenizer alone, MB/s of a core", [run["alone"] for run in runs], "{:.2f}"),
-            row("… without the places of its tokens", [run["without_places"] for run in runs], "{:.2f}"),
-            row("`prepare` on one core, MB/s", [run["core"] for run in runs], "{:.2f}"),
-            row("… of the tokenizer alone", [run["core"] / run["alone"] for run in runs], "{:.0%}"),
-            row(
-                "… once it has begun, of the tokenizer alone",
-                [run["core_then"] / run["alone"] for run in runs],
-                "{:.0%}",
-                "≥ 95 %",
-            ),
-            row("seconds of a core until then", [run["begin_s"] for run in runs], "{:.1f}"),
-            row(f"on {runs[0]['cores']} cores, MB/s", [run["all"] for run in runs], "{:.2f}"),
-            row("… of a core's time, MB/s", [run["each"] for run in runs], "{:.2f}"),
-        ]
-    if large:
-        size = f"{large[-1]['mb']:.0f} MB"
-        lines += [
-            row(f"{size} on all cores, s", [run["wall_s"] for run in large], "{:.0f}"),
-            row("… MB/s", [run["mb"] / run["wall_s"] for run in large], "{:.2f}"),
-            row("… peak memory of all its processes, MB", [run["peak_mb"] for run in large], "{:.0f}", "≤ 150"),
-            row("… of the largest of them, MB", [run["largest_mb"] for run in large], "{:.0f}"),
-            row("… the rows, MB", [run["rows_mb"] for run in large], "{:.0f}"),
-        ]
-    return lines
+def table(found: Found) -> list[str]:
+    runs, large = found["rates"], found["gigabyte"]
+    rows = [
+        row("the tokenizer alone, MB/s of a core", [run["alone"] for run in runs], "{:.2f}"),
+        row("… without the places of its tokens", [run["without_places"] for run in runs], "{:.2f}"),
+        row("`prepare` on one core, MB/s", [run["core"] for run in runs], "{:.2f}"),
+        row("… of the tokenizer alone", [run["core"] / run["alone"] for run in runs], "{:.0%}"),
+        row(THEN, [run["core_then"] / run["alone"] for run in runs], "{:.0%}", "≥ 95 %"),
+        row("seconds of a core until then", [run["begin_s"] for run in runs], "{:.1f}"),
+        row(f"on {runs[0]['cores']} cores, MB/s", [run["all"] for run in runs], "{:.2f}"),
+        row("… of a core's time, MB/s", [run["each"] for run in runs], "{:.2f}"),
+        row(f"{large[-1]['mb']:.0f} MB on all cores, s", [run["wall_s"] for run in large], "{:.0f}"),
+        row("… MB/s", [run["mb"] / run["wall_s"] for run in large], "{:.2f}"),
+        row("… peak memory of all its processes, MB", [run["peak_mb"] for run in large], "{:.0f}", "≤ 150"),
+        row("… of the largest of them, MB", [run["largest_mb"] for run in large], "{:.0f}"),
+        row("… the rows, MB", [run["rows_mb"] for run in large], "{:.0f}"),
+    ]
+    return table_of(("", "measured", "aim"), rows)
 
 
 PARTS = {"rates": rates, "gigabyte": gigabyte}

@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.page import Figures, bench, row
+from tests.bench.page import Figures, Found, bench, row
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "pretrain"
 PYTHON = Path.home() / ".cache/motley/envs/train/bin/python"
@@ -80,22 +81,23 @@ def gpt2(made: Path, steps: int = GPT2_STEPS) -> Figures:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| held-out loss, a character | figure | aim |", "|---|---|---|"]
-    known = {part: [figures["loss"] for figures in found.get(part, [])] for part in ("gpt2", "ours", "muon")}
-    names = {
-        "gpt2": "GPT-2's class, nanoGPT's settings",
-        "ours": "our default",
-        "muon": "the same with `optimizer=muon`",
-    }
-    for part, losses in known.items():
-        if losses:
-            first = found[part][0]
-            what = f"{names[part]}, {first['weights'] / 1e6:.2f} M weights, {first['steps']} steps"
-            beside = known.get({"ours": "gpt2", "muon": "ours"}.get(part, ""), [])
-            aim = f"≤ {max(beside):.3f}" if beside else ""
-            lines.append(row(what, losses, "{:.3f}", aim))
-    return lines
+BESIDE = {"ours": "gpt2", "muon": "ours"}
+TITLES = {
+    "gpt2": "GPT-2's class, nanoGPT's settings",
+    "ours": "our default",
+    "muon": "the same with `optimizer=muon`",
+}
+
+
+def table(found: Found) -> list[str]:
+    rows = []
+    for part, title in TITLES.items():
+        first = found[part][0]
+        what = f"{title}, {first['weights'] / 1e6:.2f} M weights, {first['steps']} steps"
+        beside = [run["loss"] for run in found.get(BESIDE.get(part, ""), [])]
+        aim = f"≤ {max(beside):.3f}" if beside else ""
+        rows.append(row(what, [run["loss"] for run in found[part]], "{:.3f}", aim))
+    return table_of(("held-out loss, a character", "figure", "aim"), rows)
 
 
 def main() -> int:

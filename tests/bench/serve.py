@@ -22,13 +22,14 @@ from functools import partial
 from pathlib import Path
 
 from lab import cgroups
-from tests.bench.page import Figures, bench, row, spread
+from tests.bench.page import Figures, Found, bench, row
 from tests.bench.pretrain import PYTHON
 from tests.support import served
 from tests.support.cluster import REPOSITORY
 from tests.support.finished_homes import RUN, homes_of, server_of
 from tests.support.played_answers import install
 from tests.support.served import Served, stream
+from tests.support.tables import table as table_of
 
 NAME = "serve"
 PERCENT = {"fast": 60.0, "middle": 30.0, "slow": 15.0}
@@ -143,21 +144,20 @@ def measure(_: None, place: Callable[[], AbstractContextManager[tuple[Served, li
 
 
 PARTS = {"eight": partial(measure, place=partial(machines, "smollm2-135m")), "played": partial(measure, place=played)}
+OF_SUM = "… of the three alone added"
 TITLES = {"eight": "SmolLM2-135M by 60, 30 and 15 % of a core", "played": "pretended speeds 60:30:15"}
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| tokens/s of eight requests at once | measured | aim |", "| --- | --- | --- |"]
+def table(found: Found) -> list[str]:
+    rows = []
     for part, runs in found.items():
         turns = [turn for run in runs for turn in zip(*run.values(), strict=True)]
-        rates = [together for together, _, _ in turns]
-        lines += [
-            f"| three machines, {TITLES[part]} | {spread(rates, '{:.1f}', 'turns')} |  |",
-            f"| … of the three alone added | {spread([one / sum(own) for one, own, _ in turns], '{:.0%}', 'turns')} "
-            "| ≥ 90 % |",
-            row("… over the fastest alone with all eight", [one / fast for one, _, fast in turns], "{:.2f}×"),
+        rows += [
+            row(f"three machines, {TITLES[part]}", [together for together, _, _ in turns], "{:.1f}", of="turns"),
+            row(OF_SUM, [together / sum(alone) for together, alone, _ in turns], "{:.0%}", "≥ 90 %", "turns"),
+            row("… over the fastest alone with all eight", [together / fast for together, _, fast in turns], "{:.2f}×"),
         ]
-    return lines
+    return table_of(("tokens/s of eight requests at once", "measured", "aim"), rows)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Exact sync against `sync: local` on three lab hosts, at three link speeds: how near each comes to the sum of the
+"""Exact sync against `sync: local` on three lab hosts over slow links: how near each comes to the sum of the
 machines' speeds. Beside it stands what local steps cost in loss, which local_loss.py measures.
 
     make bench PARTS=slow_links
@@ -14,14 +14,14 @@ import functools
 import statistics
 import sys
 from itertools import count as counting
-from typing import Any
 
 from lab.lab import Lab
-from tests.bench.page import bench, spread
+from tests.bench.page import Figures, Found, bench, spread
 from tests.support import torchrun
+from tests.support.tables import table as table_of
 
 ROWS, MICRO_BATCH, STEPS = 24, 4, 48
-RATES = (1000, 100, 20)
+MBIT = 20
 SPEEDS, ROW_S, ROW_LENGTH = (4, 2, 1), 0.6, 256
 SUM = sum(SPEEDS) / ROW_S
 """Rows per second of all machines, each alone."""
@@ -29,25 +29,15 @@ SETTLED = 8
 """Steps until shares and rounds are found."""
 NAME = "slow_links"
 COUNTER = counting()
-LOSS = ("adapter", "nothing")
-FORMS = {
-    "exact": "exact sync",
-    "1": "1 inner step",
-    "1 plain": "1 inner step, plain averaging (rate 1, momentum 0)",
-    "4": "4 inner steps",
-    "16": "16 inner steps",
-    "4 waits": "4 inner steps, deltas waited for, unrounded",
-    "16 waits": "16 inner steps, deltas waited for, unrounded",
-    "4 plain": "4 inner steps, plain averaging (rate 1, momentum 0)",
-    "4 momentum 0.9": "4 inner steps, momentum 0.9 (DiLoCo's)",
-}
+FORMS = {"exact": "exact sync", "1": "1 inner step"}
+"""Of which local_loss.py measures an adapter's held-out loss."""
 
 
-def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
-    torchrun.links(lab.hosts, mbit)
+def one(lab: Lab, sync: str) -> Figures:
+    torchrun.links(lab.hosts, MBIT)
     named = ",".join(f"{host.name}={speed}" for host, speed in zip(lab.hosts, SPEEDS, strict=True))
     run = torchrun.train(
-        f"l{mbit}{sync}{next(COUNTER)}", lab.hosts, rows_per_step=ROWS, max_steps=STEPS, micro_batch=MICRO_BATCH,
+        f"l{sync}{next(COUNTER)}", lab.hosts, rows_per_step=ROWS, max_steps=STEPS, micro_batch=MICRO_BATCH,
         sync=sync, method="full", save_every=STEPS, speeds=named,
         program=("tests.bench.pretended", str(ROW_S), str(ROW_LENGTH), named),
     )  # fmt: skip
@@ -65,43 +55,29 @@ def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
         run.stop()
 
 
-PARTS = {f"{mbit}-{sync}": functools.partial(one, mbit=mbit, sync=sync) for mbit in RATES for sync in ("flat", "local")}
+PARTS = {f"{MBIT}-{sync}": functools.partial(one, sync=sync) for sync in ("flat", "local")}
 
 
 def main() -> int:
     return bench(__doc__, NAME, torchrun.lab_for_training("benchlocal"), PARTS, table)
 
 
-def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
-    lines = [
-        "| link, sync | of the sum of the machines' speeds | s a step | of it all-reduce | inner steps |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for part in (part for part in PARTS if part in found):
-        runs, (mbit, sync) = found[part], part.split("-")
-        figures = [
-            spread([run["of the sum"] for run in runs], "{:.0%}"),
-            spread([run["step_s"] for run in runs], "{:.2f}"),
-            spread([run["sync"] for run in runs], "{:.0%}"),
-            "; ".join(dict.fromkeys(inner_steps(run["rounds"]) for run in runs)) if sync == "local" else "",
-        ]
-        lines.append(f"| {mbit} Mbit/s, {'exact' if sync == 'flat' else sync} | {' | '.join(figures)} |")
-    return [*lines, *losses(found)]
+def table(found: Found) -> list[str]:
+    rows = []
+    for part in PARTS:
+        runs, local = found[part], part.endswith("local")
+        steps = "; ".join(dict.fromkeys(inner_steps(run["rounds"]) for run in runs)) if local else ""
+        figures = (spread([run[key] for run in runs], form) for key, form in COLUMNS.items())
+        rows.append((f"{MBIT} Mbit/s, {'local' if local else 'exact'}", *figures, steps))
+    heads = ("link, sync", "of the sum of the machines' speeds", "s a step", "of it all-reduce", "inner steps")
+    losses = {form: statistics.median(run["loss"] for run in found[f"adapter-{form}"]) for form in FORMS}
+    off = losses["1"] / losses["exact"] - 1
+    cells = {"exact": f"{losses['exact']:.3f}", "1": f"{losses['1']:.3f} ({off:+.1%})"}
+    loss = table_of(("held-out loss after as many rows", "adapter"), ((FORMS[form], cells[form]) for form in FORMS))
+    return [*table_of(heads, rows), "", *loss]
 
 
-def losses(found: dict[str, list[dict[str, Any]]]) -> list[str]:
-    rows = {words: [loss(found, case, form) for case in LOSS] for form, words in FORMS.items()}
-    lines = [f"| {words} | {' | '.join(cells)} |" for words, cells in rows.items() if any(cells)]
-    head = ["", "| held-out loss after as many rows | adapter | all weights, from nothing |", "| --- | --- | --- |"]
-    return [*head, *lines] if lines else []
-
-
-def loss(found: dict[str, list[dict[str, Any]]], case: str, form: str) -> str:
-    """Of this form, and how far it is from exact sync."""
-    if not (runs := found.get(f"{case}-{form}")):
-        return ""
-    own, exact = (statistics.median(run["loss"] for run in some) for some in (runs, found[f"{case}-exact"]))
-    return f"{own:.3f}" if form == "exact" else f"{own:.3f} ({own / exact - 1:+.1%})"
+COLUMNS = {"of the sum": "{:.0%}", "step_s": "{:.2f}", "sync": "{:.0%}"}
 
 
 def inner_steps(rounds: list[int]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count as counting
 from statistics import mean
@@ -15,13 +14,6 @@ from tests.support.torchrun import Training
 
 MICRO_BATCH = 4
 COUNTER = counting()
-
-
-def rows_per_second(
-    hosts: list[Host], *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None, **settings: Any
-) -> float:
-    """Of `count` steps after `skip` of them under quota; the start-up runs without."""
-    return measured(begun(hosts, rows, **settings), rows=rows, skip=skip, count=count, percent=percent)
 
 
 def begun(hosts: list[Host], rows: int, **settings: Any) -> Training:
@@ -68,15 +60,11 @@ def where_seconds_go(steps: list[dict[str, Any]]) -> dict[str, float]:
     return {SLOWEST: slowest, LATEST: latest - slowest, EXCHANGE: exchange, REST: rest}
 
 
-def measured(run: Training, *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None) -> float:
-    return window(run, rows=rows, skip=skip, count=count, percent=percent).rows_per_s
-
-
-def window(run: Training, *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None) -> Window:
-    """Of `count` steps after `skip` of them under quota; then the run ends."""
+def window(run: Training, *, rows: int, skip: int, count: int) -> Window:
+    """Of `count` steps after `skip` of them under quota, the start-up without; then the run ends."""
     try:
         first = run.wait_for_step(2)
-        torchrun.quotas(run.hosts, on=True, percent=percent)
+        torchrun.quotas(run.hosts, on=True)
         run.wait_for_step(first + skip + count)
         found = Window.of(run, rows, run.events("step")[first + skip : first + skip + count])
         print(f"  {run.run}: {found.rows_per_s:.1f} rows/s {found.rows or ''}", flush=True)

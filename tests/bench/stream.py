@@ -2,7 +2,7 @@
 held and streamed in turns, so that a machine that drifts drifts for both.
 
     make bench PARTS=stream
-    python -m tests.bench.stream 2048 --repeats 3
+    python -m tests.bench.stream 512 --repeats 3
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import subprocess
 import sys
 from contextlib import nullcontext
 
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, spread
 from tests.bench.pretrain import PYTHON
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "stream"
-TOKENS = (128, 512, 2048)
+TOKENS = (128, 512)
 """Of a micro-batch: reading the base takes the same time for each."""
 STEPS = 4
 PROGRAM = """
@@ -50,15 +51,13 @@ def measure(_: None, tokens: int) -> Figures:
     return found
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| tokens at a time | held, s | streamed, s | slower by |", "|---|---|---|---|"]
-    for tokens, runs in sorted(found.items(), key=lambda item: int(item[0])):
-        held, streamed = ([run[kind] for run in runs] for kind in ("gpu", "stream"))
+def table(found: Found) -> list[str]:
+    rows = []
+    for tokens in TOKENS:
+        held, streamed = ([run[kind] for run in found[str(tokens)]] for kind in ("gpu", "stream"))
         slower = [100 * (s / h - 1) for h, s in zip(held, streamed, strict=True)]
-        lines.append(
-            f"| {tokens} | {spread(held, '{:.2f}')} | {spread(streamed, '{:.2f}')} | {spread(slower, '{:.0f} %')} |"
-        )
-    return lines
+        rows.append((tokens, spread(held, "{:.2f}"), spread(streamed, "{:.2f}"), spread(slower, "{:.0f} %")))
+    return table_of(("tokens at a time", "held, s", "streamed, s", "slower by"), rows)
 
 
 def main() -> int:

@@ -14,17 +14,17 @@ from __future__ import annotations
 import signal
 import statistics
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lab import cgroups
 from lab.host import Host
 from lab.lab import Lab
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, every, spread
 from tests.bench.speed import EXCHANGE, LATEST, REST, SLOWEST, Window, begun
 from tests.support import torchrun
+from tests.support.tables import table as table_of
 from tests.support.torchrun import Training
 from train.parallel.rebalance import QUIET
 
@@ -38,8 +38,6 @@ SPENT = {
 TURNS = 5
 SETTLE = int(1.5 * QUIET)
 """Steps until shares are the best; before, a split within 5 % of it may stay."""
-KERNEL_PERIOD_US = 100_000
-"""Of a quota, where nobody sets it."""
 PREFERENCE: dict[str, Any] = {
     "recipe": "preference",
     "dataset": str(torchrun.AT / "examples/polite.jsonl"),
@@ -127,14 +125,9 @@ def shown(found: Turn) -> Turn:
     return found
 
 
-def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US, **settings: Any) -> Figures:
+def measure(lab: Lab, rows: int, count: int, **settings: Any) -> Figures:
     """Together, over the three alone at the same time."""
-    usual, cgroups.PERIOD_US = cgroups.PERIOD_US, period_us
-    try:
-        found = in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS, **settings)
-    finally:
-        cgroups.PERIOD_US = usual
-    return figures(found)
+    return figures(in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS, **settings))
 
 
 def figures(found: list[Turn]) -> Figures:
@@ -153,45 +146,48 @@ PARTS = {
     "8": partial(measure, rows=8, count=20),
     "24": partial(measure, rows=24, count=12),
     "96": partial(measure, rows=96, count=4),
-    "24-kernel": partial(measure, rows=24, count=12, period_us=KERNEL_PERIOD_US),
     "48-preference": partial(measure, rows=48, count=8, **PREFERENCE),
 }
 
 
-def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = [
-        "| rows a step | shares | of the sum of the three alone at the same time | whole rows alone would allow | each "
-        "computes, over alone |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for part in PARTS:
-        if not (runs := found.get(part)):
-            continue
-        shares = statistics.mode(":".join(map(str, own)) for run in runs for own in run["rows"])
-        reached, allowed = ([ratio for run in runs for ratio in run[what]] for what in ("of the sum", "whole rows"))
-        own = zip(*(rates for run in runs for rates in run["own rates"]), strict=True)
-        lines.append(
-            f"| {titled(part)} | {shares} | "
-            f"{spread(reached, '{:.0%}', 'turns')} | "
-            f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
-        )
-    return [*lines, *where_seconds_go(found, PARTS, titled)]
+TITLES = {
+    "8": "8 rows",
+    "24": "24 rows",
+    "96": "96 rows",
+    "48-preference": "48 pairs, `recipe=preference`",
+}
 
 
-def titled(part: str) -> str:
-    rows, _, other = part.partition("-")
-    return rows + {"kernel": ", quota in periods of 0.1 s", "preference": " pairs, `recipe=preference`"}.get(other, "")
+def table(found: Found) -> list[str]:
+    rows = []
+    for part, title in TITLES.items():
+        own = zip(*every(found[part], "own rates"), strict=True)
+        rates = ", ".join(f"{statistics.median(one):.0%}" for one in own)
+        reached, allowed = reached_and_allowed(found[part])
+        rows.append((title, shares(found[part]), spread(reached, "{:.0%}", "turns"), f"{allowed:.0%}", rates))
+    reach = "of the sum of the three alone at the same time"
+    heads = ("a step", "shares", reach, "whole rows alone would allow", "each computes, over alone")
+    return [*table_of(heads, rows), "", *where_seconds_go(found, TITLES)]
 
 
-def where_seconds_go(found: dict[str, list[Figures]], parts: Iterable[str], title: Callable[[str], str]) -> list[str]:
+def shares(runs: list[Figures]) -> str:
+    """The usual ones."""
+    return statistics.mode(":".join(map(str, own)) for own in every(runs, "rows"))
+
+
+def reached_and_allowed(runs: list[Figures]) -> tuple[list[float], float]:
+    """Of the sum of their speeds: in each turn, and what whole rows leave in the middle one."""
+    return every(runs, "of the sum"), statistics.median(every(runs, "whole rows"))
+
+
+def where_seconds_go(found: Found, titles: Mapping[str, str]) -> list[str]:
     """Of all turns whose figures have it, in per cent of a step."""
-    lines = ["", f"| rows a step | {' | '.join(SPENT.values())} | turns |", f"| --- |{' --- |' * (len(SPENT) + 1)}"]
-    for part in parts:
-        turns = [spent for run in found.get(part, []) for spent in run.get("spent", [])]
-        if turns:
-            ratios = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
-            lines.append(f"| {title(part)} | {' | '.join(f'{ratio:.1%}' for ratio in ratios)} | {len(turns)} |")
-    return lines
+    rows = []
+    for part, title in titles.items():
+        turns = [spent for run in found[part] for spent in run.get("spent", [])]
+        ratios = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
+        rows.append((title, *(f"{ratio:.1%}" for ratio in ratios), len(turns)))
+    return table_of(("a step", *SPENT.values(), "turns"), rows)
 
 
 def main() -> int:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.page import Figures, bench, spread
+from tests.bench.page import Figures, Found, bench, cpu_seconds, spread
 from tests.bench.pretrain import PYTHON
 from tests.support.cluster import REPOSITORY
+from tests.support.tables import table as table_of
 
 NAME = "verdicts"
 AIM_S = 20
@@ -38,7 +38,7 @@ def measure(_: None) -> Figures:
     seconds, computed = {}, {}
     for name, config in json.loads(listed.stdout.splitlines()[-1]).items():
         with tempfile.TemporaryDirectory() as cache:
-            since, before = time.monotonic(), used()
+            since, before = time.monotonic(), cpu_seconds()
             words: list[str | Path] = [PYTHON, "-m", "train", "check-model", "--model", "-", "--json"]
             done = subprocess.run(
                 words,
@@ -51,24 +51,19 @@ def measure(_: None) -> Figures:
             )
             if done.returncode not in (0, 1):
                 raise SystemExit(f"{name}: {done.stderr[-300:]}")
-            seconds[name], computed[name] = round(time.monotonic() - since, 1), round(used() - before, 1)
+            seconds[name], computed[name] = round(time.monotonic() - since, 1), round(cpu_seconds() - before, 1)
     return {"seconds": seconds, "of_processor": computed}
 
 
-def used() -> float:
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
-
-
-def table(found: dict[str, list[Figures]]) -> list[str]:
+def table(found: Found) -> list[str]:
     """By family, the slowest first."""
     runs = found["families"]
-    lines = [f"| the verdict on | s, aim {AIM_S} | of it on a processor |", "| --- | --- | --- |"]
-    each = {
-        name: tuple(spread([run[kind][name] for run in runs if name in run[kind]], "{:.1f}") for kind in KINDS)
-        for name in sorted(runs[-1]["of_processor"], key=runs[-1]["of_processor"].get, reverse=True)
-    }
-    return [*lines, *(f"| {name} | {took} | {computed} |" for name, (took, computed) in each.items())]
+    names = sorted(runs[-1]["of_processor"], key=runs[-1]["of_processor"].get, reverse=True)
+    rows = (
+        (name, *(spread([run[kind][name] for run in runs if name in run[kind]], "{:.1f}") for kind in KINDS))
+        for name in names
+    )
+    return table_of(("the verdict on", f"s, aim {AIM_S}", "of it on a processor"), rows)
 
 
 PARTS = {"families": measure}

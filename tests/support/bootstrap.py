@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import base
+from lab import lab as labs
+from lab.place import Place
 from lab.profile import PASSWORD, USER
 from tests.support import pace
-from tests.support.cluster import REPOSITORY, Cluster
+from tests.support.cluster import REPOSITORY, Cluster, start
 from tests.support.screen import Screen
 
 
@@ -119,7 +123,7 @@ class Person:
         """What runs for this person on the controller; connections that are kept open do not name the folder."""
         found = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
+            with contextlib.suppress(OSError):
                 found.append(file.read_text(errors="replace").replace("\0", " "))
         return [words for words in found if str(self.folder) in words]
 
@@ -152,6 +156,16 @@ class Person:
         said = self.types("bootstrap", *words, **chosen)
         assert said.rc == 0, said.out
         return said
+
+
+@contextlib.contextmanager
+def person_with_trio(name: str, *layers: str, suite: str = "") -> Iterator[Person]:
+    """Three fresh hosts, which are gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            yield Person(start(name, "trio", suite or base.default_suite(), Path(folder), layers), Path(folder))
+        finally:
+            labs.down(Place(name=name))
 
 
 def taken_back_soon() -> dict[str, int]:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.support.tables import table, with_lines
 from train.plan.model.catalogue import Facts, catalogue, resolve_model
 from train.plan.model.memory import ALL_LINEAR, Setup, base_bytes, lora_parameters, parameters
 
 PAGE = Path(__file__).parents[2] / "docs/training.md"
-BEGIN, END = "<!-- models: made by python -m tests.support.model_table -->\n\n", "\n<!-- end of models -->"
 MADE = {"smollm2-135m": "made from a Python package, without the hub", "tiny": "random, made on the spot; for tests"}
 HEAD = ("name", "on the hub", "licence", "weights", "GB in 16 bit", "GB in 4 bit", "adapter, r 16", "gated")
-
-
-def table() -> str:
-    lines = [row(HEAD), row(["---"] * len(HEAD))]
-    return "\n".join([*lines, *(row(cells(name, entry)) for name, entry in catalogue()["models"].items())]) + "\n"
 
 
 def cells(name: str, entry: dict[str, Any]) -> list[str]:
@@ -36,12 +31,8 @@ def cells(name: str, entry: dict[str, Any]) -> list[str]:
     ]
 
 
-def row(found: Any) -> str:
-    return f"| {' | '.join(found)} |".replace("|  |", "| |").replace("|  |", "| |")
-
-
 def page_with_table(text: str) -> str:
-    return text.partition(BEGIN)[0] + BEGIN + table() + END + text.partition(END)[2]
+    return with_lines(text, "models", table(HEAD, (cells(*model) for model in catalogue()["models"].items())))
 
 
 if __name__ == "__main__":

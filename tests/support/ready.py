@@ -6,14 +6,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from lab import base
 from lab import lab as labs
-from lab.place import CACHE, Place
-from tests.support import cluster as clusters
-from tests.support.bootstrap import Person
+from lab.place import CACHE
+from tests.support.bootstrap import Person, person_with_trio
 from tests.support.cluster import REPOSITORY
 
 PHASES = ("ssh_trust", "static_ip", "workspace", "run")
@@ -24,17 +22,12 @@ STATES = 4
 
 
 def bootstrap(suite: str, folder: Path) -> None:
-    place = Place(name=f"r{os.getpid()}")
-    with tempfile.TemporaryDirectory() as desk:
-        try:
-            person = Person(clusters.start(place.name, "trio", suite, Path(desk), ["train"]), Path(desk) / "first")
-            person.writes()
-            for phase in PHASES:
-                person.bootstraps(phase=phase)
-            labs.keep(person.cluster.lab, folder)
-            shutil.copytree(person.state, folder / "state")
-        finally:
-            labs.down(place)
+    with person_with_trio(f"r{os.getpid()}", "train", suite=suite) as person:
+        person.writes()
+        for phase in PHASES:
+            person.bootstraps(phase=phase)
+        labs.keep(person.cluster.lab, folder)
+        shutil.copytree(person.state, folder / "state")
 
 
 def ensure(suite: str) -> Path:

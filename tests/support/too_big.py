@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from tests.support.tables import table, with_lines
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import GIB, Setup, layer_bytes, memory
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.settings.config import load_config
 
+PAGE = Path(__file__).parents[2] / "docs/too-big.md"
 MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")
 HOMES = ((8, 8), (16, 8), (16, 8, 8), (24, 12, 8), (24, 24, 16))
 TOKENS = 1024
@@ -26,8 +29,8 @@ def facts_of(name: str) -> Facts:
 
 
 def what_fits() -> list[str]:
-    lines = [row("cards, GB", *MODELS), row(*["---"] * (len(MODELS) + 1))]
-    return lines + [row("+".join(map(str, home)), *(cell(name, home) for name in MODELS)) for home in HOMES]
+    rows = (("+".join(map(str, home)), *(cell(name, home) for name in MODELS)) for home in HOMES)
+    return table(("cards, GB", *MODELS), rows)
 
 
 def cell(name: str, home: tuple[int, ...]) -> str:
@@ -56,44 +59,34 @@ def cards(home: tuple[int, ...]) -> list[Device]:
 
 def what_it_takes() -> list[str]:
     head = ("model", "card, held", "card, streamed", "main memory", *(f"read, {source}" for source in SOURCES))
-    lines = [row(*head), row(*["---"] * len(head))]
+    rows = []
     for name in MODELS:
         facts = facts_of(name)
         held, streamed = (memory(facts, replace(SETUP, weights=weights)).total for weights in ("gpu", "stream"))
         layers = layer_bytes(facts, SETUP)
         reads = [f"{2 * layers / speed:.1f} s" for speed in SOURCES.values()]
-        lines.append(row(name, *(f"{size / 1e9:.1f} GB" for size in (held, streamed, layers)), *reads))
-    return lines
+        rows.append((name, *(f"{size / 1e9:.1f} GB" for size in (held, streamed, layers)), *reads))
+    return table(head, rows)
 
 
 def over_a_lan() -> list[str]:
     """Three nodes; seconds that 1 Gbit/s takes for a row of 1024 tokens, and for the exchange of a whole step."""
     head = ("model", "FSDP, each micro-batch", "tensor parallel, each row", "data parallel, each step")
-    lines = [row(*head), row(*["---"] * len(head))]
+    rows = []
     for name in MODELS:
         facts = facts_of(name)
         gathered = 2 * layer_bytes(facts, SETUP) * 2 / 3
         summed = 6 * facts.layers * (4 / 3) * 2 * TOKENS * facts.hidden
         adapter = (4 / 3) * memory(facts, SETUP).adapter / 2
-        lines.append(row(name, *(f"{sent / LINK_BYTES:.1f} s" for sent in (gathered, summed, adapter))))
-    return lines
+        rows.append((name, *(f"{sent / LINK_BYTES:.1f} s" for sent in (gathered, summed, adapter))))
+    return table(head, rows)
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def page_with_tables(text: str) -> str:
+    for name, made in (("fits", what_fits), ("takes", what_it_takes), ("lan", over_a_lan)):
+        text = with_lines(text, name, made())
+    return text
 
 
 if __name__ == "__main__":
-    from pathlib import Path
-
-    page = Path(__file__).parents[2] / "docs/too-big.md"
-    text = page.read_text()
-    for name, table in {"fits": what_fits, "takes": what_it_takes, "lan": over_a_lan}.items():
-        before, _, rest = text.partition(f"<!-- {name} -->\n")
-        text = (
-            f"{before}<!-- {name} -->\n"
-            + "\n".join(table())
-            + f"\n<!-- /{name} -->"
-            + rest.partition(f"<!-- /{name} -->")[2]
-        )
-    page.write_text(text)
+    PAGE.write_text(page_with_tables(PAGE.read_text()))

@@ -3,18 +3,20 @@ The training environment comes as a layer; the package, the data and the setting
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lab import base, network
 from lab import lab as labs
-from lab import network
 from lab.host import Host
 from lab.lab import Lab
 from lab.network import Cable
+from lab.place import Place
 from lab.shell import run
 from tests.support import pace
 
@@ -224,6 +226,16 @@ class Training:
                 files.append(f"/home/user/{name}.jsonl")
         words = ["-m", "tests.train.proof_of_run", SETTINGS["dataset"], str(ROWS_PER_STEP), *files]
         return dict(json.loads(self.python(judge, *map(str, words)).splitlines()[-1]))
+
+
+@contextlib.contextmanager
+def training_on(name: str, profile: str = "trio", kind: type[Training] = Training) -> Iterator[Training]:
+    """Hosts that can train, which are gone afterwards."""
+    place = Place(name=name)
+    try:
+        yield kind(labs.up(place, profile, base.default_suite(), ["train"]))
+    finally:
+        labs.down(place)
 
 
 class Split:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -19,12 +20,9 @@ from tests.bench import (
     page,
     pipes,
     predict,
-    scaling,
     storm,
-    sync,
     tables,
 )
-from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
 from train.measure.calibrate import Speed
 from train.plan.speed.step_time import LOST_TOGETHER
@@ -53,24 +51,22 @@ def test_a_part_without_a_place_is_named(tmp_path: Path) -> None:
 def test_again_forgets_the_part_that_is_measured_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "KEPT", tmp_path)
     for part in ("one", "other"):
-        page.keep("sync", part, {"s": 1})
-    page.forget("sync", ["one"])
-    assert page.kept("sync") == {"other": [{"s": 1}]} and page.taken("sync")
+        page.keep("look", part, {"s": 1})
+    page.forget("look", "one")
+    assert page.kept("look") == {"other": [{"s": 1}]} and page.taken("look")
 
 
 def test_no_figure_of_a_table_is_written_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.PAGE.read_text()
     assert tables.made(text) == text, "make them again: python -m tests.bench.tables"
-    monkeypatch.setattr(page, "KEPT", tmp_path)
-    page.keep("sync", "100", {"measured": [{"sync": "flat", "wire": "fp32", "step_s": 7.25, "blocked_s": 0.1}]})
+    kept = tmp_path / "benchmarks"
+    shutil.copytree(page.KEPT, kept)
+    monkeypatch.setattr(page, "KEPT", kept)
+    page.keep("look", "asked", {"plan": 725.0, "doctor": 1.0, "doctor --quick": 1.0, "check-versions": 1.0})
     made = tables.made(text)
     day = time.strftime("%d %B %Y")
-    assert f"Taken on {day}.\n\n| link | sync | wire | step |" in made and "| fp32 | 7.25 s" in made
-    assert (
-        made.split("<!-- sync:")[0].split("end of headlines")[1]
-        == text.split("<!-- sync:")[0].split("end of headlines")[1]
-    )
-    assert made.split("end of sync -->")[1] == text.split("end of sync -->")[1]
+    assert f"Taken on {day}.\n\n| asked of three healthy machines | seconds |" in made and "3.6–725.0, 3 runs)" in made
+    assert made.split("end of look -->")[1] == text.split("end of look -->")[1]
 
 
 def test_a_figure_that_is_measured_again_is_kept_beside_the_first(
@@ -100,11 +96,11 @@ def test_the_demo_is_split_where_its_lines_and_its_steps_are(tmp_path: Path, mon
     ends = {"tools": 11.0, "machines": 15.0, "bootstrap": 80.0, "starts": 113.0, "answers": 140.0}
     found = demo.parts(10.0, ends, 145.0)
     assert list(found.values()) == [1, 4, 65, 20, 1, 10, 2, 7, 1, 19, 5]
-    lines = demo.table(
-        {"fast": [{"seconds": found, "balanced": 2.0}], "folders": [{"seconds": found, "balanced": None}]}
-    )
-    assert "| one loses power, until two train | 10 (one run) | 10 (one run) |" in lines
-    assert "| all in all | 135 (one run) | 135 (one run) |" in lines and lines[-1].endswith("| all equally fast |")
+    part = {"seconds": found, "balanced": 2.0}
+    lines = demo.table({"lab": [part], "fast": [part], "folders": [part | {"balanced": None}]})
+    assert "| one loses power, until two train | 10 (one run) | 10 (one run) | 10 (one run) |" in lines
+    assert "| all in all | 135 (one run) | 135 (one run) | 135 (one run) |" in lines
+    assert lines[-1].endswith("| all equally fast |")
 
 
 def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() -> None:
@@ -124,39 +120,37 @@ def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() 
     )
 
 
-def test_tables_are_made_of_medians_with_their_spread() -> None:
-    assert page.row("a", [1, 3, 2], "{:.0f} s", "≤ 4 s") == "| a | 2 s (1 s–3 s, 3 runs) | ≤ 4 s |"
+def test_a_figure_is_a_median_with_its_spread() -> None:
+    assert page.row("a", [1, 3, 2], "{:.0f} s", "≤ 4 s") == ("a", "2 s (1 s–3 s, 3 runs)", "≤ 4 s")
     assert page.spread([5], "{}") == "5 (one run)"
-    one = {"1": 10.0, "2": 19.0, "3": 28.0, "5": 45.0}
-    lines = scaling.table(
-        {"equal": [one, one], "unequal": [{"alone": {"a": 10.0, "b": 5.0, "c": 4.0, "d": 4.0, "e": 2.0}} | one]}
-    )
-    assert "| 5 | 40 | 45.0 (45.0–45.0) | 4.50× | 4.8" in lines[5], lines
-    assert lines[7].startswith("| 16 | 128 | – | – |") and "16 | 128" in lines[7]
-    assert "| 2 | 10.0 + 5.0 | 19.0 | 127% | 1.90× |" in lines
-    moves = [{"throttled": 3, "recovered": 5}]
-    assert "| steps to follow a node that recovers | 5 (one run) | ≤ 10 |" in balance.table({"throttle": moves})
-    assert "| … of the link's limit | 1.12× (one run) | ≤ 1.25× |" in fan_out.table(
-        {"chain": [{"seconds": 18, "nodes": 3}]}
-    )
-    step = {"sync": "flat", "wire": "fp32", "step_s": 0.5, "blocked_s": 0.1}
-    assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
-    runs = [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}], [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}]
-    ways = dict(zip(("early", "late"), runs, strict=True))
-    assert launch.table(ways)[-1] == "| … early over late, in turns | 55% (50%–60%, 2 runs) |  |  |"
-    told = [{launch.WHOLE: 10.0, launch.BUSY: 80.0}]
-    assert "processor" in launch.table({"early": told, "late": told})[2], "what is compared stands under its seconds"
-    alone = launch.table(ways | {"one early": runs[1], "one late": runs[0]})
-    assert (
-        "| one machine alone: command to the first step | 15.0 (10.0–20.0, 2 runs) | 8.0 (6.0–10.0, 2 runs) | |"
-        in alone
-    )
-    assert "183%" in alone[-1]
+
+
+def test_a_file_to_all_is_compared_with_the_limit_of_a_link() -> None:
+    run = [{"seconds": 18, "nodes": 3}]
+    assert "| … of the link's limit | 1.12× (one run) | ≤ 1.25× |" in fan_out.table({"chain": run, "star": run})
+
+
+def test_launches_are_compared_in_turns() -> None:
+    def runs(*seconds: float) -> list[dict[str, float]]:
+        parts = dict.fromkeys((*launch.PARTS, launch.WORKED, launch.PROCESSES), 1.0)
+        return [parts | {launch.BUSY: 80.0, launch.WHOLE: each} for each in seconds]
+
+    found = {"early": runs(10, 6), "late": runs(20, 10), "one early": runs(20, 10), "one late": runs(10, 6)}
+    lines = launch.table(found)
+    assert "| … early over late, in turns | 55% (50%–60%, 2 runs) |  |  |" in lines
+    alone = "| one machine alone: command to the first step | 15.0 (10.0–20.0, 2 runs) | 8.0 (6.0–10.0, 2 runs) |  |"
+    assert alone in lines and "183%" in lines[-1]
+
+
+def test_a_cut_model_is_compared_with_its_plan_and_with_a_streamed_base() -> None:
     cut = {"layers": {"a": 8, "b": 4}, "took": 3.0, "predicted": 3.3}
     streamed = {"streamed took": 4.0, "streamed predicted": 4.4, "chosen": "cut"}
-    shown = pipes.table({"trio-1000": [cut | streamed], "pair-1000": [cut]})
-    assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in shown[2]
-    assert shown[3].endswith("| +10% |  |  |  |  |")
+    lines = pipes.table({name: [cut | streamed if name in pipes.STREAMED else cut] for name in pipes.CASES})
+    assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in lines[2]
+    assert lines[5].endswith("| +10% |  |  |  |  |")
+
+
+def test_predictions_are_compared_with_what_runs_took() -> None:
     links = {"1000": 1.005, "200": 1.05, "40": 1.5}
     case = {"took_s": links, "speeds": [[12.0, 0.0], [4.0, 0.0]], "split": "11:5", "drift": 0.04, "weights": 250_000}
     said = predict.table({"70/30-16-flat": [case]})
@@ -172,15 +166,16 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     said = predict.table({"70/30-16-flat": [case, other]})
     assert "| 1.248 | 1.240 | -16.8%, +27.4% | ±2% |" in said[-3]
     assert "2 of 3 (runs by themselves: 4 of 6)" in said[-1], "two errors do not make up for each other"
+
+
+def test_rows_that_were_lost_are_said_loudly() -> None:
     always = {"loss": "freeze of a", "known_s": 0.3, "back_s": 2.0, "joined_s": 0.6}
     losses = [always | {"again_s": seconds, "repeated": steps} for seconds, steps in ((5.0, 0), (7.0, 3))]
     storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
     lines = faults.table({"storm": [storm], "load": [{"minutes": 60, "loops": 7, "steps": 735, "false": 1}]})
     assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 losses) | 0.3 s (0.3 s–0.3 s, 2 losses) |" in lines[2]
     assert lines[2].endswith("| 0.6 s (0.6 s–0.6 s, 2 losses) | 3 |")
-    assert "ROWS WERE LOST OR TRAINED TWICE" in lines[-2] and "735 steps, 1 nodes falsely" in lines[-1]
-    life = {"down": 0.2}
-    assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
+    assert "ROWS WERE LOST OR TRAINED TWICE" in "".join(lines) and "735 steps, 1 nodes falsely" in lines[-1]
 
 
 def test_a_storm_s_rows_are_counted_against_the_undisturbed_ones() -> None:
@@ -241,15 +236,9 @@ def test_what_a_page_says_of_speed_adds_up() -> None:
 
 
 def test_a_ratio_of_a_table_is_that_of_its_own_figures() -> None:
-    runs = {"trio": [{"auto": 32.948, "even": 13.428}], "peer": [{"peer": 12.72}, {"peer": 12.0}]}
-    lines = balance.table(runs)
-    assert lines[2] == "| 1 | 32.9 | 13.4 | 2.46× | 12.7 | 2.59× |" and lines[3] == "| 2 |  |  |  | 12.0 |  |"
-    shown = re.findall(
-        r"(?m)^\| \d \| ([\d.]+) \| ([\d.]+) \| ([\d.]+)× \| ([\d.]+) \| ([\d.]+)× \|$", page.PAGE.read_text()
-    )
-    assert shown
-    for together, even, over_even, peer, over_peer in (map(float, line) for line in shown):
-        assert round(together / even, 2) == over_even and round(together / peer, 2) == over_peer
+    run = {"auto": 32.948, "even": 13.428, "peer": 12.72}
+    lines = balance.table({"text": [run], "pictures": [run]})
+    assert lines[2] == "| rows, HF Trainer + DDP: 1 | 32.9 | 13.4 | 2.46× | 12.7 | 2.59× |"
 
 
 def test_who_never_trained_again_has_repeated_nothing_that_counts() -> None:
