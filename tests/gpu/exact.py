@@ -4,12 +4,11 @@ against an fp32 run on a CPU. A control must fail: without positions that begin 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.gpu import runs
-from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, within
+from tests.gpu.line import TRAINS, UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, told, within
 from tests.gpu.weights import FEW, Samples, adapter_weights, few_layers, packed, ragged, targets, uniform_loss, width
 
 TOLERANCE = {"fp32": 2e-5, "bf16": 1e-3, "fp16": 5e-4}
@@ -155,11 +154,8 @@ def judge_names(values: Figures) -> Verdict:
     hf, unsloth = set(values["hf"]), set(values["unsloth"])
     odd = sorted(hf ^ unsloth)
     return together(
-        (
-            bool(hf) and not odd,
-            f"{len(hf)} trained weights of the same names" if not odd else f"in one alone: {odd[:4]}",
-        ),
-        (values["shapes_alike"], "of the same shapes" if values["shapes_alike"] else "their shapes differ"),
+        told(bool(hf) and not odd, f"{len(hf)} trained weights of the same names", f"in one alone: {odd[:4]}"),
+        told(values["shapes_alike"], "of the same shapes", "their shapes differ"),
     )
 
 
@@ -181,30 +177,27 @@ def trained_shapes(place: Place, backend: str, folder: str) -> dict[str, list[in
     return {key: list(weight.shape) for key, weight in trained_weights(model).items()}
 
 
-def lines() -> Iterator[Line]:
-    yield Line(
-        name="names",
-        about="unsloth builds all-linear, with the trained names of hf",
-        needs=("transformers and peft", "unsloth"),
-        measure=measure_names,
-        judge=judge_names,
-        limit_s=UNSLOTH_S,
+def line(backend: str, load_in: str) -> Line:
+    needs = ["unsloth"] * (backend == "unsloth") + ["bitsandbytes"] * (load_in != "16bit")
+    return Line(
+        f"exact-{backend}-{load_in}",
+        f"{backend}, {load_in}: packed = alone, micro-batch 1/2/4, tokens in = trained, first loss",
+        functools.partial(measure, backend=backend, load_in=load_in),
+        judge,
+        needs=(*TRAINS, *needs),
+        simulated=(backend, load_in) == ("unsloth", "8bit"),  # its CPU backend leaves it in 16 bit
+        limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
     )
-    for backend in ("hf", "unsloth"):
-        for load_in in ("16bit", "8bit", "4bit"):
-            extra = (
-                *(("unsloth",) if backend == "unsloth" else ()),
-                *(("bitsandbytes",) if load_in != "16bit" else ()),
-            )
-            yield Line(
-                name=f"exact-{backend}-{load_in}",
-                about=f"{backend}, {load_in}: packed = alone, micro-batch 1/2/4, tokens in = trained, first loss",
-                needs=("transformers and peft", *extra),
-                measure=functools.partial(measure, backend=backend, load_in=load_in),
-                judge=judge,
-                simulated=(backend, load_in) == ("unsloth", "8bit"),  # its CPU backend leaves it in 16 bit
-                limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
-            )
 
 
-LINES = tuple(lines())
+LINES = (
+    Line(
+        "names",
+        "unsloth builds all-linear, with the trained names of hf",
+        measure_names,
+        judge_names,
+        needs=(*TRAINS, "unsloth"),
+        limit_s=UNSLOTH_S,
+    ),
+    *(line(backend, load_in) for backend in ("hf", "unsloth") for load_in in ("16bit", "8bit", "4bit")),
+)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place, Verdict, together
+from tests.gpu.line import Figures, Line, Place, Verdict, together, told
 
 LIMIT_S = 2.0
 BUSY_CYCLES = 12_000_000_000
@@ -48,16 +48,16 @@ def fails(device: str) -> Figures:
 def judge(values: Figures) -> Verdict:
     return together(
         (not values["before"], "a whole exchange is none that failed"),
-        (values["after"], "one that its limit ended is told" if values["after"] else "nobody is told that it failed"),
+        told(values["after"], "one that its limit ended is told", "nobody is told that it failed"),
     )
 
 
 LINES = (
     Line(
-        name="exchange-fails",
-        about="an exchange of the cards that NCCL's own thread ends: the process lives, and applies nothing of it",
+        "exchange-fails",
+        "an exchange of the cards that NCCL's own thread ends: the process lives, and applies nothing of it",
+        measure,
+        judge,
         needs=(),
-        measure=measure,
-        judge=judge,
     ),
 )

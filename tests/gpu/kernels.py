@@ -23,11 +23,11 @@ def judge(values: Figures) -> Verdict:
 
 LINES = (
     Line(
-        name="triton",
-        about="a Triton kernel compiles and runs",
+        "triton",
+        "a Triton kernel compiles and runs",
+        measure,
+        judge,
         needs=("a card", "torch", "triton", "a C compiler"),
-        measure=measure,
-        judge=judge,
         simulated=True,
     ),
 )

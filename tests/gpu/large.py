@@ -9,10 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place
+from tests.gpu.line import TRAINS, Figures, Line, Place
 from tests.gpu.runs import curve
-
-TRAINS = ("transformers and peft",)
 
 
 def measure_streamed(place: Place, load_in: str, change: Callable[[int], None] | None = None) -> Figures:
@@ -21,8 +19,8 @@ def measure_streamed(place: Place, load_in: str, change: Callable[[int], None] |
     truth = runs.begin_truth(place, **own)
     options = runs.options_for(place, **own, weights="stream")
     found = runs.train(place.folder / "streamed", options, [place.device], change=change)
-    held = runs.well(truth)
-    return {"losses": found.losses(), "adapters": [*found.adapters(), *held.adapters()], "truth": held.losses()}
+    figures = runs.compared(found, truth)
+    return figures | {"adapters": [*found.adapters(), *truth.adapters()]}
 
 
 def half_stays(_rank: int) -> None:
@@ -45,31 +43,23 @@ def half_stays(_rank: int) -> None:
 
 
 def measure_cut(place: Place, pipes: str, processes: int) -> Figures:
-    own: dict[str, Any] = {"micro_batch": 2}
-    truth = runs.begin_truth(place, **own)
-    options = runs.options_for(place, **own, pipes=pipes)
-    found = runs.train(place.folder / "cut", options, [place.device] * processes, change=runs.over_gloo)
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
+    own = {"micro_batch": 2, "pipes": pipes}
+    return runs.beside_truth(place, [place.device] * processes, own, change=runs.over_gloo)
 
 
 def streamed(load_in: str, *needs: str, part: bool = False) -> Line:
     return Line(
-        name=f"stream-{'part-' if part else ''}{load_in}",
-        about=f"a base in {load_in}, {'half' if part else 'all'} streamed: trains as one that is held, bit for bit",
+        f"stream-{'part-' if part else ''}{load_in}",
+        f"a base in {load_in}, {'half' if part else 'all'} streamed: trains as one that is held, bit for bit",
+        functools.partial(measure_streamed, load_in=load_in, change=half_stays if part else None),
+        functools.partial(curve, limit=1e-6),
         needs=(*TRAINS, *needs),
-        measure=functools.partial(measure_streamed, load_in=load_in, change=half_stays if part else None),
-        judge=functools.partial(curve, limit=1e-6),
     )
 
 
 def cut(name: str, about: str, pipes: str, processes: int) -> Line:
-    return Line(
-        name=f"pipe-{name}",
-        about=f"a model cut over processes on the card, gloo: {about}",
-        needs=TRAINS,
-        measure=functools.partial(measure_cut, pipes=pipes, processes=processes),
-        judge=curve,
-    )
+    measured = functools.partial(measure_cut, pipes=pipes, processes=processes)
+    return Line(f"pipe-{name}", f"a model cut over processes on the card, gloo: {about}", measured, curve)
 
 
 LINES = (

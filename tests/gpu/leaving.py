@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import runs, weights
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, within
+from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, told, within
 
 STEP = 4
 """In which the kernel spins."""
@@ -22,7 +22,6 @@ SPIN_CYCLES = int(60e9)
 LEAVES_WITHIN_S = 5.0
 LAYERS_OF_1_GB, HEAVY_R = 10, 256
 SMALL_S = 5.0
-TRAINS = ("transformers and peft",)
 
 
 def spin_in_a_step(device: str, mark: Path) -> Callable[[int], None]:
@@ -126,13 +125,8 @@ def measure_warm(place: Place) -> Figures:
         warm.process.wait()
     began = time.perf_counter()
     with (place.folder / "cold.txt").open("w") as out:
-        cold = subprocess.run(
-            [sys.executable, *words(place, "cold")],
-            stdout=out,
-            stderr=out,
-            check=False,
-            timeout=runs.deadline_s(place.device),
-        )
+        limit_s, program = runs.deadline_s(place.device), [sys.executable, *words(place, "cold")]
+        cold = subprocess.run(program, stdout=out, stderr=out, check=False, timeout=limit_s)
     cold_s = time.perf_counter() - began
     losses = [runs.losses_of(place.folder / name) for name in ("warm", "cold")]
     found = {"codes": [code, cold.returncode], "warm_s": round(warm_s, 2), "cold_s": round(cold_s, 2)}
@@ -147,7 +141,7 @@ def warm_words(warm: Any, place: Place, given: list[str]) -> int:
 
 def words(place: Place, name: str) -> list[str]:
     own = runs.options_for(place, max_steps=4, home=place.folder / name, device="cpu" if not place.on_card else "cuda")
-    return ["-m", "train", "run", *(f"--{key.replace('_', '-')}={value}" for key, value in own.items())]
+    return ["-m", "train", "run", *runs.flags(own)]
 
 
 def open_cards(pid: int) -> list[str]:
@@ -159,40 +153,18 @@ def open_cards(pid: int) -> list[str]:
 
 
 def judge_warm(values: Figures) -> Verdict:
+    codes, opened = values["codes"], values["opened"]
     return together(
-        (
-            values["codes"] == [0, 0],
-            "both ended well" if values["codes"] == [0, 0] else f"ended with {values['codes']}",
-        ),
-        (
-            not values["opened"],
-            "the warm process has opened no card" if not values["opened"] else f"it has {values['opened']}",
-        ),
+        told(codes == [0, 0], "both ended well", f"ended with {codes}"),
+        told(not opened, "the warm process has opened no card", f"it has {opened}"),
         within("losses off a cold start by", furthest(values["losses"], values["truth"]), 1e-6),
         (values["warm_s"] < values["cold_s"], f"{values['warm_s']} s warm, {values['cold_s']} s cold"),
     )
 
 
+HEAVY = "SIGTERM where an adapter and its moments take 1 GB (little on a CPU): saved within what agents give it"
 LINES = (
-    Line(
-        name="sigterm",
-        about="SIGTERM beside a kernel that spins: saved, gone within 5 s",
-        needs=TRAINS,
-        measure=measure_sigterm,
-        judge=judge_sigterm,
-    ),
-    Line(
-        name="save-heavy",
-        about="SIGTERM where an adapter and its moments take 1 GB (little on a CPU): saved within what agents give it",
-        needs=TRAINS,
-        measure=measure_heavy,
-        judge=judge_heavy,
-    ),
-    Line(
-        name="warm",
-        about="a worker forked from the warm process trains as one from nothing",
-        needs=TRAINS,
-        measure=measure_warm,
-        judge=judge_warm,
-    ),
+    Line("sigterm", "SIGTERM beside a kernel that spins: saved, gone within 5 s", measure_sigterm, judge_sigterm),
+    Line("save-heavy", HEAVY, measure_heavy, judge_heavy),
+    Line("warm", "a worker forked from the warm process trains as one from nothing", measure_warm, judge_warm),
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 UNSLOTH_S = 180.0
 """Its import alone takes half a minute on a disk that is cold, and its kernels are compiled once for each card."""
+TRAINS = ("transformers and peft",)
 Figures = dict[str, Any]
 """What was measured, ready for JSON; all that a judge sees."""
 
@@ -40,15 +41,16 @@ class Place:
         return self.device != "cpu"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Line:
     name: str
     about: str
-    needs: tuple[str, ...]
-    """Words of machine.NEEDS."""
     measure: Callable[[Place], Figures]
     judge: Callable[[Figures], Verdict]
     """Pure."""
+    _: KW_ONLY
+    needs: tuple[str, ...] = TRAINS
+    """Words of machine.NEEDS."""
     simulated: bool = False
     """No CPU can do it: with DEVICE=cpu its judge is shown recorded figures."""
     limit_s: float = 60
@@ -58,6 +60,11 @@ def together(*parts: tuple[bool, str]) -> Verdict:
     """All parts must hold; those that do not are said first and alone."""
     wrong = [sentence for good, sentence in parts if not good]
     return Verdict(not wrong, "; ".join(wrong or [sentence for _, sentence in parts]))
+
+
+def told(good: bool, right: str, wrong: str) -> tuple[bool, str]:
+    """A part of a verdict, in words for either case."""
+    return good, right if good else wrong
 
 
 def off(found: float, wanted: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.gpu import runs, weights
 from tests.gpu.exact import precision_of
-from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, within
+from tests.gpu.line import TRAINS, UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, within
 
 GIB = 1 << 30
 CARDS_GB = (8, 12, 16)
@@ -143,34 +143,34 @@ def judge_trial(values: Figures) -> Verdict:
     )
 
 
+IN_4_BIT = ("a card of 8 GB", *TRAINS, "bitsandbytes")
+
+
+def line(name: str, what: str, model_name: str, backend: str = "hf", kept: str = "gpu") -> Line:
+    return Line(
+        f"memory-{name}",
+        f"memory planned for {what}, against the peak as on 8, 12, 16 GB",
+        functools.partial(measure, model_name=model_name, backend=backend, kept=kept),
+        judge,
+        needs=(*IN_4_BIT, *(["unsloth"] if backend == "unsloth" else [])),
+        simulated=True,
+        limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
+    )
+
+
 LINES = (
     *(
-        Line(
-            name=f"memory-{short}-{backend}",
-            about=f"memory planned for a {short} in 4 bit, {backend}, against the peak as on 8, 12, 16 GB",
-            needs=("a card of 8 GB", "transformers and peft", "bitsandbytes", *needs),
-            measure=functools.partial(measure, model_name=name, backend=backend),
-            judge=judge,
-            simulated=True,
-            limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
-        )
+        line(f"{short}-{backend}", f"a {short} in 4 bit, {backend}", name, backend)
         for short, name in (("7b", "llama2-7b"), ("8b", "llama3.1-8b"))
-        for backend, needs in (("hf", ()), ("unsloth", ("unsloth",)))
+        for backend in ("hf", "unsloth")
     ),
+    line("7b-streamed", "a 7b in 4 bit that is streamed", "llama2-7b", kept="stream"),
     Line(
-        name="memory-7b-streamed",
-        about="memory planned for a 7b in 4 bit that is streamed, against the peak as on 8, 12, 16 GB",
-        needs=("a card of 8 GB", "transformers and peft", "bitsandbytes"),
-        measure=functools.partial(measure, model_name="llama2-7b", backend="hf", kept="stream"),
-        judge=judge,
-        simulated=True,
-    ),
-    Line(
-        name="trial",
-        about="micro-batch by trial, and its step-down, as on a small card",
-        needs=("a card", "transformers and peft"),
-        measure=measure_trial,
-        judge=judge_trial,
+        "trial",
+        "micro-batch by trial, and its step-down, as on a small card",
+        measure_trial,
+        judge_trial,
+        needs=("a card", *TRAINS),
         simulated=True,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, off, together, within
+from tests.gpu.line import TRAINS, Figures, Line, Place, Verdict, furthest, off, together, told, within
 from tests.gpu.two import stop_at
 
 STEPS = {"cpu": 30, "card": 200}
@@ -27,7 +27,7 @@ def judge_half(values: Figures) -> Verdict:
     learned = bf16[-1] < bf16[0] and fp16[-1] < fp16[0]
     return together(
         (len(fp16) == len(bf16) == steps, f"{len(fp16)} steps in fp16, {len(bf16)} in bf16"),
-        (learned, "both learn" if learned else "the loss does not fall"),
+        told(learned, "both learn", "the loss does not fall"),
         within("no loss further apart than", furthest(fp16, bf16), 5e-2),
         within("their ends", off(*ends), 1e-2),
     )
@@ -57,24 +57,18 @@ def judge_adamw8bit(values: Figures) -> Verdict:
         within("losses off AdamW's by", furthest(values["losses"], values["truth"]), 5e-2),
         (0 < small < 0.5 * large, f"its state takes {small / max(1, large):.0%} of AdamW's"),
         (values["starts"] == [0, HALF], f"began at steps {values['starts']}"),
-        (same, "stopped and resumed bit for bit" if same else "stopped and resumed it made another adapter"),
+        told(same, "stopped and resumed bit for bit", "stopped and resumed it made another adapter"),
     )
 
 
 LINES = (
+    Line("fp16-bf16", "200 steps in fp16 against bf16 (30 on a CPU)", measure_half, judge_half),
     Line(
-        name="fp16-bf16",
-        about="200 steps in fp16 against bf16 (30 on a CPU)",
-        needs=("transformers and peft",),
-        measure=measure_half,
-        judge=judge_half,
-    ),
-    Line(
-        name="adamw8bit",
-        about="AdamW in 8 bit against AdamW; its resume",
-        needs=("transformers and peft", "bitsandbytes", "a card"),
-        measure=measure_adamw8bit,
-        judge=judge_adamw8bit,
+        "adamw8bit",
+        "AdamW in 8 bit against AdamW; its resume",
+        measure_adamw8bit,
+        judge_adamw8bit,
+        needs=(*TRAINS, "bitsandbytes", "a card"),
         simulated=True,
     ),
 )

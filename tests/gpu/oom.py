@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, within
+from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, told, within
 
 STEP = 6
 """In which it happens; step 4 has been saved."""
@@ -120,12 +120,12 @@ def judge(values: Figures) -> Verdict:
         return together(curve, *died_and_resumed(values))
     sizes, half = values["micro_batches"], runs.OPTIONS["micro_batch"] // 2
     lowered = sizes == [2 * half] * (STEP - 1) + [half] * (len(sizes) - STEP + 1)
-    told = any("out of memory" in warning for warning in values["warnings"])
+    warned = any("out of memory" in warning for warning in values["warnings"])
     return together(
         curve,
-        (values["codes"] == [0], "the run went to its end" if values["codes"] == [0] else "the run did not survive it"),
-        (lowered, f"from step {STEP} on {half} rows at a time" if lowered else f"rows at a time were {sizes}"),
-        (told, "and said so" if told else "without a warning"),
+        told(values["codes"] == [0], "the run went to its end", "the run did not survive it"),
+        told(lowered, f"from step {STEP} on {half} rows at a time", f"rows at a time were {sizes}"),
+        told(warned, "and said so", "without a warning"),
     )
 
 
@@ -138,15 +138,14 @@ def died_and_resumed(values: Figures) -> list[tuple[bool, str]]:
     saved = [[0, 4], [0, STEP - 1]] if values["part"] == CARD else [[0, 4]]  # a card that still gives its weights back
     return [
         (values["codes"] in ([1], [7]), "the process ended" if any(values["codes"]) else "it did not end"),
-        (named, "the cause was named" if named else f"no cause was named: {values['failed']}"),
-        (own, "as this node's own" if own else f"as {cause.get('kind', 'nothing')}"),
+        told(named, "the cause was named", f"no cause was named: {values['failed']}"),
+        told(own, "as this node's own", f"as {cause.get('kind', 'nothing')}"),
         (values["starts"] in saved, f"began at steps {values['starts']}"),
     ]
 
 
 def line(name: str, about: str, part: str) -> Line:
-    measured = functools.partial(measure, part=part)
-    return Line(name=name, about=about, needs=("transformers and peft",), measure=measured, judge=judge)
+    return Line(name, about, functools.partial(measure, part=part), judge)
 
 
 LINES = (

@@ -249,23 +249,19 @@ def measure_hour(place: Place) -> Figures:
 def line(
     name: str, about: str, measure: Callable[[Place], Figures], judge: Callable[[Figures], Verdict], minutes: float
 ) -> Line:
-    return Line(
-        name=f"pair-{name}",
-        about=about,
-        needs=NEEDS,
-        measure=measure,
-        judge=judge,
-        simulated=True,
-        limit_s=60 * minutes,
-    )
+    return Line(f"pair-{name}", about, measure, judge, needs=NEEDS, simulated=True, limit_s=60 * minutes)
+
+
+def loss(fault: str, about: str) -> Line:
+    return line(fault, about, functools.partial(measure_loss, fault=fault), judge_loss, 30)
 
 
 LINES = (
     line("adapters", "two machines: adapters bit for bit after 1, 25, 200 steps", measure_adapters, judge_adapters, 60),
     line("nccl", "NCCL through the firewall, on the named network card", measure_nccl, judge_nccl, 30),
-    line("kill", "kill -9 of a worker", functools.partial(measure_loss, fault="kill"), judge_loss, 30),
-    line("cable", "a cable pulled for 45 s", functools.partial(measure_loss, fault="cable"), judge_loss, 30),
-    line("suspend", "a machine asleep for 45 s", functools.partial(measure_loss, fault="suspend"), judge_loss, 30),
+    loss("kill", "kill -9 of a worker"),
+    loss("cable", "a cable pulled for 45 s"),
+    loss("suspend", "a machine asleep for 45 s"),
     line("cuda-after-suspend", "CUDA after a sleep", measure_cuda_after_suspend, judge_cuda_after_suspend, 15),
     line("hour", "an hour of a 7B in 4 bit, against one alone", measure_hour, judge_hour, 150),
 )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.line import Figures, Place, Verdict, furthest, together, within
+from tests.gpu.line import Figures, Place, Verdict, furthest, together, told, within
 from train.runlog.state import history
 from train.runlog.tail import read
 
@@ -56,22 +56,13 @@ class Runs:
         for rank, device in enumerate(devices):
             env = {"MOTLEY_NODE": f"node-{rank}", "LOCAL_RANK": str(rank if one_card_each else 0)}
             if size > 1:
-                env |= {
-                    "RANK": str(rank),
-                    "WORLD_SIZE": str(size),
-                    "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(port),
-                }
-                env |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+                env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
+                env |= {"MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
             if failure:
                 env |= {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": str(failure)}
             own = options | {"device": "cuda" if device != "cpu" else "cpu", "home": self.node_home(rank)}
-            words = ["run", *(f"--{name.replace('_', '-')}={value}" for name, value in own.items())]
-            sys.stdout.flush()
-            pid = os.fork()
-            if not pid:
-                _be(words, env, home / f"out-{rank}.txt", functools.partial(change or nothing, rank))
-            self.pids.append(pid)
+            act = functools.partial(_train, ["run", *flags(own)], functools.partial(change or nothing, rank))
+            self.pids.append(_fork(act, env, home / f"out-{rank}.txt"))
 
     def wait(self) -> list[int]:
         """Exit codes; whoever is not done by then is killed."""
@@ -121,18 +112,23 @@ def nothing(rank: int) -> None:
     """Nothing is changed from outside."""
 
 
-def _be(words: list[str], env: dict[str, str], out: Path, change: Callable[[], Any]) -> None:
-    def act() -> int:
+def flags(options: Options) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+
+def _train(words: list[str], change: Callable[[], None] | None = None) -> int:
+    if change:
         change()
-        from train.__main__ import main
+    from train.__main__ import main
 
-        return main(words)
-
-    _do(act, env, out)
+    return main(words)
 
 
-def _do(act: Callable[[], int], env: dict[str, str], out: Path) -> None:
-    """In a fork, which ends here."""
+def _fork(act: Callable[[], int], env: dict[str, str], out: Path) -> int:
+    """Its number; the fork ends with what `act` returns."""
+    sys.stdout.flush()
+    if pid := os.fork():
+        return pid
     code = 1
     try:
         handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -146,6 +142,11 @@ def _do(act: Callable[[], int], env: dict[str, str], out: Path) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _ends_well(pid: int, out: Path, what: str = "") -> None:
+    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError(f"{what or 'a fork'} ended with {code}: {out.read_text()[-2000:]}")
 
 
 def train(home: Path, options: Options, devices: Sequence[str], **how: Any) -> Runs:
@@ -162,26 +163,21 @@ def well(runs: Runs) -> Runs:
 def command(place: Place, words: list[str], env: dict[str, str]) -> dict[str, Any]:
     """What `python -m train WORDS --json` answers."""
     out = place.folder / "said.txt"
-    sys.stdout.flush()
-    pid = os.fork()
-    if not pid:
-        _be([*words, "--json"], env, out, functools.partial(nothing, 0))
-    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise RuntimeError(f"train {words[0]} ended with {code}: {out.read_text()[-2000:]}")
+    _ends_well(_fork(functools.partial(_train, [*words, "--json"]), env, out), out, f"train {words[0]}")
     answers = [line for line in out.read_text().splitlines() if line.startswith("{")]
     return dict(json.loads(answers[-1]))
 
 
 def apart(place: Place, act: Callable[[], Any]) -> Any:
     """What `act` finds, in a fork: it may open the card, or read libraries in another order than this process will."""
-    out, said = place.folder / "apart.json", place.folder / "apart.txt"
-    sys.stdout.flush()
-    pid = os.fork()
-    if not pid:
-        _do(lambda: out.write_text(json.dumps(act())) * 0, {}, said)
-    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise RuntimeError(said.read_text()[-2000:])
-    return json.loads(out.read_text())
+    found, said = place.folder / "apart.json", place.folder / "apart.txt"
+
+    def write() -> int:
+        found.write_text(json.dumps(act()))
+        return 0
+
+    _ends_well(_fork(write, {}, said), said)
+    return json.loads(found.read_text())
 
 
 def data(place: Place) -> Path:
@@ -207,6 +203,16 @@ def begin_truth(place: Place, **own: Any) -> Runs:
     return Runs(place.folder / "truth", options_for(place, **own), [place.device])
 
 
+def beside_truth(place: Place, devices: Sequence[str], options: Options, **how: Any) -> Figures:
+    """Processes on these devices, and one alone."""
+    truth = begin_truth(place, micro_batch=options.get("micro_batch", OPTIONS["micro_batch"]))
+    return compared(train(place.folder / "some", options_for(place, **options), devices, **how), truth)
+
+
+def compared(found: Runs, truth: Runs) -> Figures:
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": well(truth).losses()}
+
+
 def over_gloo(rank: int) -> None:
     """Two processes on one card: NCCL refuses that, gloo does not."""
     from train.parallel.process_group import World
@@ -219,9 +225,8 @@ def curve(values: Figures, limit: float = 1e-4) -> Verdict:
     """The losses are those of one process, and all ranks prove the same adapter."""
     adapters = values["adapters"]
     same = bool(adapters[0]) and all(one == adapters[0] for one in adapters)
+    losses = values["losses"]
     return together(
-        within(
-            f"{len(values['losses'])} losses off one process by", furthest(values["losses"], values["truth"]), limit
-        ),
-        (same, "the same adapter on all" if same else "the ranks' adapters differ"),
+        within(f"{len(losses)} losses off one process by", furthest(losses, values["truth"]), limit),
+        told(same, "the same adapter on all", "the ranks' adapters differ"),
     )

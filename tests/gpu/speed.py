@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.gpu import weights
 from tests.gpu.exact import precision_of
-from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, together
+from tests.gpu.line import TRAINS, UNSLOTH_S, Figures, Line, Place, Verdict, together
 
 ROWS, LENGTH = 2, 512
 PASSES = 3
@@ -113,18 +113,20 @@ def judge(values: Figures) -> Verdict:
     return together(*parts)
 
 
-LINES = tuple(
-    Line(
-        name=f"speed-{backend}",
-        about=f"tokens a second of {backend}, 7B in 4 bit (tiny on a CPU), against what the card allows",
-        needs=("transformers and peft", *needs),
-        measure=functools.partial(measure, backend=backend),
-        judge=judge,
-        simulated=backend == "unsloth",  # a figure of its CPU backend would say nothing
-        limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
+def line(backend: str, *needs: str, simulated: bool = False, limit_s: float = Line.limit_s) -> Line:
+    return Line(
+        f"speed-{backend}",
+        f"tokens a second of {backend}, 7B in 4 bit (tiny on a CPU), against what the card allows",
+        functools.partial(measure, backend=backend),
+        judge,
+        needs=(*TRAINS, *needs),
+        simulated=simulated,
+        limit_s=limit_s,
     )
-    for backend, needs in (
-        ("hf", ()),
-        ("unsloth", ("unsloth", "bitsandbytes", "a card of 8 GB")),
-    )
+
+
+LINES = (
+    line("hf"),
+    # a figure of its CPU backend would say nothing
+    line("unsloth", "unsloth", "bitsandbytes", "a card of 8 GB", simulated=True, limit_s=UNSLOTH_S),
 )

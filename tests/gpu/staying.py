@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tests.gpu import runs, weights
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, within
+from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, told, within
 
 STEP = 4
 """Not the second: there ddp exchanges how its gradients lie in buckets, and cannot be left."""
@@ -58,7 +58,7 @@ def judge(values: Figures) -> Verdict:
     quick = values["known_s"] <= KNOWN_S and values["joined_s"] <= JOINED_S
     again = f"{values['again_s']} s after a kill they trained again, {values['known_s']} s after they knew"
     return together(
-        (values["stayed"], "who was whole stayed" if values["stayed"] else "who was whole has started again"),
+        told(values["stayed"], "who was whole stayed", "who was whole has started again"),
         (
             quick or not values["card"],  # beside other work a processor shows nothing of it
             f"{again} (at most {KNOWN_S}); with who came back {values['joined_s']} s after it was taken in "
@@ -70,17 +70,15 @@ def judge(values: Figures) -> Verdict:
 
 LINES = (
     Line(
-        name="stays",
-        about="two on a card and a CPU: who is whole stays while another one is killed and comes back",
-        needs=("transformers and peft",),
-        measure=functools.partial(measure, model="tiny", devices=["cuda", "cuda", "cpu"]),
-        judge=judge,
+        "stays",
+        "two on a card and a CPU: who is whole stays while another one is killed and comes back",
+        functools.partial(measure, model="tiny", devices=["cuda", "cuda", "cpu"]),
+        judge,
     ),
     Line(
-        name="stays-1gb",
-        about="the same of three on a card, with a base of 1 GB (10 layers of tiny on a CPU)",
-        needs=("transformers and peft",),
-        measure=functools.partial(measure, model=weights.FEW, devices=["cuda", "cuda", "cuda"]),
-        judge=judge,
+        "stays-1gb",
+        "the same of three on a card, with a base of 1 GB (10 layers of tiny on a CPU)",
+        functools.partial(measure, model=weights.FEW, devices=["cuda", "cuda", "cuda"]),
+        judge,
     ),
 )

@@ -11,32 +11,23 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place, Verdict, together
+from tests.gpu.line import TRAINS, Figures, Line, Place, Verdict, together, told
 from tests.gpu.runs import curve
 
-TRAINS = ("transformers and peft",)
 STOPS = (3, 7)
 
 
 def measure(place: Place, own: runs.Options) -> Figures:
     """As on two nodes with a card each."""
-    truth = runs.begin_truth(place)
-    found = runs.train(place.folder / "two", runs.options_for(place, **own), [place.device] * 2, change=runs.over_gloo)
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
+    return runs.beside_truth(place, [place.device] * 2, own, change=runs.over_gloo)
 
 
 def measure_beside_cpu(place: Place) -> Figures:
-    truth = runs.begin_truth(place)
-    found = runs.train(place.folder / "two", runs.options_for(place, shares="3,1"), [place.device, "cpu"])
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
+    return runs.beside_truth(place, [place.device, "cpu"], {"shares": "3,1"})
 
 
 def measure_two_cards(place: Place) -> Figures:
-    truth = runs.begin_truth(place)
-    devices = [place.device] * 2
-    options = runs.options_for(place, sync="ddp")
-    found = runs.train(place.folder / "two", options, devices, one_card_each=True, change=own_home)
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
+    return runs.beside_truth(place, [place.device] * 2, {"sync": "ddp"}, one_card_each=True, change=own_home)
 
 
 def own_home(rank: int) -> None:
@@ -75,28 +66,25 @@ def measure_resume(place: Place) -> Figures:
     last = runs.train(home, options, [place.device] * 2, change=runs.over_gloo)
     starts = [event["step"] for event in last.events(0, "start")]
     adapters = [{key: value for key, value in one.items() if int(key) > STOPS[1]} for one in last.adapters()]
-    found = {"losses": last.losses(), "adapters": adapters, "truth": runs.well(truth).losses()}
-    return {**found, "codes": codes, "starts": starts}
+    return {**runs.compared(last, truth), "adapters": adapters, "codes": codes, "starts": starts}
 
 
 def judge_resume(values: Figures) -> Verdict:
-    whole = curve(values)
     right = values["starts"] == [0, *STOPS]
     left = all(code == 128 + signal.SIGTERM for part in values["codes"] for code in part)
     return together(
-        (whole.passed, whole.sentence),
+        curve(values),
         (right, f"began at steps {values['starts']}"),
-        (left, "both stops left with 143" if left else f"the stops ended with {values['codes']}"),
+        told(left, "both stops left with 143", f"the stops ended with {values['codes']}"),
     )
 
 
 def one(name: str, about: str, limit: float = 1e-4, **own: Any) -> Line:
     return Line(
-        name=f"two-{name}",
-        about=f"two processes, gloo: {about}",
-        needs=TRAINS,
-        measure=functools.partial(measure, own=own),
-        judge=functools.partial(curve, limit=limit),
+        f"two-{name}",
+        f"two processes, gloo: {about}",
+        functools.partial(measure, own=own),
+        functools.partial(curve, limit=limit),
     )
 
 
@@ -105,27 +93,21 @@ LINES = (
     one("flat", "flat, shares 5:3", sync="flat", shares="5,3"),
     one("share-0", "one without rows", sync="ddp", shares="1,0"),
     one("wire-bf16", "gradients travel in bf16", 1e-3, sync="ddp", wire="bf16"),
+    Line("two-resume", "from two processes to one and back", measure_resume, judge_resume),
     Line(
-        name="two-resume",
-        about="from two processes to one and back",
-        needs=TRAINS,
-        measure=measure_resume,
-        judge=judge_resume,
-    ),
-    Line(
-        name="card-and-cpu",
-        about="a card and a CPU train one adapter, bit for bit",
+        "card-and-cpu",
+        "a card and a CPU train one adapter, bit for bit",
+        measure_beside_cpu,
+        curve,
         needs=(*TRAINS, "a card"),
-        measure=measure_beside_cpu,
-        judge=curve,
         simulated=True,
     ),
     Line(
-        name="two-cards",
-        about="two cards of one machine over NCCL",
+        "two-cards",
+        "two cards of one machine over NCCL",
+        measure_two_cards,
+        curve,
         needs=(*TRAINS, "two cards"),
-        measure=measure_two_cards,
-        judge=curve,
         simulated=True,
     ),
 )

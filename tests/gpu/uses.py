@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 from tests.gpu import runs
 from tests.gpu.exact import plain_loss
-from tests.gpu.line import Figures, Line, Place, Verdict, off, together, within
+from tests.gpu.line import TRAINS, Figures, Line, Place, Verdict, off, together, told, within
 
 QUESTION, ANSWER = "What does it say?", "blue red blue red"
-TRAINS = ("transformers and peft",)
 LENGTH = 48
 
 
@@ -25,14 +25,9 @@ def trained(place: Place, model: str = "tiny", steps: int = 60) -> Path:
     asked = [QUESTION] * 8 + [f"{QUESTION} {n}" for n in range(60)]
     source.write_text("".join(json.dumps({"prompt": one, "completion": ANSWER}) + "\n" for one in asked))
     own = {
-        "model": model,
-        "dataset": source,
-        "max_seq_length": LENGTH,
-        "max_steps": steps,
-        "learning_rate": 0.01,
-        "lora_r": 16,
-    }
-    own |= {"eval_fraction": 0.1, "save_every": 100, "proof_every": 100, "micro_batch": 8}
+        "model": model, "dataset": source, "max_seq_length": LENGTH, "max_steps": steps, "learning_rate": 0.01,
+        "lora_r": 16, "eval_fraction": 0.1, "save_every": 100, "proof_every": 100, "micro_batch": 8,
+    }  # fmt: skip
     runs.train(whole, {**runs.OPTIONS, **own}, [place.device])
     rows = next(folder for folder in (home / "data/processed").iterdir() if folder.is_dir())
     launch = {"run": "run", "all": {"model": model, "dataset": str(source), "max_seq_length": LENGTH}}
@@ -54,8 +49,8 @@ def measure_ask(place: Place) -> Figures:
 def judge_ask(values: Figures) -> Verdict:
     learned, new = values["after"].startswith(values["wanted"]), not values["before"].startswith(values["wanted"])
     return together(
-        (learned, "it gives the answer that it was taught" if learned else f"it answers {values['after']!r}"),
-        (new, "which it did not before" if new else "and did so before it was taught"),
+        told(learned, "it gives the answer that it was taught", f"it answers {values['after']!r}"),
+        told(new, "which it did not before", "and did so before it was taught"),
     )
 
 
@@ -74,20 +69,10 @@ def judge_eval(values: Figures) -> Verdict:
     )
 
 
-def exported(place: Place, form: str) -> tuple[Path, Path]:
-    """Where it was trained, and the folder that export made."""
-    home = trained(place)
-    out = place.folder / form
+def measure_export(place: Place, form: str) -> Figures:
+    home, out = trained(place), place.folder / form
     of_run(place, home, ["export", form, f"--out={out}"])
-    return home, out
-
-
-def measure_adapter(place: Place) -> Figures:
-    return losses_with(*exported(place, "adapter"))
-
-
-def measure_merged(place: Place) -> Figures:
-    return losses_with(*exported(place, "merged"))
+    return losses_with(home, out)
 
 
 def losses_with(home: Path, folder: Path) -> Figures:
@@ -138,29 +123,21 @@ def judge_gguf(values: Figures) -> Verdict:
     return together((whole, f"{names}, {sum(values['files'].values()) / 1e6:.0f} MB"))
 
 
+def export(form: str, about: str) -> Line:
+    return Line(f"export-{form}", about, functools.partial(measure_export, form=form), judge_export)
+
+
 LINES = (
-    Line(name="ask", about="ask: before and after", needs=TRAINS, measure=measure_ask, judge=judge_ask),
-    Line(name="eval", about="eval: held-out loss", needs=TRAINS, measure=measure_eval, judge=judge_eval),
+    Line("ask", "ask: before and after", measure_ask, judge_ask),
+    Line("eval", "eval: held-out loss", measure_eval, judge_eval),
+    export("adapter", "export adapter: loads with PEFT alone"),
+    export("merged", "export merged: loads with transformers alone"),
     Line(
-        name="export-adapter",
-        about="export adapter: loads with PEFT alone",
-        needs=TRAINS,
-        measure=measure_adapter,
-        judge=judge_export,
-    ),
-    Line(
-        name="export-merged",
-        about="export merged: loads with transformers alone",
-        needs=TRAINS,
-        measure=measure_merged,
-        judge=judge_export,
-    ),
-    Line(
-        name="export-gguf",
-        about="export gguf: a file and a Modelfile",
+        "export-gguf",
+        "export gguf: a file and a Modelfile",
+        measure_gguf,
+        judge_gguf,
         needs=(*TRAINS, "the gguf converter", "smollm2-135m in the cache"),
-        measure=measure_gguf,
-        judge=judge_gguf,
         simulated=True,  # its converter knows real vocabularies alone, and their models are too large
     ),
 )
