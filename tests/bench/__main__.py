@@ -37,7 +37,6 @@ PARTS = {
     "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a second bootstrap, where every phase looks",
     "demo": "where the seconds of the demo go",
-    "pool_engines": "work in pieces under Optuna's storage and Dask's scheduler, broken",
     "storm": "half an hour of faults on sixteen played machines: what reaches the curve",
     "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",
