@@ -15,8 +15,6 @@ import time
 from train.safe_stdio import may_be_unread
 
 PARTS = {
-    "lab": "the lab's own speed",
-    "fan_out": "files to all nodes, from node to node and from one to all",
     "exchange": "an exchange against its link's limit, and what of it hides behind computing",
     "balance": "unequal machines: balanced, even, and a peer: transformers' Trainer, a plain DDP script",
     "turns": "unequal machines, and each alone, in turns of some steps",
@@ -33,7 +31,6 @@ PARTS = {
     "verdicts": "how long a model's proof takes, family by family",
     "prepare": "a data set into rows, beside the tokenizer alone",
     "look": "check-versions, doctor and a plan, of healthy machines",
-    "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a second bootstrap, where every phase looks",
     "demo": "where the seconds of the demo go",

@@ -2,30 +2,24 @@
 
     make bench PARTS=bootstrap
 
-Three hosts of the lab with simulated cards. `bare` is without drivers, environment and all-reduce, `whole` with them;
-`settings` is the same with our settings of Ansible, in turns with Ansible's own (which find our roles and plugins).
+Three hosts of the lab with simulated cards. `bare` is without drivers, environment and all-reduce, `whole` with them.
 """
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lab.profile import PASSWORD
 from tests.bench.page import Figures, Found, bench, cpu_seconds, row
 from tests.support.bootstrap import Person, person_with_trio
-from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
 
 NAME = "bootstrap"
-OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "lookup_plugins", "action_plugins")
 WHOLE: dict[str, Any] = {
     "motley_gpu_driver_manage": True,
     "motley_python_env_manage": True,
@@ -63,38 +57,6 @@ def again(there: Bootstrapped, **wanted: Any) -> Figures:
     return {"fresh": there.fresh_s, "again": took, "CPU": cpu, "phases": seconds}
 
 
-def settings(there: Bootstrapped) -> Figures:
-    there.person.writes(**BARE)
-    files = {"ours": REPOSITORY / "ansible.cfg", "Ansible's defaults": defaults(there.person.folder)}
-    return {name: seconds_of_playbook(there.person, file) for name, file in files.items()}
-
-
-def seconds_of_playbook(person: Person, file: Path) -> float:
-    password = person.folder / "password"
-    password.write_text(PASSWORD)
-    password.chmod(0o600)
-    env = {"ANSIBLE_CONFIG": str(file), "ANSIBLE_BECOME_PASSWORD_FILE": str(password)}
-    command: list[str | Path] = [Path(sys.executable).parent / "ansible-playbook", "-i", person.inventory]
-    command.append("playbooks/bootstrap.yml")
-    since = time.monotonic()
-    done = person.cluster.controller(*command, env=env)
-    took = time.monotonic() - since
-    if done.returncode or "changed=0" not in done.stdout:
-        raise SystemExit(f"it did not run through: {done.stdout[-3000:]}{done.stderr}")
-    return took
-
-
-def defaults(folder: Path) -> Path:
-    """Where our roles and plugins are, and nothing else."""
-    own, bare = configparser.ConfigParser(interpolation=None), configparser.ConfigParser(interpolation=None)
-    own.read(REPOSITORY / "ansible.cfg")
-    bare["defaults"] = {name: str(REPOSITORY / own["defaults"][name]) for name in OF_THE_PROJECT}
-    file = folder / "defaults.cfg"
-    with file.open("w") as stream:
-        bare.write(stream)
-    return file
-
-
 def table(found: Found) -> list[str]:
     rows = []
     for part, each in measured(found):
@@ -102,8 +64,6 @@ def table(found: Found) -> list[str]:
         rows.append(row("… CPU-seconds of the controller", [one["CPU"] for one in each], "{:.1f}"))
     fresh = [*dict.fromkeys(one["fresh"] for one in found["whole"])]
     rows.append(row(f"fresh, {TITLES['whole']}", fresh, "{:.1f}"))
-    ratios = [one["Ansible's defaults"] / one["ours"] for one in found["settings"]]
-    rows.append(row("again, Ansible's defaults over our settings", ratios, "{:.2f}×"))
     lines = table_of(("a bootstrap of three machines", "seconds", "aim"), rows)
     for part, each in measured(found):
         lines += ["", f"Seconds by phase, {TITLES[part]}: {split(each)}."]
@@ -120,7 +80,7 @@ def split(each: list[Figures]) -> str:
     return ", ".join(f"{name} {seconds:.1f}" for name, seconds in took.items())
 
 
-PARTS = {"bare": lambda there: again(there, **BARE), "whole": lambda there: again(there, **WHOLE), "settings": settings}
+PARTS = {"bare": lambda there: again(there, **BARE), "whole": lambda there: again(there, **WHOLE)}
 
 
 def main() -> int:

@@ -10,7 +10,6 @@ from tests.bench import balance as shares
 from tests.bench import demo as demos
 from tests.bench import front, near_sum, storm, turns
 from tests.bench.exchange import limit_s
-from tests.bench.fan_out import LINK_S
 from tests.bench.launch import WHOLE
 from tests.bench.page import Figures, Found, every, kept, over, spread, taken
 from tests.bench.predict import summary
@@ -149,11 +148,6 @@ def of_demo(found: Found) -> Iterator[Line]:
         yield f"`./motley demo` a second time, {demos.TITLES[part]}", whole, aim
 
 
-def of_fan_out(found: Found) -> Iterator[Line]:
-    seconds = each(found["chain"], lambda run: run["seconds"], "{:.1f} s")
-    yield "200 MB to three nodes at 100 Mbit/s", seconds, f"{LINK_S:.0f} s: one link"
-
-
 def of_prepare(found: Found) -> Iterator[Line]:
     rates, large = found["rates"], found["gigabyte"]
     then = each(rates, lambda run: run["core_then"] / run["alone"], "{:.0%}")
@@ -186,7 +180,6 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
     ("pipes", "A model cut over machines", of_pipes),
     ("bootstrap", "Bootstrap", of_bootstrap),
     ("look", "Environment and versions", of_look),
-    ("fan_out", "Environment and versions", of_fan_out),
     ("prepare", "Prepare", of_prepare),
     ("pretrain", "A model from nothing", of_pretrain),
 )

@@ -50,7 +50,10 @@ AIMS = {PROCESSES: "≤ 10 s", WHOLE: "≤ 10 s"}
 
 @contextlib.contextmanager
 def warm_trio() -> Iterator[Person]:
-    with ready("benchlaunch") as person:
+    with person_with_trio("benchlaunch", "train") as person:
+        person.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
+        for phase in ("ssh_trust", "static_ip", "run"):
+            person.bootstraps(phase=phase)
         measured(person, "first")
         yield person
 
@@ -69,15 +72,6 @@ def main() -> int:
 
 def one(person: Person, way: str) -> Figures:
     return measured(person, f"{way.replace(' ', '-')}-{next(COUNTER)}", **WAYS[way])
-
-
-@contextlib.contextmanager
-def ready(name: str) -> Iterator[Person]:
-    with person_with_trio(name, "train") as person:
-        person.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-        for phase in ("ssh_trust", "static_ip", "run"):
-            person.bootstraps(phase=phase)
-        yield person
 
 
 def measured(person: Person, run: str, **more: str) -> dict[str, float]:

@@ -12,7 +12,6 @@ from tests.bench import (
     balance,
     demo,
     engines,
-    fan_out,
     faults,
     front,
     headlines,
@@ -123,11 +122,6 @@ def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() 
 def test_a_figure_is_a_median_with_its_spread() -> None:
     assert page.row("a", [1, 3, 2], "{:.0f} s", "≤ 4 s") == ("a", "2 s (1 s–3 s, 3 runs)", "≤ 4 s")
     assert page.spread([5], "{}") == "5 (one run)"
-
-
-def test_a_file_to_all_is_compared_with_the_limit_of_a_link() -> None:
-    run = [{"seconds": 18, "nodes": 3}]
-    assert "| … of the link's limit | 1.12× (one run) | ≤ 1.25× |" in fan_out.table({"chain": run, "star": run})
 
 
 def test_launches_are_compared_in_turns() -> None:
