@@ -32,9 +32,9 @@ SHAPE = {"hidden_size": 128, "layers": 4, "heads": 4, "max_seq_length": 65, "row
 """65 tokens are 64 that are predicted."""
 
 
-def write_text(folder: Path, characters: int = CHARACTERS) -> Path:
+def write_text(folder: Path) -> Path:
     """The manual's topics, then the library's docstrings, until that many are there."""
-    program = f"from tests.bench.pretrain_text import write; write({str(folder)!r}, {characters})"
+    program = f"from tests.bench.pretrain_text import write; write({str(folder)!r}, {CHARACTERS})"
     subprocess.run([PYTHON, "-c", program], cwd=REPOSITORY, check=True)
     return folder
 
@@ -75,8 +75,8 @@ def muon(made: Path) -> Figures:
     return ours(made, MUON_STEPS, optimizer="muon")
 
 
-def gpt2(made: Path, steps: int = GPT2_STEPS) -> Figures:
-    words = [str(PYTHON), "-m", "tests.bench.gpt2_nano", str(made), str(steps), json.dumps(SHAPE)]
+def gpt2(made: Path) -> Figures:
+    words = [str(PYTHON), "-m", "tests.bench.gpt2_nano", str(made), str(GPT2_STEPS), json.dumps(SHAPE)]
     done = subprocess.run(words, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

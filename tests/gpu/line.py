@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -35,6 +36,12 @@ class Place:
     inventory: str = ""
     model: str = ""
     """Of the lines of a pair, where it is not the usual one."""
+
+    @classmethod
+    def read(cls, file: Path) -> Place:
+        given = json.loads(file.read_text())
+        folders = {name: Path(given[name]) for name in ("folder", "shared", "results")}
+        return cls(**given | folders | {"pair": tuple(given["pair"])})
 
     @property
     def on_card(self) -> bool:

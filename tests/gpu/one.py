@@ -12,17 +12,7 @@ from train.files import write_atomic
 
 
 def main(name: str, place: str, out: str) -> int:
-    given = json.loads(Path(place).read_text())
-    where = Place(
-        device=given["device"],
-        folder=Path(given["folder"]),
-        shared=Path(given["shared"]),
-        results=Path(given["results"]),
-        pair=tuple(given["pair"]),
-        inventory=given["inventory"],
-        model=given["model"],
-    )
-    found = LINES[name].measure(where)
+    found = LINES[name].measure(Place.read(Path(place)))
     write_atomic(Path(out), json.dumps(found).encode())
     return 0
 

@@ -137,7 +137,7 @@ def fill(model: Any) -> None:
                 weight.normal_(std=0.02)
 
 
-def adapter_weights(model: Any, scale: float = 0.05) -> None:
+def adapter_weights(model: Any) -> None:
     """The same on every device and for every backend: by name, made on a CPU."""
     import torch
 
@@ -146,17 +146,17 @@ def adapter_weights(model: Any, scale: float = 0.05) -> None:
     with torch.no_grad():
         for number, (_, weight) in enumerate(sorted(trained_weights(model).items())):
             made = torch.randn(weight.shape, generator=torch.Generator().manual_seed(number))
-            weight.copy_(scale * made)
+            weight.copy_(0.05 * made)
 
 
-def ragged(vocabulary: int, rows: int = 4, length: int = 96) -> Samples:
+def ragged(vocabulary: int) -> Samples:
     """Rows of several samples of unlike length; none fills its row."""
     import random
 
     dice = random.Random(7)
     made = []
-    for number in range(rows):
-        room, samples = length - 8 * number, []
+    for number in range(4):
+        room, samples = 96 - 8 * number, []
         while room >= 12:
             size = dice.randint(8, min(room, 40))
             samples.append([dice.randrange(3, vocabulary) for _ in range(size)])

@@ -71,11 +71,11 @@ class LiveRun:
         for node in NODES:
             self.log(node, "agent.json").write_text(json.dumps(facts | {"node": node} | more))
 
-    def trains(self, count: int = 1, nodes: tuple[str, ...] = NODES, at: float = 0.0) -> None:
+    def trains(self, count: int = 1, nodes: tuple[str, ...] = NODES) -> None:
         events = []
         for _ in range(count):
             self.step += 1
-            when = at or (time.time() if count == 1 else self.began + 2.9 * self.step)
+            when = time.time() if count == 1 else self.began + 2.9 * self.step
             rows = {name: ROWS[name] for name in nodes}
             events.append(step(when, self.step, rows, 1 + 3 / (1 + self.step / 50) + 0.05 * (self.step % 7)))
             if self.step % 100 == 0:

@@ -54,15 +54,9 @@ class Move:
     gateway: str
     reached_at: str
 
-    def begins(self, rollback_s: float = 60, leaving: tuple[str, ...] = ()) -> dict[str, Any]:
-        files = {
-            "files": json.dumps(self.plan["files"]),
-            "manager": self.plan["manager"],
-            "adopts": self.plan["adopts"],
-        }
-        return self._runs(
-            "begin", rollback_s=pace.seconds(rollback_s), leaving=list(leaving), reached_at=self.reached_at, **files
-        )
+    def begins(self, rollback_s: float = 60) -> dict[str, Any]:
+        plan = {name: self.plan[name] for name in ("manager", "adopts")} | {"files": json.dumps(self.plan["files"])}
+        return self._runs("begin", rollback_s=pace.seconds(rollback_s), reached_at=self.reached_at, **plan)
 
     def confirms(self) -> dict[str, Any]:
         """As the controller asks, once the node answers at its new address."""
