@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.bench.pretrain import PYTHON
+from tests.bench.trainer import PYTHON
 from tests.support.cluster import REPOSITORY
 from train.runlog.tail import read
 

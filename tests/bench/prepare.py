@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.page import Figures, Found, bench, row
-from tests.bench.pretrain import PYTHON
+from tests.bench.trainer import PYTHON, answer
 from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
 
@@ -103,8 +103,7 @@ def few(file: Path) -> Path:
 
 def tokenizing_s(file: Path, form: str) -> float:
     """Seconds of a core that the tokenizer alone takes, by this method of it."""
-    program = [str(PYTHON), "-c", ALONE, str(file), MODEL, form]
-    return float(subprocess.run(program, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout)
+    return float(answer("-c", ALONE, file, MODEL, form))
 
 
 def gigabyte(file: Path) -> Figures:

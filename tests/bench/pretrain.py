@@ -12,7 +12,6 @@ worth its traffic if its loss is no higher than ours. The text is what Python's 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,50 +20,34 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.page import Figures, Found, bench, row
+from tests.bench.trainer import PYTHON, answer
 from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
 
 NAME = "pretrain"
-PYTHON = Path.home() / ".cache/motley/envs/train/bin/python"
 CHARACTERS = 1_000_000
 OURS_STEPS, GPT2_STEPS, MUON_STEPS = 1000, 2000, 650
 SHAPE = {"hidden_size": 128, "layers": 4, "heads": 4, "max_seq_length": 65, "rows_per_step": 12, "seed": 1337}
 """65 tokens are 64 that are predicted."""
 
 
-def write_text(folder: Path) -> Path:
-    """The manual's topics, then the library's docstrings, until that many are there."""
-    program = f"from tests.bench.pretrain_text import write; write({str(folder)!r}, {CHARACTERS})"
-    subprocess.run([PYTHON, "-c", program], cwd=REPOSITORY, check=True)
-    return folder
-
-
 @contextmanager
 def rows() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="motley-bench-") as scratch:
-        text, made = write_text(Path(scratch, "text")), Path(scratch, "rows")
+        text, made = Path(scratch, "text"), Path(scratch, "rows")
+        program = f"from tests.bench.pretrain_text import write; write({str(text)!r}, {CHARACTERS})"
+        subprocess.run([PYTHON, "-c", program], cwd=REPOSITORY, check=True)
         words = ["prepare", "--recipe=pretrain", f"--dataset={text}", "--tokenizer=chars", "--eval-fraction=0.1"]
-        train([*words, f"--max-seq-length={SHAPE['max_seq_length']}", f"--out={made}"])
+        answer("-m", "train", *words, f"--max-seq-length={SHAPE['max_seq_length']}", f"--out={made}", "--json")
         yield made
-
-
-def train(words: list[str]) -> Figures:
-    done = subprocess.run(
-        [PYTHON, "-m", "train", *words, "--json"],
-        cwd=REPOSITORY,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
-    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def ours(made: Path, steps: int = OURS_STEPS, **more: str) -> Figures:
     home = made.parent / f"home-{len(list(made.parent.glob('home-*')))}"
     chosen = SHAPE | {"recipe": "pretrain", "tokenizer": "chars", "dataset": made, "home": home, "max_steps": steps}
     chosen |= more | {"eval_every": 250, "eval_rows": 100_000, "device": "cpu", "save_every": 100_000}
-    done = train(["run", *(f"--{name.replace('_', '-')}={value}" for name, value in chosen.items())])
+    flags = (f"--{name.replace('_', '-')}={value}" for name, value in chosen.items())
+    done = answer("-m", "train", "run", *flags, "--json")
     events = [json.loads(line) for line in Path(done["events"]).read_text().splitlines()]
     losses = {event["step"]: event["loss"] for event in events if event["event"] == "eval"}
     weights = next(event["weights"] for event in events if event["event"] == "start")
@@ -76,9 +59,7 @@ def muon(made: Path) -> Figures:
 
 
 def gpt2(made: Path) -> Figures:
-    words = [str(PYTHON), "-m", "tests.bench.gpt2_nano", str(made), str(GPT2_STEPS), json.dumps(SHAPE)]
-    done = subprocess.run(words, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(answer("-m", "tests.bench.gpt2_nano", made, GPT2_STEPS, json.dumps(SHAPE)))
 
 
 BESIDE = {"ours": "gpt2", "muon": "ours"}

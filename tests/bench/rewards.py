@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.bench.machines import SPEEDS, Machines
 from tests.bench.page import Figures, Found, bench, every, row
-from tests.bench.pretrain import PYTHON
+from tests.bench.trainer import PYTHON
 from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
 from train.runlog.state import history

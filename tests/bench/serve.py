@@ -23,7 +23,7 @@ from pathlib import Path
 
 from lab import cgroups
 from tests.bench.page import Figures, Found, bench, row
-from tests.bench.pretrain import PYTHON
+from tests.bench.trainer import PYTHON
 from tests.support import served
 from tests.support.cluster import REPOSITORY
 from tests.support.finished_homes import RUN, homes_of, server_of

@@ -8,14 +8,11 @@ held and streamed in turns, so that a machine that drifts drifts for both.
 from __future__ import annotations
 
 import functools
-import json
-import subprocess
 import sys
 from contextlib import nullcontext
 
 from tests.bench.page import Figures, Found, bench, spread
-from tests.bench.pretrain import PYTHON
-from tests.support.cluster import REPOSITORY
+from tests.bench.trainer import answer
 from tests.support.tables import table as table_of
 
 NAME = "stream"
@@ -45,10 +42,7 @@ print(json.dumps({weights: sorted(found[1:])[steps // 2] for weights, found in s
 
 
 def measure(_: None, tokens: int) -> Figures:
-    command = [str(PYTHON), "-c", PROGRAM, str(tokens), str(STEPS)]
-    done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    found: Figures = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return dict(answer("-c", PROGRAM, tokens, STEPS))
 
 
 def table(found: Found) -> list[str]:

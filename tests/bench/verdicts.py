@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from tests.bench.page import Figures, Found, bench, cpu_seconds, spread
-from tests.bench.pretrain import PYTHON
+from tests.bench.trainer import PYTHON, answer
 from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
 
@@ -34,9 +34,8 @@ print(json.dumps({name: known.config_of(name).to_dict() for name in known.QUICK}
 def measure(_: None) -> Figures:
     """Seconds of each family, and those of the processor, which another's work does not lengthen."""
     env = dict(os.environ) | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)}
-    listed = subprocess.run([PYTHON, "-c", LIST], env=env, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     seconds, computed = {}, {}
-    for name, config in json.loads(listed.stdout.splitlines()[-1]).items():
+    for name, config in answer("-c", LIST).items():
         with tempfile.TemporaryDirectory() as cache:
             since, before = time.monotonic(), cpu_seconds()
             words: list[str | Path] = [PYTHON, "-m", "train", "check-model", "--model", "-", "--json"]
