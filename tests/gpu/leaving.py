@@ -52,9 +52,7 @@ def measure_sigterm(place: Place) -> Figures:
     truth = runs.begin_truth(place)
     options, home, mark = runs.options_for(place, save_every=50), place.folder / "run", place.folder / "spins"
     first = runs.Runs(home, options, [place.device], change=spin_in_a_step(place.device, mark))
-    end = time.monotonic() + first.deadline_s
-    while not mark.exists() and time.monotonic() < end:
-        time.sleep(0.01)
+    first.until(mark.exists)
     time.sleep(0.5)
     os.kill(first.pids[0], signal.SIGTERM)
     began, asked = time.monotonic(), time.time()
@@ -86,9 +84,7 @@ def measure_heavy(place: Place) -> Figures:
     model = runs.apart(place, lambda: str(weights.few_layers(place, LAYERS_OF_1_GB)))
     options = runs.options_for(place, model=model, lora_r=HEAVY_R, save_every=100_000, max_steps=100_000)
     run = runs.Runs(place.folder / "run", options, [place.device])
-    end = time.monotonic() + run.deadline_s
-    while len(run.events(0, "step")) < STEP and time.monotonic() < end:
-        time.sleep(0.05)
+    run.until(lambda: len(run.events(0, "step")) >= STEP)
     os.kill(run.pids[0], signal.SIGTERM)
     began = time.monotonic()
     codes = run.wait()

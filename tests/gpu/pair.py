@@ -7,12 +7,13 @@ elsewhere a person is asked to, on the terminal.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,27 +58,22 @@ class Pair:
         self.inventory, self.model = place.inventory, place.model
         self.other, self.victim = place.pair
         self.results = place.folder
-        lab = [".venv/bin/python", "-m", "lab", "exec", "--"] if Path(place.inventory).name == "lab" else []
-        self.prefix = lab
+        self.prefix = [".venv/bin/python", "-m", "lab", "exec", "--"] if Path(place.inventory).name == "lab" else []
 
     def says(self, program: list[str], *, timeout_s: float = 900, check: bool = True) -> str:
-        done = subprocess.run(
-            [*self.prefix, *program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout_s
-        )
+        words = [*self.prefix, *program]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout_s)
         if check and done.returncode:
-            raise RuntimeError(
-                f"{' '.join(program)[:200]} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"
-            )
+            said = f"{done.stdout[-500:]}{done.stderr[-500:]}"
+            raise RuntimeError(f"{' '.join(program)[:200]} ended with {done.returncode}: {said}")
         return done.stdout
 
-    def console(self, *words: str, **how: Any) -> str:
-        return self.says(
-            [".venv/bin/python", "-m", "console", words[0], "--inventory", self.inventory, *words[1:]], **how
-        )
+    def console(self, verb: str, *words: str, **how: Any) -> str:
+        return self.says([".venv/bin/python", "-m", "console", verb, "--inventory", self.inventory, *words], **how)
 
-    def on(self, node: str, shell: str, *, timeout_s: float = 120, check: bool = True) -> str:
+    def on(self, node: str, shell: str, *, check: bool = True) -> str:
         words = ["-i", self.inventory, node, "-m", "ansible.builtin.shell", "-a", shell]
-        return self.says([".venv/bin/ansible", *words], timeout_s=timeout_s, check=check)
+        return self.says([".venv/bin/ansible", *words], timeout_s=120, check=check)
 
     def launch(
         self, run: str, nodes: tuple[str, ...], environment: dict[str, str] | None = None, **settings: Any
@@ -124,30 +120,33 @@ def trained_together(looks: dict[str, Any], node: str, steps: int, since: float 
     return step["step"] >= steps and step["time"] > since and len(step["nodes"]) == 2
 
 
-def trained(place: Place, run: str, minutes: float, nodes: tuple[str, ...], **settings: Any) -> Logs:
-    """A run that is stopped after so long."""
+@contextlib.contextmanager
+def launched(place: Place, run: str, nodes: tuple[str, ...], **how: Any) -> Iterator[Pair]:
+    """Stopped at its end, whatever happens."""
     pair = Pair(place)
     try:
-        pair.launch(run, nodes, max_steps=1_000_000, save_every=200, **settings)
-        pair.wait("a first step", lambda looks: step_of(looks, nodes[0])["step"] > 0, 900)
-        time.sleep(60 * minutes)
+        pair.launch(run, nodes, **how)
+        yield pair
     finally:
         pair.stop()
+
+
+def trained(place: Place, run: str, minutes: float, nodes: tuple[str, ...], **settings: Any) -> Logs:
+    """A run that is stopped after so long."""
+    with launched(place, run, nodes, max_steps=1_000_000, save_every=200, **settings) as pair:
+        pair.wait("a first step", lambda looks: step_of(looks, nodes[0])["step"] > 0, 900)
+        time.sleep(60 * minutes)
     return pair.logs(run)
 
 
 def measure_adapters(place: Place) -> Figures:
     """Each on its card, as if they were known to step alike already."""
-    pair = Pair(place)
-    alike = "+".join(capability(pair, node) for node in place.pair)
-    try:
-        settings = {"max_steps": 200, "proof_every": 25, "eval_every": 0}
-        pair.launch("kit-adapters", place.pair, environment={ALIKE: alike}, **settings)
+    alike = "+".join(capability(Pair(place), node) for node in place.pair)
+    settings = {"max_steps": 200, "proof_every": 25, "eval_every": 0}
+    with launched(place, "kit-adapters", place.pair, environment={ALIKE: alike}, **settings) as pair:
         pair.wait("step 200", lambda looks: step_of(looks, pair.other)["step"] >= 200, 3000)
         pair.wait("its end", lambda looks: not any(look["on"] for look in looks.values()), 300)
         return {"logs": pair.logs("kit-adapters"), "gpus": gpus(pair), "alike": alike}
-    finally:
-        pair.stop()
 
 
 def capability(pair: Pair, node: str) -> str:
@@ -164,23 +163,18 @@ def gpus(pair: Pair) -> dict[str, list[str]]:
 
 
 def measure_loss(place: Place, fault: str) -> Figures:
-    pair, run = Pair(place), f"kit-{fault}"
-    try:
-        pair.launch(run, place.pair, max_steps=1_000_000, save_every=SAVE_EVERY)
+    run = f"kit-{fault}"
+    with launched(place, run, place.pair, max_steps=1_000_000, save_every=SAVE_EVERY) as pair:
         pair.wait("steps of both", lambda looks: trained_together(looks, pair.other, TRAINED), 900)
         at = happens(pair, fault)
         lasts_s = 0 if fault == "kill" else AWAY_S
         time.sleep(lasts_s)
-        pair.wait(
-            f"both again after {fault}",
-            lambda looks: (
-                trained_together(looks, pair.other, TRAINED, since=at + lasts_s) and started_since(looks, pair, at)
-            ),
-            300,
-        )
+
+        def again(looks: dict[str, Any]) -> bool:
+            return trained_together(looks, pair.other, TRAINED, at + lasts_s) and started_since(looks, pair, at)
+
+        pair.wait(f"both again after {fault}", again, 300)
         time.sleep(5)
-    finally:
-        pair.stop()
     facts = {"fault": fault, "at": at, "victim": pair.victim, "other": pair.other, "save_every": SAVE_EVERY}
     return {**facts, "limit_s": LIMITS_S[fault], "logs": pair.logs(run), "gpus": gpus(pair)}
 
@@ -209,20 +203,14 @@ def ask_a_person(text: str) -> None:
 
 
 def measure_nccl(place: Place) -> Figures:
-    pair = Pair(place)
-    try:
-        pair.launch("kit-nccl", place.pair, {"NCCL_DEBUG": "INFO"}, max_steps=20, exchange="nccl")
+    how: dict[str, Any] = {"environment": {"NCCL_DEBUG": "INFO"}, "max_steps": 20, "exchange": "nccl"}
+    with launched(place, "kit-nccl", place.pair, **how) as pair:
         pair.wait("step 20", lambda looks: step_of(looks, pair.other)["step"] >= 20, 900)
-        journals = {
-            node: pair.console("logs", "--limit", node, "--lines", "2000", "--no-follow") for node in place.pair
-        }
-        kept = {
-            node: "\n".join(line for line in text.splitlines() if "NCCL" in line)[:4000]
-            for node, text in journals.items()
-        }
+        kept = {}
+        for node in place.pair:
+            journal = pair.console("logs", "--limit", node, "--lines", "2000", "--no-follow")
+            kept[node] = "\n".join(line for line in journal.splitlines() if "NCCL" in line)[:4000]
         return {"journals": kept, "logs": pair.logs("kit-nccl"), "gpus": gpus(pair)}
-    finally:
-        pair.stop()
 
 
 def measure_cuda_after_suspend(place: Place) -> Figures:

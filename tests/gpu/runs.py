@@ -78,6 +78,12 @@ class Runs:
         self.codes = [int(code or 0) for code in codes.values()]
         return self.codes
 
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Or until it should be done."""
+        end = time.monotonic() + self.deadline_s
+        while not holds() and time.monotonic() < end:
+            time.sleep(0.01)
+
     def node_home(self, rank: int) -> Path:
         return self.home / f"node-{rank}"
 
