@@ -14,7 +14,6 @@ import pytest
 
 from lab import base, needs
 from lab import lab as labs
-from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
@@ -84,11 +83,8 @@ def lab_allowed() -> None:
 
 
 def _lab(profile: str, suite: str, folder: Path, *layers: str, kept: Path | None = None) -> Iterator[Cluster]:
-    place = Place(name=f"t{os.getpid()}")
-    try:
-        yield clusters.start(place.name, profile, suite, folder, layers, kept=kept)
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"t{os.getpid()}", profile, suite, layers, kept=kept) as lab:
+        yield Cluster(lab, folder)
 
 
 @pytest.fixture(scope="module")

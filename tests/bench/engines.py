@@ -29,8 +29,9 @@ from lab.host import Host
 from tests.bench.faults import STAYS_S
 from tests.bench.page import Figures, Found, bench
 from tests.bench.trainer import PYTHON
+from tests.support.cluster import REPOSITORY
 from tests.support.tables import table as table_of
-from tests.support.training import HOME, REPOSITORY, Training, training_on
+from tests.support.training import HOME, Training, training_on
 from train.cache import build_once, cache_dir
 
 NAME = "engines"

@@ -96,12 +96,12 @@ class Took:
         return float(max(max(host) / min(host) - 1 for host in hosts))
 
 
-def predicted(case: Case, speeds: list[Speed], weights: int, mbit: int, *, dealt: bool = True) -> Estimate:
+def predicted(case: Case, speeds: list[Speed], weights: int, mbit: int) -> Estimate:
     machines = [Machine(f"n{i}", own.rows_per_s, float(mbit), own.fixed_s) for i, own in enumerate(speeds)]
     traffic = Traffic(weights)
     if case.sync == "local":
-        return together_local(machines, case.rows, traffic, dealt=dealt)[0]
-    return together(machines, case.rows, traffic.bytes, dealt=dealt)
+        return together_local(machines, case.rows, traffic, dealt=True)[0]
+    return together(machines, case.rows, traffic.bytes, dealt=True)
 
 
 @dataclass
@@ -176,8 +176,7 @@ def found(case: Case, took: Took, weights: int) -> Figures:
     speeds = [[round(own.rows_per_s, 4), round(own.fixed_s, 5)] for own in took.speeds()]
     had = statistics.mode(took.splits)
     figures = {"took_s": links, "speeds": speeds, "split": had, "drift": round(took.drift, 3), "weights": weights}
-    turns = {"alone": took.alone, "together": took.together}
-    return figures | {"dealt": True, "turns": turns}
+    return figures | {"turns": {"alone": took.alone, "together": took.together}}
 
 
 PARTS = {name: functools.partial(one, case=case) for name, case in CASES.items()}
@@ -209,7 +208,7 @@ def table(found: Found) -> list[str]:
 
 
 def predicted_of(case: Case, run: Figures, mbit: int) -> Estimate:
-    return predicted(case, [Speed(*own) for own in run["speeds"]], run["weights"], mbit, dealt=run.get("dealt", False))
+    return predicted(case, [Speed(*own) for own in run["speeds"]], run["weights"], mbit)
 
 
 def offs_of(case: Case, runs: list[Figures], mbit: int) -> list[float]:

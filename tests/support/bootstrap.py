@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import base
-from lab import lab as labs
-from lab.place import Place
 from lab.profile import PASSWORD, USER
 from tests.support import pace
-from tests.support.cluster import REPOSITORY, Cluster, start
+from tests.support.cluster import REPOSITORY, Cluster, hosts
 from tests.support.screen import Screen
 
 
@@ -161,11 +159,8 @@ class Person:
 @contextlib.contextmanager
 def person_with_trio(name: str, *layers: str, suite: str = "") -> Iterator[Person]:
     """Three fresh hosts, which are gone afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            yield Person(start(name, "trio", suite or base.default_suite(), Path(folder), layers), Path(folder))
-        finally:
-            labs.down(Place(name=name))
+    with tempfile.TemporaryDirectory() as folder, hosts(name, "trio", suite or base.default_suite(), layers) as lab:
+        yield Person(Cluster(lab, Path(folder)), Path(folder))
 
 
 def taken_back_soon() -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,24 @@ class Cluster:
             answer = Path(private) / "answer.json"
             assert answer.exists(), f"ansible-runner gave no result: {done.stdout}{done.stderr}"
             return Played(**json.loads(answer.read_text()))
+
+
+@contextlib.contextmanager
+def hosts(
+    name: str,
+    profile: str,
+    suite: str | None,
+    layers: Sequence[str] = (),
+    shape: Sequence[str] = (),
+    *,
+    kept: Path | None = None,
+) -> Iterator[Lab]:
+    """Gone afterwards."""
+    place = Place(name=name)
+    try:
+        yield up(place, profile, suite, layers, shape, kept=kept)
+    finally:
+        labs.down(place)
 
 
 def start(

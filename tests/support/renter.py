@@ -14,11 +14,9 @@ from typing import Any
 
 from console import processes
 from lab import base, rented
-from lab import lab as labs
 from lab.demo_rent import ON_LAB_HOSTS
 from lab.lab import Lab
 from lab.market import KEY
-from lab.place import Place
 from tests.support import cluster, pace
 from tests.support.screen import Screen
 
@@ -87,13 +85,11 @@ class Renter:
 def market_of(
     tmp_path: Path, *layers: str, profile: str = rented.PROFILE, shape: str = rented.SHAPE
 ) -> Iterator[Renter]:
-    place = Place(name=f"t{os.getpid()}")
-    try:
-        lab = cluster.up(place, profile, base.default_suite(), layers, [shape])
+    with cluster.hosts(f"t{os.getpid()}", profile, base.default_suite(), layers, [shape]) as lab:
         shutil.copytree(ROOT / "inventory/rented", tmp_path / "rented")
         variables = tmp_path / "rented/group_vars/cluster.yml"
         variables.write_text(variables.read_text() + ON_LAB_HOSTS)
-        yield Renter(lab, tmp_path, rented.open_market(lab))
-    finally:
-        processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")
-        labs.down(place)
+        try:
+            yield Renter(lab, tmp_path, rented.open_market(lab))
+        finally:
+            processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")

@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import lab as labs
 from lab import network, slurm
 from lab.host import SHARED, Host
-from lab.place import Place
 from lab.profile import CLUSTER_HOME, USER
 from tests.support import cluster as clusters
 from tests.support import pace
 from tests.support.bootstrap import Person
-from tests.support.cluster import REPOSITORY
+from tests.support.cluster import REPOSITORY, Cluster
 from tests.support.watching import Watching
 
 HOME = f"{SHARED}/{USER}/ai-cluster"
@@ -116,14 +114,12 @@ class Account:
 
 def opened(folder: Path, *layers: str, suite: str = "bookworm", own: dict[str, Any] | None = None) -> Iterator[Account]:
     """`own`: further variables of its inventory."""
-    place = Place(name=f"s{os.getpid()}")
-    try:
-        cluster = clusters.start(place.name, "trio", suite, folder, layers)
-        slurm.start(cluster.lab)
-        person = Person(cluster, folder)
+    with clusters.hosts(f"s{os.getpid()}", "trio", suite, layers) as lab:
+        slurm.start(lab)
+        person = Person(Cluster(lab, folder), folder)
         person.inventory.mkdir(parents=True)
         (person.inventory / "group_vars").symlink_to(REPOSITORY / "inventory/slurm/group_vars")
-        described = slurm.inventory(cluster.lab, person.state)
+        described = slurm.inventory(lab, person.state)
         described["cluster"]["vars"] |= own or {}
         (person.inventory / "hosts.yml").write_text(json.dumps(described))
         account = Account(person)
@@ -132,8 +128,6 @@ def opened(folder: Path, *layers: str, suite: str = "bookworm", own: dict[str, A
         finally:
             for watching in account.begun:  # of a test that failed
                 watching.kill()
-    finally:
-        labs.down(place)
 
 
 def has_environment(account: Account) -> None:

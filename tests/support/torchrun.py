@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lab import base, cgroups, shaping
-from lab import lab as labs
 from lab.host import Host
 from lab.lab import Lab
 from lab.layer import ENV
-from lab.place import Place
 from tests.support import pace
-from tests.support.cluster import REPOSITORY
+from tests.support.cluster import REPOSITORY, hosts
 
 AT = Path("/home/user/motley")
 SETTINGS = {"model": "tiny", "dataset": str(AT / "data"), "home": str(AT / "runs"), "proof_every": 1000}
@@ -32,14 +30,10 @@ RUNS = counting()
 @contextlib.contextmanager
 def lab_for_training(name: str, profile: str = "trio") -> Iterator[Lab]:
     """Hosts with the training environment, this repository's train/ and examples/, the tiny model and prepared rows."""
-    place = Place(name=name)
-    try:
-        lab = labs.up(place, profile, base.default_suite(), ["train"])
+    with hosts(name, profile, base.default_suite(), ["train"]) as lab:
         bring(lab)
         links(lab.hosts)
         yield lab
-    finally:
-        labs.down(place)
 
 
 def bring(lab: Lab, row_length: int = 256) -> None:

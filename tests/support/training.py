@@ -16,11 +16,10 @@ from lab import lab as labs
 from lab.host import Host
 from lab.lab import Lab
 from lab.network import Cable
-from lab.place import Place
 from lab.shell import run
 from tests.support import pace
+from tests.support.cluster import REPOSITORY, hosts
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = "/home/user/ai-cluster"
 ROWS_PER_STEP = 8
 AGENT = f"{HOME}/env/bin/python -m train agent --wait-s 20"
@@ -231,11 +230,8 @@ class Training:
 @contextlib.contextmanager
 def training_on(name: str, profile: str = "trio", kind: type[Training] = Training) -> Iterator[Training]:
     """Hosts that can train, which are gone afterwards."""
-    place = Place(name=name)
-    try:
-        yield kind(labs.up(place, profile, base.default_suite(), ["train"]))
-    finally:
-        labs.down(place)
+    with hosts(name, profile, base.default_suite(), ["train"]) as lab:
+        yield kind(lab)
 
 
 class Split:

@@ -111,12 +111,9 @@ def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() 
     figures = predict.found(case, took, 0)
     assert figures["speeds"] == [[8.0, 0.5], [2.0, 0.0]]
     assert figures["took_s"] == {"1000": 1.5} and figures["split"] == "9:1"
-    assert figures["dealt"] and figures["turns"]["alone"] is alone
-    dealt, whole = (predict.predicted(case, took.speeds(), 0, 1000, dealt=dealt) for dealt in (True, False))
-    assert dealt.shares == whole.shares == {"n0": 8, "n1": 2}
-    assert dealt.compute_s == pytest.approx(1.4 / (1 - LOST_TOGETHER)) and whole.compute_s == pytest.approx(
-        1.5 / (1 - LOST_TOGETHER)
-    )
+    assert figures["turns"]["alone"] is alone
+    dealt = predict.predicted(case, took.speeds(), 0, 1000)
+    assert dealt.shares == {"n0": 8, "n1": 2} and dealt.compute_s == pytest.approx(1.4 / (1 - LOST_TOGETHER))
 
 
 def test_a_figure_is_a_median_with_its_spread() -> None:
@@ -152,9 +149,7 @@ def test_predictions_are_compared_with_what_runs_took() -> None:
     assert said[-1].startswith(
         "Within 5%: 2 of 3 (runs by themselves: 2 of 3); half of them within 3.4%; furthest off 17%"
     )
-    said = predict.table({"70/30-16-flat": [case | {"dealt": True}]})
-    assert "| 40 | 1.248 | 1.500 | -16.8%" in said[-3], "all need the same already"
-    said = predict.table({"70/30-16-flat": [case | {"dealt": True, "speeds": [[12.0, 0.0], [3.0, 0.0]]}]})
+    said = predict.table({"70/30-16-flat": [case | {"speeds": [[12.0, 0.0], [3.0, 0.0]]}]})
     assert "| 1000 | 1.108 | 1.005 |" in said[2], "16 rows at 15 a second, what sharing costs, the exchange"
     other = case | {"took_s": {"1000": 1.005, "200": 1.05, "40": 0.98}}
     said = predict.table({"70/30-16-flat": [case, other]})
