@@ -31,18 +31,7 @@ def fail(words: str) -> None:
 def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb")
-    for flag in (
-        "-l",
-        "-o",
-        "--field-selector",
-        "-c",
-        "--dry-run",
-        "--cascade",
-        "--wait",
-        "--for",
-        "--timeout",
-        "--tail",
-    ):
+    for flag in "-l -o --field-selector -c --dry-run --cascade --wait --for --timeout --tail".split():
         parser.add_argument(flag, default="")
     for flag in ("-i", "--ignore-not-found", "--prefix", "--force", "--ignore-errors"):
         parser.add_argument(flag, action="store_true")

@@ -10,18 +10,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = (
-    "make",
-    "./motley",
-    "python",
-    ".venv/bin/python",
-    "env/bin/python",
-    "ansible-playbook",
-    ".venv/bin/ansible-playbook",
-    "torchrun",
-    "env/bin/torchrun",
-    "pytest",
-)
+OURS = [
+    *("make", "./motley", "pytest", "python", ".venv/bin/python", "env/bin/python", "torchrun", "env/bin/torchrun"),
+    *("ansible-playbook", ".venv/bin/ansible-playbook"),
+]
 # Words that stand for something of the reader's own.
 OPEN = re.compile(r"…|(?<![A-Za-z])[A-Z][A-Z_]+(?![A-Za-z])")
 

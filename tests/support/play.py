@@ -20,26 +20,16 @@ def main() -> None:
     private.mkdir()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where ansible-runner finds the program
     envvars = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), **asked.pop("envvars", {})}
-    ran = ansible_runner.run(
-        private_data_dir=str(private),
-        project_dir=str(REPOSITORY),
-        quiet=True,
-        envvars=envvars,
-        **asked,
-    )
-    events = [event for event in ran.events if event["event"] in FINISHED]
+    places = {"private_data_dir": str(private), "project_dir": str(REPOSITORY)}
+    ran = ansible_runner.run(**places, quiet=True, envvars=envvars, **asked)
+    events = [(event["event"], event["event_data"]) for event in ran.events if event["event"] in FINISHED]
     answer = {
         "rc": ran.rc,
         "stdout": ran.stdout.read(),
         "stats": {kind: hosts for kind, hosts in (ran.stats or {}).items() if isinstance(hosts, dict)},
         "results": [
-            {
-                "task": event["event_data"].get("task"),
-                "host": event["event_data"].get("host"),
-                "event": event["event"],
-                "result": event["event_data"].get("res", {}),
-            }
-            for event in events
+            {"task": data.get("task"), "host": data.get("host"), "event": kind, "result": data.get("res", {})}
+            for kind, data in events
         ],
     }
     (request.parent / "answer.json").write_text(json.dumps(answer))

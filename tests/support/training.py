@@ -113,13 +113,7 @@ class Training:
         ]
         for one in chosen:
             host = self.host(one)
-            facts = {
-                "run": name,
-                "node": one,
-                "nodes": listed,
-                "interface": host.cable.nic,
-                **(more or {}),
-            }
+            facts = {"run": name, "node": one, "nodes": listed, "interface": host.cable.nic} | (more or {})
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "secret.json").write_text(json.dumps({"token": token}))
