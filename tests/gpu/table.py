@@ -6,21 +6,19 @@ from collections import Counter
 
 from tests.gpu.machine import Machine, unlocked
 from tests.gpu.results import Result
-from tests.support.tables import table as table_of
 
 STATES = ("passed", "failed", "simulated", "skipped")
 
 
 def table(machine: Machine, results: list[Result], date: str) -> list[str]:
     where = machine.name + (f", driver {machine.driver}" if machine.driver else "")
-    rows = []
+    lines = [f"{where}; {date}; {versions(machine)}.", "", "| line | what | result |", "|---|---|---|"]
     for found in results:
         when = f" ({found['date']})" if found.get("date", date) != date else ""
         took = f" in {found['seconds']:.0f} s" if "seconds" in found else ""
         said = f"**{found['state']}**{took}{when}: {cell(found['sentence'])}"
-        rows.append((found["line"], found["about"], said))
-    begins = f"{where}; {date}; {versions(machine)}."
-    return [begins, "", *table_of(("line", "what", "result"), rows), "", f"{totals(results)}."]
+        lines.append(f"| {found['line']} | {found['about']} | {said} |")
+    return [*lines, "", f"{totals(results)}."]
 
 
 def versions(machine: Machine) -> str:
