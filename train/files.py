@@ -89,8 +89,3 @@ def sync_file(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def holds_home(folder: Path) -> bool:
-    """Whether it is the home folder of whoever types, or one above it."""
-    return Path.home().resolve().is_relative_to(folder.resolve())

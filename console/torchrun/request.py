@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from train.errors import BadInput
-from train.files import holds_home, size_and_hash
+from train.files import size_and_hash
+from train.plan.home_folder import refuse_home
 from train.plan.launch.torchrun import Script
 from train.plan.run_name import check_name
 
@@ -31,9 +32,7 @@ def read(words: list[str], *, module: str = "", run: str = "") -> Script:
         fix = f"Motley's own options come before the script: {USAGE}"
         raise BadInput(f"there is no script {file.absolute()}{folder_note}", fix=fix)
     folder = file.absolute().parent
-    if holds_home(folder):
-        what = f"{folder} has your whole home folder in it: a script's folder is brought to every node"
-        raise BadInput(what, fix="put the script, and what it imports, in a folder of its own")
+    refuse_home(folder)
     try:
         files = {str(path.relative_to(folder)): size_and_hash(path) for path in travelling(folder)}
     except OSError as wrong:

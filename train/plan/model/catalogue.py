@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from train.cache import home_dir
 from train.errors import BadInput
-from train.files import holds_home
 from train.layout import BASE_MODELS
 from train.nearest_word import meant
+from train.plan.home_folder import refuse_home
 from train.plan.model.counts import Counts
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.run_name import as_name
@@ -364,18 +364,8 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
     raise _unknown("data set", name, catalogue()["datasets"])
 
 
-def refuse_everything(folder: Path) -> None:
-    """A home folder, or one above it, is a slip: all that somebody has would be read, sent and trained on."""
-    if holds_home(folder):
-        raise BadInput(
-            "this folder has your whole home folder in it, and all of that would go to the nodes",
-            f"folder: {folder.resolve()}",
-            "name the folder that has your data alone",
-        )
-
-
 def text_folder(name: str, folder: Path) -> Dataset:
-    refuse_everything(folder)
+    refuse_home(folder)
     files = sorted(
         path
         for path in folder.rglob("*")

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.model.catalogue import Dataset, Model, is_hidden, refuse_everything, resolve_dataset
+from train.plan.home_folder import refuse_home
+from train.plan.model.catalogue import Dataset, Model, is_hidden, resolve_dataset
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.every_run import Holding, RunConfig, option
@@ -99,7 +100,7 @@ def title_of(file: Path) -> str:
 
 
 def everything_in(name: str, folder: Path) -> Dataset:
-    refuse_everything(folder)
+    refuse_home(folder)
     files = [p for p in folder.rglob("*") if p.is_file() and not is_hidden(p.relative_to(folder))]
     if not files:
         raise BadInput("this folder holds no file", f"folder: {folder}")

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.model.catalogue import Dataset, catalogue, is_hidden, refuse_everything
+from train.plan.home_folder import refuse_home
+from train.plan.model.catalogue import Dataset, catalogue, is_hidden
 from train.plan.run_name import as_name
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -92,7 +93,7 @@ def in_order(labels: Any) -> list[str]:
 
 
 def of_folder(folder: Path) -> list[Listed]:
-    refuse_everything(folder)
+    refuse_home(folder)
     subfolders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     names = {path.name.lower() for path in subfolders}
     if "train" in names and names <= {"train", *HELD_OUT}:
