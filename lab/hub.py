@@ -4,7 +4,8 @@
 
 FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read at each request:
 gated (repositories that want the token), token (which a push needs), rate (bytes a second), drop (file → after how many
-bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
+bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes), busy (how many
+requests for files it puts off), about (repository → what else its page says).
 requests.jsonl has what was asked: method, path, range, by whom, whether a token came, status and bytes sent.
 """
 
@@ -93,6 +94,7 @@ class State:
     folder: Path
     dropped: set[str] = field(default_factory=set)
     damaged: dict[str, int] = field(default_factory=dict)
+    put_off: int = 0
     large: dict[str, bytes] = field(default_factory=dict)
     """What came of a push so far, by its hash."""
 
@@ -209,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         siblings = [about(path, str(path.relative_to(folder))) for path in files]
         gated = "manual" if name in self.state.behaviour.get("gated", []) else False
         facts = {"id": name, "sha": REVISION, "private": False, "gated": gated, "siblings": siblings}
-        facts |= {"tags": [], "downloads": 0}
+        facts |= {"tags": [], "downloads": 0} | self.state.behaviour.get("about", {}).get(name, {})
         body = json.dumps(facts).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self._send([body])
@@ -227,6 +229,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _give(self, repository: str, name: str) -> None:
         behaviour = self.state.behaviour
+        if self.state.put_off < behaviour.get("busy", 0):
+            self.state.put_off += 1
+            raise HttpError(503, "Busy")
         path = self._repository(repository) / name
         if repository in behaviour.get("gated", []):
             given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")

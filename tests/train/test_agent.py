@@ -3,21 +3,13 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support import pace
 from tests.support.pids import is_alive
 from tests.train import cluster
-from tests.train.agents import Agents
-
-ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
+from tests.train.agents import ENDLESS, Agents
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +75,12 @@ def test_a_machine_that_somebody_needs_leaves_frees_its_memory_and_comes_back(th
     lost = [event for other in rest for event in three.members(other, "lost") if event["time"] > began]
     assert any(f"lost {name} (steps aside: paused)" in event["reason"] for event in lost)
     assert not three.workers(name)
-    file.unlink()
-    three.together(*three.names, within_s=40)
+    file.write_text("4s\n")  # a pause with a time ends by itself
+    three.wait(lambda: "until " in three.now(name)["reason"], 20, "it does not say until when")
+    three.together(*three.names, within_s=60)
     of_it = [event["event"] for event in three.members(name) if event["event"] in ("away", "back")]
     assert of_it[-2:] == ["away", "back"]
-
-
-def test_a_pause_with_a_time_ends_by_itself(three):
-    (three.folder("node-1") / "pause").write_text("4s\n")
-    three.wait(lambda: three.now("node-1")["state"] == "away", 20, "it does not step aside")
-    assert "until " in three.now("node-1")["reason"]
-    three.together(*three.names, within_s=60)
-    (three.folder("node-1") / "pause").unlink()
+    file.unlink()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.long)])
@@ -112,32 +98,26 @@ def test_a_planned_leave_is_announced(three, number):
     three.together(*three.names, within_s=40)
 
 
-def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
-    """Its data is gone; the others, who have trained without it, go on."""
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("nowhere", "nowhere"),
+        pytest.param("rows", "do not train the same thing", marks=pytest.mark.long),  # the row above
+    ],
+)
+def test_a_node_that_cannot_train_is_left_out_and_named(other, said, three, tmp_path):
+    """Its data is gone, or is not that of the majority; the others, who have trained without it, go on."""
+    cluster.make_rows(tmp_path / "rows", 60, 4, seed=9)
     three.stop("node-2")
-    three.options["dataset"], data = tmp_path / "nowhere", three.options["dataset"]
+    three.together("node-0", "node-1", within_s=40)
+    three.odd["node-2"] = {"dataset": tmp_path / other}
     three.start("node-2")
-    three.options["dataset"] = data
     three.wait(lambda: three.now("node-2").get("state") == "unfit", 40, "it is not left out")
     three.together("node-0", "node-1", within_s=40)
-    assert "nowhere" in three.members("node-2", "unfit")[-1]["reason"]
+    assert said in three.members("node-2", "unfit")[-1]["reason"]
     told = lambda: three.now("node-0")["peers"]["node-2"]["condition"] == "unfit"  # noqa: E731
     three.wait(told, 10, "the others do not hear of it")
     three.stop("node-2")
-    three.start("node-2")
-    three.together(*three.names, within_s=40)
-
-
-@pytest.mark.long  # test_a_node_that_cannot_train_is_left_out_and_named
-def test_a_node_with_other_data_is_left_out_by_the_majority(three, tmp_path):
-    three.stop("node-2")
-    three.together("node-0", "node-1", within_s=40)
-    three.options["dataset"], data = cluster.make_rows(tmp_path / "other", 60, 4, seed=9), three.options["dataset"]
-    three.start("node-2")
-    three.options["dataset"] = data
-    three.wait(lambda: three.now("node-2").get("state") == "unfit", 40, "it is not left out")
-    three.together("node-0", "node-1", within_s=40)
-    assert "do not train the same thing" in three.members("node-2", "unfit")[-1]["reason"]
-    three.stop("node-2")
+    three.odd.clear()
     three.start("node-2")
     three.together(*three.names, within_s=40)

@@ -6,22 +6,14 @@ import socket
 import threading
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import torch.distributed as dist
 
 from tests.support import pace
-from tests.train import cluster, reference
-from tests.train.agents import Agents
+from tests.train import reference
+from tests.train.agents import ENDLESS, Agents
 from train.models.model_files import model_folder
-
-ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
 
 
 def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):

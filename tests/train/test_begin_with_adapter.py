@@ -47,8 +47,8 @@ def test_its_first_loss_is_the_one_after_the_last_and_three_machines_have_that_o
     assert alone.losses()[0] == pytest.approx(first[2], rel=1e-6)
     three = second(first, tmp_path / "three", 3, shares="5,2,1")
     assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
-    start = next(event for event in three.events(2) if event["event"] == "start")
-    assert start["identity"]["adapter_hash"] and start["identity"]["lora_targets"] == "q_proj,down_proj"
+    identity = three.events(2, "start")[0]["identity"]
+    assert identity["adapter_hash"] and identity["lora_targets"] == "q_proj,down_proj"
 
 
 def test_its_card_tells_the_line_of_descent(first, tmp_path):
@@ -113,8 +113,7 @@ def test_weights_that_the_model_has_not_are_refused(first, tmp_path):
 RELATIVES = {
     "DoRA": {"dora": True},
     "PiSSA": {"lora_init": "pissa"},
-    "PiSSA, by the root of the rank": {"lora_init": "pissa", "rslora": True},
-    "OLoRA": {"lora_init": "olora"},
+    "OLoRA, by the root of the rank": {"lora_init": "olora", "rslora": True},
 }
 
 
@@ -125,17 +124,12 @@ def test_loras_relatives_go_on_where_they_stood(kind, tmp_path):
     options = FIRST | RELATIVES[kind] | {"dataset": data}
     longer = cluster.train(tmp_path / "longer", options | {"max_steps": 5})
     before = cluster.train(tmp_path / "before", options | {"run": "first"})
-    adapter = before.node_home(0) / "results/first/adapter"
-    wanted = load_file(adapter / "adapter_model.safetensors")
+    wanted = load_file(before.node_home(0) / "results/first/adapter/adapter_model.safetensors")
     assert any("magnitude" in name for name in wanted) == (kind == "DoRA")
-    found = built(adapter)
-    assert found.keys() == wanted.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
     alone = second((before, data, None), tmp_path / "alone")
     assert alone.losses()[0] == pytest.approx(longer.losses()[4], rel=1e-6)
     assert len(set(alone.losses())) == 3, "it goes on to learn"
-    three = second((before, data, None), tmp_path / "three", 3, shares="5,2,1")
-    assert three.losses() == pytest.approx(alone.losses(), rel=5e-6)
-    identity = next(event for event in alone.events() if event["event"] == "start")["identity"]
-    told = json.loads((alone.node_home(0) / "results/run/adapter/adapter_config.json").read_text())
+    identity = alone.events(kind="start")[0]["identity"]
+    told = json.loads((alone.result() / "adapter_config.json").read_text())
     assert told["use_dora"] == (kind == "DoRA") and told["r"] == (4 if kind == "DoRA" else 8)
     assert identity["lora_init"] == "default" and identity["lora_alpha"] == told["lora_alpha"]

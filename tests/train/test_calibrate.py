@@ -61,62 +61,69 @@ def test_what_is_kept_is_found_again_and_a_damaged_file_is_not_trusted(tmp_path)
     assert known(tmp_path / "c.json") == {}
 
 
-def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monkeypatch):
-    def key() -> str:
-        flags = ["--model", str(tmp_path), "--max-seq-length", "64"]
-        parser = argparse.ArgumentParser()
-        calibrate.add_arguments(parser)
-        return calibrate.key_of(config_of(parser.parse_args(flags)))
+def key(*words: str) -> str:
+    parser = argparse.ArgumentParser()
+    calibrate.add_arguments(parser)
+    return calibrate.key_of(config_of(parser.parse_args(words)))
 
+
+def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monkeypatch):
+    words = ("--model", str(tmp_path), "--max-seq-length", "64")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"1234")
-    keys = [key(), key()]
+    keys = [key(*words), key(*words)]
     (tmp_path / "model.safetensors").write_bytes(b"12345678")
-    keys.append(key())
+    keys.append(key(*words))
     monkeypatch.setattr(calibrate, "processor", lambda: ["another"])
-    keys.append(key())
+    keys.append(key(*words))
     monkeypatch.setattr(calibrate, "gpus", lambda: ["RTX 4070"])
-    keys.append(key())
+    keys.append(key(*words))
     monkeypatch.setattr("train.measure.versions.environment_lock", lambda: "another")
-    keys.append(key())
+    keys.append(key(*words))
     assert keys[0] == keys[1] and len(set(keys)) == 5
 
 
-def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, monkeypatch):
+def test_other_settings_are_measured_anew():
+    flags = ("--rows-per-step=4", "--memory-ceiling=0.5", "--optimizer=adamw8bit", "--lora-r=4", "--max-seq-length=64")
+    keys = {key("--model=tiny"), *(key("--model=tiny", flag) for flag in flags)}
+    assert len(keys) == 1 + len(flags)
+
+
+@pytest.fixture
+def measured(tmp_path, capsys, monkeypatch):
+    """What `train calibrate` prints, as JSON, in a home of its own."""
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
 
-    def calibrate(*flags) -> dict:
-        assert __main__.main(["calibrate", "--model", "tiny", "--max-seq-length", "64", "--json", *flags]) == 0
-        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    def calibrated(*flags: str) -> dict:
+        words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--json", *flags]
+        assert __main__.main(words) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
 
-    assert calibrate("--known-only")["speed"] is None
-    first = calibrate()
+    return calibrated
+
+
+def test_a_machine_is_measured_once(measured):
+    assert measured("--known-only")["speed"] is None
+    first = measured()
     assert first["speed"]["rows_per_s"] > 0 and not first["cached"]
-    again = calibrate()
+    again = measured()
     assert again["cached"] and again["speed"] == first["speed"]
-    assert calibrate("--max-seq-length", "32", "--known-only")["speed"] is None
-    assert calibrate("--lora-r", "4", "--known-only")["key"] != first["key"]
 
 
-def test_where_the_model_makes_its_rows_both_halves_are_measured(tmp_path, capsys, monkeypatch):
+def test_where_the_model_makes_its_rows_both_halves_are_measured(measured, monkeypatch):
     """A token takes 20 ms here, for all of four answers side by side, and a row of training 100."""
 
     def choosing(*words):
         clock["now"] += 0.02
         return choose(*words)
 
-    def speed(*flags) -> float:
-        words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--recipe", "grpo", "--json", *flags]
-        assert __main__.main(words) == 0
-        return json.loads(capsys.readouterr().out.splitlines()[-1])["speed"]["rows_per_s"]
-
     clock, choose = {"now": 0.0}, sample_tokens.choose
-    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setattr(sample_tokens, "choose", choosing)
     monkeypatch.setattr(generate, "time", SimpleNamespace(perf_counter=lambda: clock["now"]))
     monkeypatch.setattr(calibrate, "fit", lambda *_: Speed(10.0, 0.0))
-    both = [speed("--max-new-tokens", str(tokens)) for tokens in (10, 40)]
-    assert both == pytest.approx([1 / (0.1 + 10 * 0.02 / 4), 1 / (0.1 + 40 * 0.02 / 4)])
+    both = [measured("--recipe", "grpo", "--max-new-tokens", tokens)["speed"] for tokens in ("10", "40")]
+    wanted = [1 / (0.1 + 10 * 0.02 / 4), 1 / (0.1 + 40 * 0.02 / 4)]
+    assert [speed["rows_per_s"] for speed in both] == pytest.approx(wanted)
 
 
 def test_what_the_run_will_ask_is_asked(tmp_path, capsys, monkeypatch):
@@ -158,7 +165,7 @@ def test_what_the_run_will_ask_is_asked(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("rows_per_step", "found"), [(16, 4), (2, 2)])
-def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_step, found, tmp_path, monkeypatch):
+def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_step, found, measured, monkeypatch):
     """A card on paper has room for four rows."""
 
     def card(module, trained, full_rows, *, device, ceiling):
@@ -170,38 +177,18 @@ def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_ste
         return Speed(1.0, 0.0)
 
     took: list[int] = []
-    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setattr("train.engine.after_loading.device_of", lambda _: "cuda:0")
     monkeypatch.setattr("train.engine.micro_batch_search.gpu_trial", card)
     monkeypatch.setattr(calibrate, "fit", step_of)
-    words = ["--rows-per-step", str(rows_per_step), "--memory-ceiling", "0.8", "--json"]
-    assert __main__.main(["calibrate", "--model", "tiny", "--max-seq-length", "64", *words]) == 0
+    measured("--rows-per-step", str(rows_per_step), "--memory-ceiling", "0.8")
     assert took == [found]
 
 
-def test_another_step_size_or_optimizer_is_measured_anew():
-    def key(*words: str) -> str:
-        parser = argparse.ArgumentParser()
-        calibrate.add_arguments(parser)
-        return calibrate.key_of(config_of(parser.parse_args(["--model", "tiny", *words])))
-
-    other = [key(), key("--rows-per-step", "4"), key("--memory-ceiling", "0.5"), key("--optimizer", "adamw8bit")]
-    assert len(set(other)) == 4
-
-
-def test_of_a_model_that_is_cut_a_part_is_measured_in_layers(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
-
-    def calibrate(*flags) -> dict:
-        words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--micro-batch", "1", "--json", *flags]
-        assert __main__.main(words) == 0
-        return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-    parts = [calibrate("--pipes", "a+b", "--part", part) for part in ("0-2", "2-4", "0-2")]
+def test_of_a_model_that_is_cut_a_part_is_measured_in_layers(measured):
+    cut = ("--micro-batch", "1", "--pipes", "a+b")
+    parts = [measured(*cut, "--part", part) for part in ("0-2", "2-4", "0-2")]
     assert [part["cached"] for part in parts] == [False, False, True]
     assert parts[0]["key"] == parts[2]["key"] != parts[1]["key"]
-    whole = calibrate("--pipes", "a+b")
-    first = parts[0]["speed"]["rows_per_s"]
-    assert not whole["cached"] and first > 1.5 * whole["speed"]["rows_per_s"], (
-        "two layers of a row, or four and the head"
-    )
+    whole, part = measured(*cut), parts[0]["speed"]["rows_per_s"]
+    assert not whole["cached"]
+    assert part > 1.5 * whole["speed"]["rows_per_s"], "two layers of a row, or four and the head"

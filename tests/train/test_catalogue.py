@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.train.cluster import ROOT
-from train.cache import build_once
 from train.errors import BadInput
 from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
 from train.models.fetch import list_hub
@@ -187,17 +186,3 @@ def test_without_readable_files_the_hubs_conversion_is_taken_by_a_launch_as_well
 def test_a_part_of_a_data_set_has_a_name_and_a_folder_of_its_own():
     data = resolve_dataset("openai/gsm8k:main/train")
     assert (data.name, data.local_name) == ("gsm8k-main-train", "openai--gsm8k--main--train")
-
-
-def test_a_build_that_fails_leaves_nothing_and_the_next_succeeds(tmp_path):
-    def half(folder):
-        (folder / "part").touch()
-        raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError):
-        build_once(tmp_path / "thing", half)
-    assert [path.name for path in tmp_path.iterdir()] == [".thing.lock"]
-    calls = []
-    for _ in range(2):
-        build_once(tmp_path / "thing", calls.append)
-    assert len(calls) == 1

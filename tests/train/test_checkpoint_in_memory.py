@@ -8,12 +8,9 @@ import pytest
 
 from tests.support import pace
 from tests.support.pids import is_alive
-from tests.train import cluster
-from tests.train.agents import Agents
+from tests.train.agents import ENDLESS, Agents
 from train.engine import checkpoint, checkpoint_in_memory
 from train.engine.checkpoint_in_memory import Staging
-
-OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000, "sync": "flat"}
 
 
 def checkpoint_in(folder: Path, step: int, text: str = "weights") -> Path:
@@ -92,9 +89,14 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
     assert own.has_room(1) and not own.has_room(1 << 60), "its agent goes by the same rule"
 
 
-def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(tmp_path):
+@pytest.fixture
+def agents(data, tmp_path) -> Agents:
+    """One, whose worker saves only where it leaves."""
+    return Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 100000}, size=1)
+
+
+def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(agents):
     """A small one's has 3.5 s; and stop is told how long this one may take."""
-    agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
     agents.start(program="tests/train/broken.py slow_save=4")
     agents.together("node-0", step=8)
     pace.until(lambda: agents.now("node-0")["saves_s"] > 10, 5, "its agent does not say how long it needs")
@@ -104,9 +106,8 @@ def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(tmp_path):
     assert checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")[-1] >= step - 1
 
 
-def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
+def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(agents):
     """Its worker is gone by the time that its disk takes the checkpoint."""
-    agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
     agents.start(altered="held_disk")
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")

@@ -25,13 +25,8 @@ from train.recipes.images import models as picture_models
 from train.recipes.pretrain import model as new
 
 OPTIONS = {
-    "model": "tiny",
-    "max_steps": 9,
-    "rows_per_step": 4,
-    "lora_r": 4,
-    "save_every": 2,
-    "eval_every": 3,
-    "keep": 2,
+    **{"model": "tiny", "max_steps": 9, "rows_per_step": 4, "lora_r": 4},
+    **{"save_every": 2, "eval_every": 3, "keep": 2},
 }
 
 
@@ -62,25 +57,25 @@ def copy(finished, form, tmp_path) -> tuple[Path, dict]:
     return tmp_path, {**OPTIONS, "dataset": finished.home / "data", "load_in": form}
 
 
-def root(home: Path, rank: int = 0) -> Path:
-    return home / f"node-{rank}/models/checkpoints/run"
+def root(home: Path) -> Path:
+    return home / "node-0/models/checkpoints/run"
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_node_has_the_same_checkpoints(finished):
-    best = [event["step"] for event in finished.events() if event["event"] == "eval" and event["best"]][-1]
-    saved = [event["step"] for event in finished.events() if event["event"] == "checkpoint"]
+    best = [event["step"] for event in finished.events(kind="eval") if event["best"]][-1]
+    saved = [event["step"] for event in finished.events(kind="checkpoint")]
     assert saved == [2, 3, 4, 6, 8, 9], "every second step, and each best of the evaluations at 3, 6 and 9"
     for rank in range(2):
-        steps = checkpoint.steps(root(finished.home, rank))
+        steps = checkpoint.steps(finished.checkpoints(rank))
         assert steps[-2:] == [8, 9] and set(steps) <= {best, 8, 9}
-    newest = [json.loads((root(finished.home, rank) / "step-9/manifest.json").read_text()) for rank in range(2)]
+    newest = [json.loads((finished.checkpoints(rank) / "step-9/manifest.json").read_text()) for rank in range(2)]
     assert newest[0] == newest[1]
-    assert not [path for path in root(finished.home).iterdir() if path.name.startswith(".")]
+    assert not [path for path in finished.checkpoints().iterdir() if path.name.startswith(".")]
 
 
 def test_no_file_of_a_checkpoint_is_a_pickle(finished):
-    names = {path.name for path in (root(finished.home) / "step-9").iterdir()}
+    names = {path.name for path in (finished.checkpoints() / "step-9").iterdir()}
     assert names == {
         "adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "state.json", "manifest.json"
     }  # fmt: skip
@@ -95,21 +90,19 @@ def test_peft_loads_checkpoint_and_result(form, finished):
         return model
 
     ids = torch.arange(3, 40)[None]
-    adapters = (root(finished.home) / "step-9", finished.node_home(1) / "results/run/adapter")
+    adapters = (finished.checkpoints() / "step-9", finished.result(1))
     outputs = [peft.PeftModel.from_pretrained(base(), folder)(ids).logits for folder in adapters]
-    adapter = finished.node_home(0) / "results/run/adapter"
-    ours = get("hf").build(ModelSpec(folder=model_folder("tiny"), adapter=adapter, load_in=form))
+    ours = get("hf").build(ModelSpec(folder=model_folder("tiny"), adapter=finished.result(), load_in=form))
     untrained = base()(ids).logits
     assert torch.equal(outputs[0], outputs[1])
     torch.testing.assert_close(ours(ids).logits, outputs[0], rtol=0, atol=0 if form == "16bit" else 2e-6)
     assert (outputs[0] - untrained).abs().max() > 1e-4
-    assert (finished.node_home(0) / "results/run/best/adapter_model.safetensors").exists()
+    assert (finished.result(name="best") / "adapter_model.safetensors").exists()
 
 
 def test_the_result_names_its_base_for_others(finished):
-    made = finished.node_home(1) / "results/run"
     for name in ("adapter", "best"):
-        config = json.loads((made / name / "adapter_config.json").read_text())
+        config = json.loads((finished.result(1, name) / "adapter_config.json").read_text())
         assert config["base_model_name_or_path"] == "tiny (made by Motley: it cannot be loaded elsewhere)"
 
 
@@ -142,12 +135,23 @@ def test_a_run_continues_from_the_one_before_a_damaged_checkpoint(copy, finished
     assert run.losses() == pytest.approx(finished.losses(), rel=1e-5)
 
 
-def test_other_settings_are_refused_before_anything_is_done(copy):
+SETTINGS = "cannot continue with other settings: "
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"learning_rate": 0.5}, f"{SETTINGS}learning_rate was 0.0002, is 0.5"),
+        ({"load_in": "4bit"}, f"{SETTINGS}load_in was 16bit, is 4bit"),
+        ({"run": "second", "resume": "frist"}, "resume: no node has a checkpoint of run 'frist'"),
+    ],
+    ids=["other settings", "a base held otherwise", "a run that nobody has"],
+)
+def test_what_cannot_be_continued_is_refused_before_anything_is_done(changed, said, copy):
     home, options = copy
-    run = cluster.Cluster(home, {**options, "learning_rate": 0.5}, 1)
+    run = cluster.Cluster(home, options | changed)
     assert run.wait() == [2]
-    assert "cannot continue with other settings: learning_rate was 0.0002, is 0.5" in run.said()
-    assert "resume: never" in run.said()
+    assert said in run.said() and ("resume: never" in run.said()) == (SETTINGS in said)
 
 
 def test_data_that_has_changed_is_called_that(copy, tmp_path):
@@ -156,14 +160,6 @@ def test_data_that_has_changed_is_called_that(copy, tmp_path):
     assert run.wait() == [2]
     said = "cannot continue: its data has changed since it began; put the old data back, or begin a new run"
     assert said in run.said() and "other settings" not in run.said()
-
-
-@pytest.mark.parametrize(("form", "other"), [FORMS, FORMS[::-1]])
-def test_a_base_held_otherwise_is_another_setting(form, other, copy):
-    home, options = copy
-    run = cluster.Cluster(home, {**options, "load_in": other}, 1)
-    assert run.wait() == [2]
-    assert f"cannot continue with other settings: load_in was {form}, is {other}" in run.said()
 
 
 def test_a_quantised_base_with_one_other_weight_is_another_base(tmp_path):
@@ -188,24 +184,12 @@ def test_never_resume_starts_again_and_keeps_the_old_checkpoints_aside(copy):
     assert checkpoint.steps(aside[0])[-1] == 9
 
 
-def test_a_finished_run_is_not_trained_again(copy):
+@pytest.mark.parametrize("changed", [{}, {"run": "second", "resume": "run"}], ids=["itself", "another"])
+def test_a_finished_run_is_continued_and_not_trained_again(changed, copy):
     home, options = copy
-    run = cluster.train(home, options, 1)
+    run = cluster.train(home, options | changed)
     assert "resumed at step 9" in run.said()
-    assert len([event for event in run.events() if event["event"] == "step"]) == 9
-
-
-def test_a_run_can_continue_another_one(copy):
-    home, options = copy
-    run = cluster.train(home, {**options, "run": "second", "resume": "run"}, 1)
-    assert "resumed at step 9" in run.said()
-
-
-def test_a_run_that_nobody_has_cannot_be_resumed(copy):
-    home, options = copy
-    run = cluster.Cluster(home, {**options, "run": "second", "resume": "frist"}, 1)
-    assert run.wait() == [2]
-    assert "resume: no node has a checkpoint of run 'frist'" in run.said()
+    assert len(run.events(kind="step")) == 9
 
 
 def begun(settings) -> tuple[torch.nn.Module, Trained]:
@@ -282,12 +266,11 @@ def test_what_a_killed_process_left_makes_room_for_the_next_one(tmp_path, monkey
 def test_a_result_of_which_nothing_can_be_said_is_there_all_the_same(tmp_path):
     data = cluster.make_rows(tmp_path / "data", 20, 0)
     options = {**OPTIONS, "dataset": data, "max_steps": 2}
-    done = cluster.train(tmp_path, options, program=["tests/train/broken.py", "no_card"])
-    folder = done.node_home(0) / "results/run/adapter"
+    done = cluster.train(tmp_path, options, changed="no_card")
     made = ["adapter_config.json", "adapter_model.safetensors", "descent.json"]
-    assert sorted(path.name for path in folder.iterdir()) == made
-    (warning,) = [event["message"] for event in done.events() if event["event"] == "warning"]
-    assert "the result has no README.md: PermissionError" in warning
+    assert sorted(path.name for path in done.result().iterdir()) == made
+    (warning,) = done.events(kind="warning")
+    assert "the result has no README.md: PermissionError" in warning["message"]
 
 
 def test_a_stop_while_the_base_is_evaluated_saves_what_is_trained(tmp_path):

@@ -5,22 +5,14 @@ from dataclasses import fields
 
 import pytest
 
-from tests.train import cluster
 from train.__main__ import COMMANDS, main, parse, prepare_command
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES, load_config
 
 
 def test_text_becomes_what_the_field_is():
-    config = load_config(
-        {
-            "learning_rate": "1e-4",
-            "max_steps": "20",
-            "pack": "no",
-            "shares": "[5, 2,1]",
-            "lora_targets": ["q_proj", "v_proj"],
-        }
-    )
+    text = {"learning_rate": "1e-4", "max_steps": "20", "pack": "no", "shares": "[5, 2,1]"}
+    config = load_config(text | {"lora_targets": ["q_proj", "v_proj"]})
     assert config.learning_rate == 1e-4 and config.max_steps == 20 and config.pack is False
     assert config.shares == (5.0, 2.0, 1.0) and config.lora_targets == "q_proj,v_proj"
     assert load_config({"gradient_checkpointing": True}).gradient_checkpointing == "true"  # YAML's own true
@@ -74,7 +66,7 @@ def test_a_mistake_is_named(values, message):
 
 
 def test_every_setting_has_help_and_a_known_reach():
-    for spec in [spec for kind in RECIPES.values() for spec in fields(kind)]:
+    for spec in (spec for kind in RECIPES.values() for spec in fields(kind)):
         assert spec.metadata["help"] and spec.metadata["scope"] in ("math", "agree", "node")
 
 
@@ -125,10 +117,11 @@ def test_flags_come_before_the_config_file_and_a_file_may_serve_several_commands
     assert not hasattr(args, "lora_r")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_says_what_it_takes(command):
-    _, parser = prepare_command(command)
-    assert "--config" in parser.format_help()
+def test_help_names_every_command_and_what_each_takes(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    for command in COMMANDS:
+        assert command in said and "--config" in prepare_command(command)[1].format_help(), command
 
 
 def test_a_setting_is_explained_as_it_is_written():
@@ -136,21 +129,13 @@ def test_a_setting_is_explained_as_it_is_written():
     assert "without a gain of 0.1 % until" in " ".join(parser.format_help().split())
 
 
-def test_help_names_every_command(capsys):
-    assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in COMMANDS)
-
-
-def test_a_layer_that_the_model_lacks_is_named(tmp_path):
-    data = cluster.make_rows(tmp_path / "data", 4, 0)
-    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "lora_targets": "q_pro,v_proj"}, 1)
-    assert run.wait() == [2]
-    assert "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?" in run.said()
-
-
-def test_shares_must_be_one_a_process(tmp_path):
-    data = cluster.make_rows(tmp_path / "data", 4, 0)
-    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "shares": "5,2,1"}, 1)
-    assert run.wait() == [2]
-    assert "shares: 3 numbers for 1 processes" in run.said()
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("--lora-targets=q_pro,v_proj", "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?"),
+        ("--shares=5,2,1", "shares: 3 numbers for 1 processes"),
+    ],
+)
+def test_what_only_the_model_or_the_cluster_shows_is_named_too(setting, said, data, tmp_path, capsys):
+    assert main(["run", "--model=tiny", f"--dataset={data}", f"--home={tmp_path}", setting]) == 2
+    assert said in capsys.readouterr().err

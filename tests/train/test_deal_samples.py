@@ -1,23 +1,22 @@
 """The last rows of a step are dealt out by samples: near to the speeds, and the same step."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.train import cluster, reference
-from tests.train.test_exactness import OPTIONS, ROWS, ROWS_PER_STEP, STEPS, TOLERANCE, assert_each_row_once
+from tests.train.test_exactness import OPTIONS, ROWS_PER_STEP, STEPS, TOLERANCE, assert_each_row_once
 from train.data.rows import IGNORED, open_rows
+from train.engine.setup import make_balance
+from train.engine.split_last_rows import may_deal
 from train.models.model_files import model_folder
 from train.parallel.deal_samples import deal, into_rows
 from train.parallel.rebalance import Balance
+from train.plan.settings.config import load_config
 
 SPEEDS = {"node-0": 5.0, "node-1": 2.0, "node-2": 1.0}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), ROWS)
 
 
 def test_all_are_dealt_once_and_nobody_without_speed_gets_one():
@@ -95,24 +94,23 @@ def test_a_machine_that_has_become_slower_is_noticed_though_its_part_differs_in_
     assert balance.dealt_by[0] == pytest.approx(2.05, rel=0.05)
 
 
-def dealt_run(data, home, size=3, change="speeds_as_known", **options):
+def settings(data, **options):
     speeds = ",".join(f"{name}={speed}" for name, speed in SPEEDS.items())
-    settings = {**OPTIONS, "dataset": data, "speeds": speeds, **options}
-    return cluster.Cluster(home, settings, size, program=["tests/train/broken.py", change])
+    return {**OPTIONS, "dataset": data, "speeds": speeds, **options}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({}, marks=pytest.mark.long),  # auto: one of those below
-        {"sync": "ddp", "micro_batch": 2},
-        {"sync": "flat", "micro_batch": 1},
-    ],
-)
-def test_the_step_is_that_of_one_machine(data, tmp_path, options):
+def dealt_run(data, home, **options):
+    return cluster.train(home, settings(data, **options), 3, changed="speeds_as_known")
+
+
+@pytest.fixture(scope="module")
+def truth(data):
+    return reference.losses(model_folder("tiny"), data, steps=STEPS, rows_per_step=ROWS_PER_STEP)
+
+
+@pytest.mark.parametrize("options", [{"sync": "ddp", "micro_batch": 2}, {"sync": "flat", "micro_batch": 1}])
+def test_the_step_is_that_of_one_machine(data, truth, tmp_path, options):
     run = dealt_run(data, tmp_path, **options)
-    assert run.wait() == [0, 0, 0], run.said()
-    truth = reference.losses(model_folder("tiny"), data, steps=STEPS, rows_per_step=ROWS_PER_STEP)
     whole = sum(SPEEDS.values())
     for rank in range(3):
         assert reference.largest_error(run.losses(rank), truth) < TOLERANCE
@@ -125,20 +123,30 @@ def test_the_step_is_that_of_one_machine(data, tmp_path, options):
 
 
 def test_a_sample_that_nobody_computes_ends_the_run(data, tmp_path):
-    run = dealt_run(data, tmp_path, change="speeds_as_known+drops_a_sample")
+    run = cluster.Cluster(tmp_path, settings(data), 3, changed="speeds_as_known+drops_a_sample")
     assert all(run.wait())
     assert "the nodes did not train the samples of this step" in run.said()
 
 
-@pytest.mark.parametrize("options", [{"lora_dropout": 0.1}, {"shares": "5,2,1"}, {"balance": "even"}])
-def test_rows_stay_whole_where_they_must(data, tmp_path, options):
-    run = dealt_run(data, tmp_path, max_steps=3, **options)
-    assert run.wait() == [0, 0, 0], run.said()
-    assert all(node["part"] == node["rows"] for step in run.steps() for node in step["nodes"].values())
+@pytest.mark.parametrize(
+    ("options", "facts", "wanted"),
+    [
+        ({}, {}, True),
+        ({"lora_dropout": 0.1}, {}, False),
+        ({"neftune_alpha": 5}, {}, False),
+        ({"shares": "5,2,1"}, {}, False),
+        ({"balance": "even"}, {}, False),
+        ({}, {"cut": True}, False),
+        ({}, {"alone": True}, False),  # as of a family whose packed samples see each other
+    ],
+)
+def test_rows_stay_whole_where_they_must(data, tmp_path, options, facts, wanted):
+    rows = cluster.make_rows(tmp_path / "data", 9, 0, alone=True) if "alone" in facts else data
+    config = load_config(settings(data, **options))
+    deals = may_deal(config, open_rows(rows), SimpleNamespace(cut="cut" in facts))
+    assert make_balance(config, list(SPEEDS), deals=deals).deals == wanted
 
 
-def test_samples_that_have_rows_of_their_own_are_never_packed(tmp_path):
-    """Of a family whose packed samples see each other."""
-    run = dealt_run(cluster.make_rows(tmp_path / "data", ROWS, alone=True), tmp_path, max_steps=3)
-    assert run.wait() == [0, 0, 0], run.said()
+def test_a_run_whose_rows_stay_whole_trains_whole_rows(data, tmp_path):
+    run = dealt_run(data, tmp_path, max_steps=3, lora_dropout=0.1)
     assert all(node["part"] == node["rows"] for step in run.steps() for node in step["nodes"].values())

@@ -128,18 +128,14 @@ def test_what_any_node_knows_is_obeyed_and_what_was_set_stays(tmp_path):
     assert kept_decisions.read(SftConfig(home=str(tmp_path), run="branch", resume="r")) == known
 
 
-def test_a_run_keeps_its_precision_when_other_processors_take_it_over(tmp_path):
+def test_a_run_keeps_its_precision_when_other_processors_take_it_over(data, tmp_path):
     """As where the only CPU, or the only old GPU, of a cluster dies: what is left would choose another by itself."""
-    data = cluster.make_rows(tmp_path / "data", 20, 2)
     options = {"model": "tiny", "dataset": data, "rows_per_step": 4, "lora_r": 4, "save_every": 2, "max_steps": 12}
     first = cluster.Cluster(tmp_path, options | {"precision": "bf16"}, 2)
     first.reaches(3)
-    for process in first.processes:
-        process.send_signal(signal.SIGTERM)
-    first.wait()
-    assert len(first.steps()) < 12
+    first.stop(signal.SIGTERM)
     second = cluster.train(tmp_path, options, 2)
-    start = [event for event in second.events() if event["event"] == "start"][-1]
+    start = second.events(kind="start")[-1]
     assert start["decisions"]["precision"] == "bf16" and start["step"] > 0
     assert any("precision bf16" in reason and "decided when the run began" in reason for reason in start["reasons"])
     assert len(second.losses()) == 12

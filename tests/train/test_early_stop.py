@@ -2,12 +2,14 @@
 interruption, and what it leaves behind is its best."""
 
 import json
+import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.support import pace
@@ -17,18 +19,9 @@ from train.engine.early_stop import Gains
 from train.runlog.state import replay
 
 OPTIONS = {
-    "model": "tiny",
-    "max_steps": 80,
-    "rows_per_step": 8,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 3e-3,
-    "warmup_steps": 2,
-    "schedule": "constant",
-    "save_every": 7,
-    "eval_every": 2,
-    "patience": 3,
-    "wire": "fp32",
+    **{"model": "tiny", "max_steps": 80, "rows_per_step": 8, "lora_r": 8, "lora_alpha": 16, "wire": "fp32"},
+    **{"learning_rate": 3e-3, "warmup_steps": 2, "schedule": "constant"},
+    **{"save_every": 7, "eval_every": 2, "patience": 3},
 }
 """So high a rate learns the few rows by heart, and the held-out ones get worse."""
 
@@ -45,16 +38,21 @@ def alone(data, tmp_path_factory) -> cluster.Cluster:
 
 def evaluations(run: cluster.Cluster, rank: int = 0) -> list[tuple[int, float]]:
     """Those that count: what was trained again after a resume is evaluated again."""
-    return sorted({event["step"]: event["loss"] for event in run.events(rank) if event["event"] == "eval"}.items())
+    return sorted({event["step"]: event["loss"] for event in run.events(rank, "eval")}.items())
 
 
 def only(run: cluster.Cluster, kind: str, rank: int = 0) -> dict:
-    (found,) = [event for event in run.events(rank) if event["event"] == kind]
+    (found,) = run.events(rank, kind)
     return found
 
 
 def adapter(folder: Path) -> dict:
     return load_file(folder / "adapter_model.safetensors")
+
+
+def are_equal(ours: Path, theirs: Path) -> bool:
+    first, second = adapter(ours), adapter(theirs)
+    return all(torch.equal(first[name], second[name]) for name in second)
 
 
 def assert_same_end(run: cluster.Cluster, truth: cluster.Cluster, ranks: int, *, signals: int = 0) -> None:
@@ -70,10 +68,9 @@ def assert_same_end(run: cluster.Cluster, truth: cluster.Cluster, ranks: int, *,
             reported.add(event["step"])
         mine = evaluations(run, rank)
         assert mine == [(step, pytest.approx(loss, rel=1e-4)) for step, loss in evaluations(truth)]
-        result = run.node_home(rank) / "results/run"
-        ours, theirs = adapter(result / "adapter"), adapter(truth.node_home(0) / "results/run/adapter")
+        ours, theirs = adapter(run.result(rank)), adapter(truth.result())
         assert all((ours[name] - theirs[name]).abs().max() < 1e-3 for name in theirs)
-        assert all(bool((ours[name] == weight).all()) for name, weight in adapter(result / "best").items())
+        assert are_equal(run.result(rank), run.result(rank, "best"))
     assert reported == set(by_step)
 
 
@@ -115,18 +112,19 @@ def test_it_ends_three_evaluations_after_the_last_gain(alone):
 
 
 def test_the_result_is_the_best_and_not_the_last(alone):
-    home, best = alone.node_home(0), only(alone, "early_stop")["best"]
-    checkpoints, result = home / "models/checkpoints/run", adapter(home / "results/run/adapter")
-    kept, last = adapter(checkpoints / f"step-{best}"), adapter(checkpoints / f"step-{alone.steps()[-1]['step']}")
-    assert all(bool((result[name] == kept[name]).all()) for name in kept)
-    assert any(bool((result[name] != last[name]).any()) for name in last)
-    card = (home / "results/run/adapter/README.md").read_text()
-    assert f"{only(alone, 'early_stop')['loss']:.3f}" in card
+    end = only(alone, "early_stop")
+    assert are_equal(alone.result(), alone.checkpoints() / f"step-{end['best']}")
+    assert not are_equal(alone.result(), alone.checkpoints() / f"step-{alone.steps()[-1]['step']}")
+    assert f"{end['loss']:.3f}" in (alone.result() / "README.md").read_text()
 
 
-def test_three_processes_end_where_one_does(alone, data, tmp_path):
-    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3)
+def test_three_processes_end_where_one_does_also_one_that_was_away_at_the_best(alone, data, tmp_path):
+    """It gets the best from another."""
+    options, best = {**OPTIONS, "dataset": data, "shares": "5,2,1"}, only(alone, "early_stop")["best"]
+    run = cluster.train(tmp_path, options, 3, changed=f"forgets_checkpoint={best}")
+    assert [(run.checkpoints(rank) / f"step-{best}").exists() for rank in range(3)] == [True, False, True]
     assert_same_end(run, alone, 3)
+    assert are_equal(run.result(0), run.result(1))
 
 
 @pytest.mark.parametrize(
@@ -137,44 +135,25 @@ def test_an_interrupted_run_ends_where_it_would_have(number, at, alone, data, tm
     options = {**OPTIONS, "dataset": data}
     run = cluster.Cluster(tmp_path, options, 2)
     run.reaches(at)
-    for process in run.processes:
-        process.send_signal(number)
-    run.wait()
-    assert not (run.node_home(0) / "results").exists(), "the run ended before it was stopped"
+    run.stop(number)
     again = cluster.train(tmp_path, options, 3)
-    assert only(again, "early_stop") == only(again, "early_stop", 0)
     assert_same_end(again, alone, 2, signals=1)
-    last = adapter(again.node_home(2) / "results/run/adapter")
-    assert all(bool((last[n] == w).all()) for n, w in adapter(again.node_home(0) / "results/run/adapter").items())
+    assert are_equal(again.result(2), again.result())
 
 
 def test_an_evaluation_that_a_signal_broke_off_is_made_again(alone, data, tmp_path):
     options = {**OPTIONS, "dataset": data}
-    program = [str(Path(__file__).with_name("broken.py")), "rests_in_evaluation=8"]
-    run = cluster.Cluster(tmp_path, options, program=program)
+    run = cluster.Cluster(tmp_path, options, changed="rests_in_evaluation=8")
     pace.until(lambda: len(run.steps()) == 8 and "resting" in run.said(), pace.HANG_S, run.said)
-    run.processes[0].send_signal(signal.SIGTERM)
-    run.wait()
+    run.stop(signal.SIGTERM)
     assert [step for step, _ in evaluations(run)] == [2, 4, 6]
     assert_same_end(cluster.train(tmp_path, options), alone, 1)
 
 
-def test_a_node_that_was_away_at_the_best_gets_it_from_another(alone, data, tmp_path):
-    """Its checkpoint of the best step is gone, or never was."""
-    options, best = {**OPTIONS, "dataset": data}, only(alone, "early_stop")["best"]
-    program = [str(Path(__file__).with_name("broken.py")), f"forgets_checkpoint={best}"]
-    run = cluster.train(tmp_path, options, 2, program=program)
-    assert not (run.node_home(1) / f"models/checkpoints/run/step-{best}").exists()
-    assert (run.node_home(0) / f"models/checkpoints/run/step-{best}").exists()
-    first, second = (adapter(run.node_home(rank) / "results/run/adapter") for rank in range(2))
-    assert all(bool((first[name] == second[name]).all()) for name in first)
-
-
 def test_more_patience_continues_a_run_that_ended(alone, data, tmp_path):
-    options = {**OPTIONS, "dataset": data}
-    first = cluster.train(tmp_path, options)
-    end = len(first.steps())
-    longer = cluster.train(tmp_path, {**options, "patience": 5})
+    end = len(alone.steps())
+    shutil.copytree(alone.node_home(0), tmp_path / "node-0")
+    longer = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "patience": 5})
     assert len(longer.steps()) > end
     assert longer.losses()[:end] == pytest.approx(alone.losses(), rel=1e-4)
     last = [event for event in longer.events() if event["event"] in ("early_stop", "done")][-1]
@@ -187,13 +166,11 @@ def test_patience_alone_evaluates_often_enough(data, tmp_path):
     run = cluster.train(tmp_path, options)
     assert [step for step, _ in evaluations(run)] == list(range(2, 41, 2))
     assert "patience 40: evaluated every 2 steps" in run.said()
-    assert not [event for event in run.events() if event["event"] == "early_stop"]
+    assert not run.events(kind="early_stop")
     best = min(evaluations(run), key=lambda one: one[1])[0]
-    state = json.loads((run.node_home(0) / f"models/checkpoints/run/step-{best}/state.json").read_text())
-    assert state["best"]["step"] == best < 40
-    kept = adapter(run.node_home(0) / f"models/checkpoints/run/step-{best}")
-    result = adapter(run.node_home(0) / "results/run/adapter")
-    assert all(bool((result[name] == kept[name]).all()) for name in kept), "all steps were trained; the best is kept"
+    kept = run.checkpoints() / f"step-{best}"
+    assert json.loads((kept / "state.json").read_text())["best"]["step"] == best < 40
+    assert are_equal(run.result(), kept), "all steps were trained; the best is kept"
 
 
 def test_without_held_out_rows_it_is_refused(tmp_path):

@@ -13,17 +13,13 @@ from train.cluster import agent_files
 from train.cluster.agent_surroundings import Outside
 from train.runlog import events
 from train.runlog.event_types import FIELDS, EveryNodeStep, Rollout
-from train.runlog.state import history
 from train.runlog.tail import read
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> cluster.Cluster:
-    home = tmp_path_factory.mktemp("run")
-    data = cluster.make_rows(home / "data", 20, 4)
-    return cluster.train(
-        home, {"model": "tiny", "dataset": data, "max_steps": 4, "rows_per_step": 6, "eval_every": 2}, 2
-    )
+def run(data, tmp_path_factory) -> cluster.Cluster:
+    options = {"model": "tiny", "dataset": data, "max_steps": 4, "rows_per_step": 6, "eval_every": 2}
+    return cluster.train(tmp_path_factory.mktemp("run"), options, 2)
 
 
 def documented() -> dict[str, list[str]]:
@@ -90,12 +86,6 @@ def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):
     assert [event["step"] for event in read(file)] == [1]
     events.EventLog(file).write("stopped", step=2, reason="SIGTERM")
     assert [event["step"] for event in read(file)] == [1, 2]
-
-
-def test_history_takes_back_what_was_trained_again():
-    log = [("start", 0), ("step", 1), ("step", 2), ("step", 3), ("start", 2), ("step", 3), ("step", 4)]
-    kept = history([{"event": kind, "step": step, "at": i} for i, (kind, step) in enumerate(log)])
-    assert [(event["step"], event["at"]) for event in kept] == [(1, 1), (2, 2), (3, 5), (4, 6)]
 
 
 def test_the_progress_line_is_one_line_for_a_person(run):

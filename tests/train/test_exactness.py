@@ -1,10 +1,7 @@
 """The heart: whatever the cluster, the losses are those of one machine: all runs are compared with reference.py."""
 
 import functools
-import signal
-import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.bases import FORMS
 from train.models import dropout
@@ -21,25 +17,9 @@ from train.models.model_files import model_folder
 
 STEPS, ROWS_PER_STEP, ROWS, SEED = 20, 8, 60, 3407
 TOLERANCE = 5e-6
-OPTIONS = {
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": ROWS_PER_STEP,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "save_every": 4,
-    "proof_every": 4,
-    "wire": "fp32",
-}
+OPTIONS = reference.OPTIONS | {"max_steps": STEPS, "save_every": 4, "proof_every": 4}
 IN_4_BIT = {"load_in": "4bit", "eval_every": 5}
 """An evaluation in its midst: what is trained after it must be the same."""
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +102,7 @@ def test_a_base_in_4_bit_has_losses_of_its_own(truth_of):
 
 @pytest.mark.parametrize("form", [pytest.param("16bit", marks=pytest.mark.long), "4bit"])
 def test_shares_may_change_at_every_step(settings, truth, tmp_path):
-    program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
-    run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
+    run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, changed="moving_shares")
     assert len({tuple(event["shares"]) for event in run.steps()}) > 3
     assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
@@ -132,14 +111,13 @@ def test_shares_may_change_at_every_step(settings, truth, tmp_path):
 @pytest.mark.parametrize("sync", [pytest.param("ddp", marks=pytest.mark.long), "flat"])
 def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recovery(sync, data, truth, tmp_path):
     """The times are made up (rank 1 takes four times as long up to step 10); what follows from them is real."""
-    program = [str(Path(__file__).with_name("broken.py")), "slow_rank=30"]
     options = {**OPTIONS, "dataset": data, "sync": sync, "speeds": "node-0=100,node-1=80,node-2=4"}
-    run = cluster.train(tmp_path, options, 3, program=program)
+    run = cluster.train(tmp_path, options, 3, changed="slow_rank=30")
     rows = [[node["rows"] for node in event["nodes"].values()] for event in run.steps()]
     assert rows[0][2] == 0
     assert rows[7] == rows[9] == [4, 1, 3]
     assert sorted(rows[13]) == sorted(rows[19]) == [2, 3, 3]
-    changes = [event for event in run.events() if event["event"] == "balance"]
+    changes = run.events(kind="balance")
     for event in changes:
         assert list(event["shares"].values()) == rows[event["step"]] != rows[event["step"] - 1]
     assert "node-1 sped up from" in changes[-1]["reason"]
@@ -158,13 +136,9 @@ def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     killed_at, every = 9, settings["save_every"]
     run = cluster.Cluster(tmp_path, settings, before)
     run.reaches(killed_at)
-    for process in run.processes:
-        process.send_signal(signal.SIGKILL)
-    run.wait()
-    assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
-
+    run.stop()
     run = cluster.train(tmp_path, settings, after)
-    start = [event for event in run.events() if event["event"] == "start"][-1]
+    start = run.events(kind="start")[-1]
     assert start["step"] >= killed_at // every * every
     assert start["decisions"]["load_in"] == form
     assert any("by the speeds known so far, node-0 " in reason for reason in start["reasons"])
@@ -188,23 +162,8 @@ def test_bf16_wire_stays_within_its_bound(data, truth, tmp_path):
 
 def test_the_usual_mean_of_means_would_fail(data, truth, tmp_path):
     """What plain data parallelism does, each rank dividing by its own tokens, is far outside the tolerance."""
-    program = [str(Path(__file__).with_name("broken.py")), "mean_of_means"]
-    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3, program=program)
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3, changed="mean_of_means")
     assert reference.largest_error(run.losses(), truth) > 1000 * TOLERANCE
-
-
-@pytest.mark.long  # test_by_hand.py has it, with machines beside
-def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**OPTIONS, "dataset": data}.items()]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
-    torchrun += [f"--master-port={cluster.free_port()}", "-m", "train", "run", *flags, f"--home={tmp_path}"]
-    env = cluster.environment("pair") | {"GLOO_SOCKET_IFNAME": "lo"}
-    done = pace.run(*torchrun, env=env, cwd=cluster.ROOT)
-    assert done.returncode == 0, done.stderr
-    events = cluster.read(tmp_path / "logs/runs/run/events.jsonl")
-    steps = cluster.history(events)
-    assert list(steps[0]["nodes"]) == ["pair:0", "pair:1"]
-    assert reference.largest_error([event["loss"] for event in steps], truth) < TOLERANCE
 
 
 def test_a_base_that_drops_at_random_trains_without():

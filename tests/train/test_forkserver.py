@@ -81,8 +81,8 @@ def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
     sleeps = program(f"{belongs}import time; time.sleep(600)")
     asks = f"""
 import os, time
-from train.cluster.forkserver import ForkServer, Worker
-warm = ForkServer()
+from tests.train.cluster import fork_server
+warm = fork_server("-m", "train", "warm", "--parent", str(os.getpid()), "--cold")
 born = warm.start([{sleeps!r}], dict(os.environ) | {{"MOTLEY_AGENT": str(os.getpid())}})
 while born.poll() is None and born.pid is None: time.sleep(0.01)
 while b"motley-worker" not in open(f"/proc/{{born.pid}}/comm", "rb").read(): time.sleep(0.01)

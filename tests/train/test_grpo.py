@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.support import pace
-from tests.train import cluster, rewarded
+from tests.train import cluster, reference, rewarded
 from train.engine import loop
 from train.engine.run import train_run
 from train.errors import CheckFailed
@@ -28,27 +28,17 @@ from train.recipes.grpo.advantages import advantages
 from train.recipes.grpo.recipe import GrpoRecipe
 from train.runlog.event_types import Rollout
 
-BROKEN = str(Path(__file__).with_name("broken.py"))
 STEPS, ROWS, GROUP = 6, 8, 4
 TOLERANCE = 2e-5
 AGAIN = {"steps_per_rollout": 4, "epsilon": 0.1, "epsilon_high": 0.2}
 """Of the six steps four are on the first answers, two on the second; no checkpoint falls between them."""
-IN_TRUTH = {"scale_rewards": "scale", "steps_per_rollout": "reuse", "epsilon": "low", "epsilon_high": "high"}
-OPTIONS = {
-    "recipe": "grpo",
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": ROWS,
-    "group": GROUP,
-    "max_new_tokens": 10,
-    "max_seq_length": 96,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "save_every": 2,
-    "proof_every": 2,
-    "wire": "fp32",
+IN_TRUTH = {
+    **{"scale_rewards": "scale", "steps_per_rollout": "reuse", "max_steps": "steps"},
+    **{"epsilon": "low", "epsilon_high": "high"},
+}
+OPTIONS = reference.OPTIONS | {
+    **{"recipe": "grpo", "max_steps": STEPS, "rows_per_step": ROWS, "group": GROUP},
+    **{"max_new_tokens": 10, "max_seq_length": 96, "save_every": 2, "proof_every": 2},
 }
 
 
@@ -59,14 +49,21 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def truth_of(data):
-    return functools.cache(
-        lambda **how: rewarded.train(data, steps=STEPS, **{IN_TRUTH.get(one, one): value for one, value in how.items()})
-    )
+    def train(**how):
+        return rewarded.train(data, **{"steps": STEPS} | {IN_TRUTH.get(name, name): how[name] for name in how})
+
+    return functools.cache(train)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(data) -> dict:
     return {**OPTIONS, "dataset": data, "rewards": data.parent / "rewards.py"}
+
+
+@pytest.fixture(scope="module")
+def variant(settings, tmp_path_factory):
+    """The run of one process, of each of VARIANTS."""
+    return functools.cache(lambda name: alone(settings, tmp_path_factory.mktemp("alone"), **VARIANTS[name]))
 
 
 def alone(settings, home, **more):
@@ -75,6 +72,10 @@ def alone(settings, home, **more):
     run, _ = train_run(load_config(values), None)
     events = cluster.read(run.config.log_folder / "events.jsonl")
     return cluster.history(events), run.trained.parameters, events
+
+
+def of_kind(events, kind):
+    return [event for event in events if event["event"] == kind]
 
 
 def assert_is_truth(steps, truth, weights=None):
@@ -97,34 +98,30 @@ CLUSTERS = {
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_a_cluster_does_what_one_process_does(name, settings, truth_of, tmp_path):
+def test_a_cluster_does_what_one_process_does(name, settings, truth_of, variant, tmp_path):
     size, options = CLUSTERS[name]
     run = cluster.train(tmp_path, {**settings, **options}, size)
     for rank in range(size):
         assert_is_truth(run.steps(rank), truth_of())
-    adapters = [{e["step"]: e["adapter"] for e in run.events(rank) if e["event"] == "proof"} for rank in range(size)]
+    adapters = [{event["step"]: event["adapter"] for event in run.events(rank, "proof")} for rank in range(size)]
     assert adapters[0] and adapters[1:] == adapters[:-1]
     last = run.steps()[-1]
     assert {*last["rollout"], "kl", "clipped"} == Rollout.__optional_keys__
     assert list(last["rollout"]["generate_s"]) == list(last["nodes"])
+    first, wanted = (of_kind(events, "eval")[0] for events in (run.events(), variant("dapo")[2]))
+    assert first | {"time": 0} == wanted | {"time": 0}, "held-out answers are scored alike"
 
 
 def test_shares_may_change_at_every_step(settings, truth_of, tmp_path):
-    program = [BROKEN, "moving_shares"]
-    run = cluster.train(tmp_path, {**settings, **AGAIN, "balance": "even"}, 3, program=program)
+    run = cluster.train(tmp_path, {**settings, **AGAIN, "balance": "even"}, 3, changed="moving_shares")
     assert len({tuple(event["shares"]) for event in run.steps()}) > 2
     assert_is_truth(run.steps(), truth_of(**AGAIN))
-    assert [max(step["rollout"]["generate_s"].values()) > 0 for step in run.steps()] == [
-        True,
-        *[False] * 3,
-        True,
-        False,
-    ]
+    made = [step["step"] for step in run.steps() if max(step["rollout"]["generate_s"].values()) > 0]
+    assert made == [1, 5]
 
 
 def test_who_is_free_ends_what_a_slow_machine_has_begun(settings, truth_of, tmp_path):
-    program = [BROKEN, "slow_answers=40"]
-    run = cluster.train(tmp_path, settings, 3, program=program)
+    run = cluster.train(tmp_path, settings, 3, changed="slow_answers=40")
     assert_is_truth(run.steps(), truth_of())
     found = [step["rollout"] for step in run.steps()]
     assert sum(one["taken_over"] for one in found) > 0
@@ -139,19 +136,15 @@ def test_a_killed_run_goes_on_exactly_with_other_machines(again, settings, truth
     settings = {**settings, **again}
     run = cluster.Cluster(tmp_path, settings, 3)
     run.reaches(3)
-    for process in run.processes:
-        process.send_signal(signal.SIGKILL)
-    run.wait()
-    assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
+    run.stop()
     run = cluster.train(tmp_path, settings, 2)
-    start = [event for event in run.events() if event["event"] == "start"][-1]
-    assert start["step"] >= 2
+    assert run.events(kind="start")[-1]["step"] >= 2
     assert_is_truth(run.steps(), truth_of(**again))
 
 
 def test_who_waits_for_answers_notices_at_once_who_ends(settings, tmp_path):
     """Without an agent; timeout_s is five minutes."""
-    run = cluster.Cluster(tmp_path, settings, 3, program=[BROKEN, "sleeps_over_answers"])
+    run = cluster.Cluster(tmp_path, settings, 3, changed="sleeps_over_answers")
     pace.until(lambda: "sleeping" in run.said(1), pace.HANG_S, run.said)
     run.processes[1].send_signal(signal.SIGKILL)
     for rank in (0, 2):
@@ -163,21 +156,21 @@ def test_who_waits_for_answers_notices_at_once_who_ends(settings, tmp_path):
 
 VARIANTS = {
     "dapo": {},
-    "grpo": {"loss": "grpo", "scale_rewards": "batch"},
-    "dr_grpo": {"loss": "dr_grpo", "scale_rewards": "none"},
+    "grpo": {"loss": "grpo", "scale_rewards": "batch", "max_steps": 3},
+    "dr_grpo": {"loss": "dr_grpo", "scale_rewards": "none", "max_steps": 3},
     "near the base": {"beta": 0.2, "temperature": 0.7},
-    "the likeliest alone, and what ends": {"top_p": 0.6, "mask_overlong": True},
+    "the likeliest alone, and what ends": {"top_p": 0.6, "mask_overlong": True, "max_steps": 3},
     "several steps on the same answers": {**AGAIN, "beta": 0.2, "temperature": 0.7},
     "gspo": {"loss": "gspo", "steps_per_rollout": 3, "epsilon": 0.15, "epsilon_high": 0.2},
 }
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_each_loss_is_that_of_plain_pytorch(name, settings, truth_of, tmp_path):
+def test_each_loss_is_that_of_plain_pytorch(name, truth_of, variant):
     options = VARIANTS[name]
     truth = truth_of(**options)
     assert len({length for step in truth[0] for length in step["lengths"]}) > 3, "all answers are of one length"
-    steps, weights, _ = alone(settings, tmp_path, **options)
+    steps, weights, _ = variant(name)
     assert_is_truth(steps, truth, weights)
     if "beta" in options:
         kl = [step["rollout"]["kl"] for step in steps]
@@ -191,9 +184,8 @@ def test_each_loss_is_that_of_plain_pytorch(name, settings, truth_of, tmp_path):
 
 
 def test_the_losses_differ(truth_of):
-    """Else the comparisons with them could not tell them apart."""
-    several = ({}, VARIANTS["grpo"], {"beta": 0.2}, AGAIN, AGAIN | {"epsilon": 0.5, "epsilon_high": 0.5})
-    norms = [truth_of(**how)[0][-1]["norm"] for how in several]
+    """Else the comparisons with them could not tell them apart: at the first step answers and weights are the same."""
+    norms = [truth_of(**VARIANTS[name])[0][0]["norm"] for name in ("dapo", "grpo", "dr_grpo")]
     assert all(abs(a - b) > 100 * TOLERANCE for a, b in itertools.combinations(norms, 2))
 
 
@@ -205,8 +197,8 @@ def test_groups_without_a_difference_teach_nothing(settings, tmp_path):
     spec = backends.ModelSpec(folder=model_folder("tiny"), lora_r=8, lora_alpha=16)
     first = trained_weights(backends.get("hf").build(spec))
     assert all(torch.equal(a, b) for a, b in zip(weights, dict(sorted(first.items())).values(), strict=True))
-    warnings = [event["message"] for event in events if event["event"] == "warning"]
-    assert len(warnings) == 1 and "the same reward" in warnings[0]
+    (warning,) = of_kind(events, "warning")
+    assert "the same reward" in warning["message"]
 
 
 @pytest.mark.parametrize("mask", [True, False])
@@ -218,10 +210,8 @@ def test_answers_that_never_end_are_cut_and_told(mask, settings, data, tmp_path)
     for step in steps:
         assert (step["rollout"]["cut"], step["rollout"]["answer_tokens"], step["rollout"]["longest"]) == (1, 10, 10)
         assert (step["targets"], step["grad_norm"] == 0) == (0 if mask else 80, mask)
-    warnings = [event["message"] for event in events if event["event"] == "warning"]
-    assert len(warnings) == 1 and warnings[0].startswith(
-        "no answer of this step came to an end within max_new_tokens=10"
-    )
+    (warning,) = of_kind(events, "warning")
+    assert warning["message"].startswith("no answer of this step came to an end within max_new_tokens=10")
 
 
 def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path):
@@ -245,21 +235,6 @@ def test_a_reward_that_raises_ends_the_run_with_one_sentence(settings, tmp_path)
     assert re.search(r"node-1, step \d: the reward picky", run.said(1))
 
 
-def test_the_best_adapter_is_that_of_the_highest_held_out_reward(settings, tmp_path):
-    *_, events = alone(settings, tmp_path, eval_every=2)
-    found = [event for event in events if event["event"] == "eval"]
-    assert [event["step"] for event in found] == [0, 2, 4, 6], "also before the first step"
-    rewards = [event["metrics"]["reward"] for event in found]
-    assert [event["loss"] for event in found] == [-reward for reward in rewards]
-    best = [event for event in found if event["best"]][-1]
-    assert best["metrics"]["reward"] == max(rewards)
-    assert set(found[0]["metrics"]) == {"reward", "vowels", "short"}
-    lines = [event["lines"] for event in events if event["event"] == "samples"][-1]
-    card = (tmp_path / "results/run/adapter/README.md").read_text()
-    assert "held-out reward" in card and f"{rewards[0]:.3f} → {rewards[-1]:.3f}" in card and "loss" not in card
-    assert lines[0]["given"].startswith("What is ") and lines[0]["wrote"]
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """The steps at which held-out prompts are asked."""
@@ -280,9 +255,17 @@ def test_what_there_was_before_is_asked_once(settings, asked, tmp_path, monkeypa
     assert asked == [0]
     *_, events = alone(settings, tmp_path, eval_every=2)
     assert asked == [0, 2, 4, 6], "neither where it resumes nor at the end"
-    found = [event["metrics"]["reward"] for event in events if event["event"] == "eval"]
+    found = of_kind(events, "eval")
+    assert [event["step"] for event in found] == [0, 2, 4, 6], "also before the first step"
+    assert set(found[0]["metrics"]) == {"reward", "vowels", "short"}
+    rewards = [event["metrics"]["reward"] for event in found]
+    assert [event["loss"] for event in found] == [-reward for reward in rewards]
+    best = [event for event in found if event["best"]][-1]
+    assert best["metrics"]["reward"] == max(rewards)
     card = (tmp_path / "results/run/adapter/README.md").read_text()
-    assert f"{found[0]:.3f} → {found[-1]:.3f}" in card
+    assert "held-out reward" in card and f"{rewards[0]:.3f} → {rewards[-1]:.3f}" in card and "loss" not in card
+    last = of_kind(events, "samples")[-1]["lines"][0]
+    assert last["given"].startswith("What is ") and last["wrote"]
 
 
 def no_power(*_):
@@ -293,22 +276,13 @@ def no_power(*_):
 def test_what_learns_nothing_ends_early_and_leaves_what_there_was(reward, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(GrpoRecipe, "held_out", lambda *_: (-reward, 3, {"reward": reward}))
     _, weights, events = alone(settings, tmp_path, eval_every=1, patience=2)
-    (end,) = [event for event in events if event["event"] == "early_stop"]
+    (end,) = of_kind(events, "early_stop")
     assert (end["step"], end["best"], end["loss"]) == (2, 0, -reward)
     assert not any(weight.any() for weight in weights[1::2]), "the matrices of an adapter that begin at 0"
     best, last = (
         load_file(tmp_path / "results/run" / name / "adapter_model.safetensors") for name in ("best", "adapter")
     )
     assert best.keys() == last.keys() and all(torch.equal(best[name], last[name]) for name in best)
-
-
-def test_held_out_answers_are_scored_alike_by_any_cluster(settings, tmp_path):
-    several = cluster.train(tmp_path / "several", {**settings, "max_steps": 1}, 2)
-    one = alone(settings, tmp_path / "one", max_steps=1)[2]
-    evals = [[event for event in events if event["event"] == "eval"] for events in (one, several.events())]
-    assert [(e["loss"], e["metrics"], e["targets"]) for e in evals[0]] == [
-        (e["loss"], e["metrics"], e["targets"]) for e in evals[1]
-    ]
 
 
 def test_noise_is_that_of_whole_numbers():

@@ -47,8 +47,8 @@ def test_another_launch_is_not_ours():
     a, b = network()
     one = started(a)
     other = started(ClusterConfig(**{f: getattr(b, f) for f in b.__dataclass_fields__} | {"token": "other"}))
-    pace.until(lambda: one.snapshot()["n1"].how != "no answer yet", 8)
-    time.sleep(1)
+    asked = lambda: {one.snapshot()["n1"].how, other.snapshot()["n0"].how}  # noqa: E731
+    pace.until(lambda: "no answer yet" not in asked(), 8)
     assert not alive(one) and not alive(other)
 
 

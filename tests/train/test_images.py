@@ -42,10 +42,6 @@ def alone(settings, tmp_path_factory):
     return cluster.train(tmp_path_factory.mktemp("alone"), settings)
 
 
-def evaluations(run, rank=0):
-    return [event for event in run.events(rank) if event["event"] == "eval"]
-
-
 def truth_of(data, settings):
     """Plain PyTorch: each picture moved by itself, SGD with its own groups, schedule, clipping."""
     config, rows = load_config({**settings, "dataset": str(data)}), open_pictures(data)
@@ -92,11 +88,11 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
     run = cluster.train(tmp_path, {**settings, **more, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):
         assert reference.largest_error(run.losses(rank), truth.losses()) < CLOSE
-        for mine, other in zip(evaluations(run, rank), evaluations(truth), strict=True):
+        for mine, other in zip(run.events(rank, "eval"), truth.events(kind="eval"), strict=True):
             assert mine["metrics"] == other["metrics"]
-    last = [[e["lines"] for e in run.events(rank) if e["event"] == "samples"] for rank in range(3)]
+    last = [[event["lines"] for event in run.events(rank, "samples")] for rank in range(3)]
     assert last[0] == last[1] == last[2]
-    made = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
+    made = [(run.result(rank, "model") / "model.safetensors").read_bytes() for rank in range(3)]
     assert made[0] == made[1] == made[2]
 
 
@@ -104,7 +100,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
 def test_it_continues_with_fewer_nodes_after_a_kill(alone, settings, tmp_path):
     cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
-    assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
+    assert run.events(kind="start")[-1]["step"] >= 6
     assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
 
 
@@ -160,9 +156,8 @@ def test_what_a_plan_computes_is_what_there_is(model, size):
 
 
 def test_sgd_and_its_momentum_go_where_the_run_goes(alone):
-    folder = alone.node_home(0) / "models/checkpoints/run/step-24"
-    state = json.loads((folder / "state.json").read_text())
-    assert state["math"]["optimizer"] == "sgd" and state["math"]["learning_rate"] == 0.025
+    settings = json.loads((alone.checkpoints() / "step-24/state.json").read_text())["math"]
+    assert settings["optimizer"] == "sgd" and settings["learning_rate"] == 0.025
     assert "learning rate 0.025: 0.4 at 128 rows a step, in proportion to the rows" in alone.said()
 
 
@@ -202,17 +197,12 @@ def test_what_is_no_picture_is_named(home, tmp_path, capsys):
     assert code == 2 and "notes.png: no picture of a kind that is read" in said["failures"][0]
 
 
-def test_it_is_measured(alone, home, capsys):
+def test_it_is_measured(alone, home, data, capsys):
     code, found = answer(capsys, "eval", "--run", "run", "--home", str(home))
-    last = evaluations(alone)[-1]
+    last = alone.events(kind="eval")[-1]
     assert code == 0 and found["model"]["loss"] == pytest.approx(last["loss"], rel=1e-5)
-    assert found["model"]["top1"] == last["metrics"]["top1"] and found["rows"] == len(open_pictures_eval(home))
-    assert [e["lines"] for e in alone.events() if e["event"] == "samples"] == [found["mixed_up"]]
-
-
-def open_pictures_eval(home):
-    rows = json.loads((home / "logs/runs/run/launch.json").read_text())["rows"]
-    return open_pictures(type(home)(rows), "eval")
+    assert found["model"]["top1"] == last["metrics"]["top1"] and found["rows"] == len(open_pictures(data, "eval"))
+    assert [event["lines"] for event in alone.events(kind="samples")] == [found["mixed_up"]]
 
 
 def test_it_is_exported_with_its_labels(home, capsys, tmp_path):

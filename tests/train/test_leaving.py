@@ -8,17 +8,17 @@ import pytest
 
 from tests.support import pace
 from tests.train import cluster
+from tests.train.agents import ENDLESS
 from train.engine import checkpoint
 
-OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000}
+
+@pytest.fixture
+def options(data) -> dict:
+    return ENDLESS | {"dataset": data, "save_every": 100000, "sync": "auto"}
 
 
-def saved_steps(run: cluster.Cluster, rank: int) -> list[int]:
-    return checkpoint.steps(run.node_home(rank) / "models/checkpoints/run")
-
-
-def test_sigterm_saves_the_last_finished_step_and_leaves(tmp_path):
-    run = cluster.Cluster(tmp_path, {**OPTIONS, "dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, 2)
+def test_sigterm_saves_the_last_finished_step_and_leaves(options, tmp_path):
+    run = cluster.Cluster(tmp_path, options, 2)
     run.reaches(8)
     for process in run.processes:
         process.send_signal(signal.SIGTERM)
@@ -26,12 +26,12 @@ def test_sigterm_saves_the_last_finished_step_and_leaves(tmp_path):
     assert set(codes) <= {143, 1}, "1: a peer had left before the signal came"
     last = run.events()[-1]
     assert last["event"] in ("stopped", "failed")
-    assert saved_steps(run, 0)[-1] >= 7
+    assert checkpoint.steps(run.checkpoints())[-1] >= 7
 
 
-def test_a_process_that_waits_for_a_frozen_peer_can_still_be_stopped(tmp_path):
+def test_a_process_that_waits_for_a_frozen_peer_can_still_be_stopped(options, tmp_path):
     """Its main thread sits in an all-reduce that never ends, where Python runs no signal handler."""
-    run = cluster.Cluster(tmp_path, {**OPTIONS, "dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, 2)
+    run = cluster.Cluster(tmp_path, options, 2)
     run.reaches(8)
     run.processes[1].send_signal(signal.SIGSTOP)
     time.sleep(1)  # by then it waits
@@ -39,8 +39,8 @@ def test_a_process_that_waits_for_a_frozen_peer_can_still_be_stopped(tmp_path):
     assert pace.ended(run.processes[0], 5, run.said) == 143
     run.processes[1].kill()
     run.wait()
-    step = saved_steps(run, 0)[-1]
-    assert step >= 7 and checkpoint.damage(run.node_home(0) / f"models/checkpoints/run/step-{step}") == ""
+    step = checkpoint.steps(run.checkpoints())[-1]
+    assert step >= 7 and checkpoint.damage(run.checkpoints() / f"step-{step}") == ""
     assert run.events()[-1] | {"time": 0} == {"event": "stopped", "time": 0, "step": step, "reason": "SIGTERM"}
 
 
@@ -52,12 +52,11 @@ def test_help_and_mistakes_do_not_wait_for_torch(flag):
     assert "train.plan.settings.config" in read and "torch" not in read
 
 
-def test_a_sick_card_does_not_hide_what_made_it_sick(tmp_path):
+def test_a_sick_card_does_not_hide_what_made_it_sick(options, tmp_path):
     """Nothing can be saved from it any more; the first cause is what a person needs."""
-    program = ["tests/train/broken.py", "sick_card"]
-    run = cluster.Cluster(tmp_path, {**OPTIONS, "dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, 1, program)
+    run = cluster.Cluster(tmp_path, options, changed="sick_card")
     assert run.wait() == [1]
     failed = run.events()[-1]
     assert failed["event"] == "failed" and "the launch timed out" in failed["message"]
-    assert "unspecified launch failure" in [e["message"] for e in run.events() if e["event"] == "warning"][-1]
+    assert "unspecified launch failure" in run.events(kind="warning")[-1]["message"]
     assert "step 1: AcceleratorError: CUDA error: the launch timed out" in run.said()

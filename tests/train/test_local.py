@@ -23,29 +23,14 @@ from train.plan.settings.config import SftConfig
 from train.plan.speed.step_time import most_local_steps
 
 ROWS, STEPS = 60, 20
-OPTIONS = {
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": 8,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "save_every": 8,
-    "proof_every": 1,
-    "wire": "fp32",
-    "sync": "local",
-    "local_steps": 3,
+OPTIONS = reference.OPTIONS | {
+    **{"max_steps": STEPS, "save_every": 8, "proof_every": 1},
+    **{"sync": "local", "local_steps": 3},
 }
 SYNCS = [3, 6, 9, 12, 15, 18, 20]
 SAVED = [9, 18, 20]
 TOGETHER = [3, *SAVED]
 TOLERANCE = 5e-6
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +46,14 @@ def finished(data, tmp_path_factory) -> cluster.Cluster:
 def local_truth(data, **changed) -> list[float]:
     settings = {"steps": STEPS, "counts": lambda step: (5, 2, 1), "round_steps": 3, "together": TOGETHER} | changed
     return reference.local_losses(model_folder("tiny"), data, **settings)
+
+
+def each_row_once(run: cluster.Cluster) -> bool:
+    return rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+
+
+def starts(run: cluster.Cluster) -> list[int]:
+    return [event["step"] for event in run.events(kind="start")]
 
 
 def trained(folder: Path) -> dict[str, torch.Tensor]:
@@ -85,20 +78,20 @@ def test_the_reference_can_tell(truth, data, monkeypatch):
 
 
 def test_each_row_is_trained_once(finished):
-    assert rows_are_right({event["step"]: event for event in finished.steps()}, ROWS, 8)
+    assert each_row_once(finished)
 
 
 def test_nothing_is_exchanged_between_syncs_and_all_agree_before_a_checkpoint(finished):
-    steps, events = finished.steps(), finished.events()
+    steps = finished.steps()
     assert [event["step"] for event in steps if event["sync_s"] > 0] == SYNCS
     assert {event["sync"] for event in steps} == {"local"}
-    assert [event["step"] for event in events if event["event"] == "proof"] == TOGETHER
-    assert [event["step"] for event in events if event["event"] == "checkpoint"] == SAVED
+    assert [event["step"] for event in finished.events(kind="proof")] == TOGETHER
+    assert [event["step"] for event in finished.events(kind="checkpoint")] == SAVED
 
 
 def test_all_nodes_save_the_same(finished):
-    folders = [finished.node_home(rank) / "models/checkpoints/run/step-9" for rank in range(3)]
-    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
+    files = [finished.checkpoints(rank) / "step-9/manifest.json" for rank in range(3)]
+    manifests = [json.loads(file.read_text()) for file in files]
     moments = {manifest.pop("optimizer.safetensors") for manifest in manifests}
     assert "outer.safetensors" in manifests[0]
     assert manifests[0] == manifests[1] == manifests[2] and len(moments) == 3, "only the moments are each one's own"
@@ -106,14 +99,13 @@ def test_all_nodes_save_the_same(finished):
 
 def test_a_process_without_rows_takes_part_in_syncs(data, tmp_path):
     """One node has no rows in every second round: its delta is zero, and its optimizer has counted fewer steps."""
-    program = [str(Path(__file__).with_name("broken.py")), "idle_rounds=3"]
     options = {**OPTIONS, "dataset": data, "balance": "even", "max_steps": 14, "save_every": 5}
-    run = cluster.train(tmp_path, options, 3, program=program)
+    run = cluster.train(tmp_path, options, 3, changed="idle_rounds=3")
     rows = [tuple(node["rows"] for node in event["nodes"].values()) for event in run.steps()]
     assert rows[0][2] == 0 and rows[3][2] > 0
     truth = local_truth(data, steps=14, counts=lambda step: rows[step], together=[3, 6, 12, 14])
     assert reference.largest_error(run.losses(), truth) < TOLERANCE
-    assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+    assert each_row_once(run)
 
 
 @pytest.mark.parametrize(("size", "local_steps"), [(1, 5), (2, 1)])
@@ -124,9 +116,8 @@ def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
     if size == 1:
         truth = reference.losses(model_folder("tiny"), data, steps=10, rows_per_step=8)
     else:
-        truth = local_truth(
-            data, steps=10, counts=lambda step: (6, 2), round_steps=1, outer_rate=1.0, momentum=0.0, together=[1, 8, 10]
-        )
+        rounds = {"round_steps": 1, "outer_rate": 1.0, "momentum": 0.0, "together": [1, 8, 10]}
+        truth = local_truth(data, steps=10, counts=lambda step: (6, 2), **rounds)
     assert reference.largest_error(run.losses(), truth) < TOLERANCE
 
 
@@ -138,25 +129,22 @@ def test_a_stopped_run_resumes_from_its_last_sync(how, finished, data, tmp_path)
     """Killed, it resumes from the last checkpoint and is exactly the run that was never stopped. So it is after a
     SIGTERM in the round behind that checkpoint."""
     options = {**OPTIONS, "dataset": data, "shares": "5,2,1"}
-    run = cluster.Cluster(tmp_path, options, 3, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
+    run = cluster.Cluster(tmp_path, options, 3, changed="rests=11")
     run.reaches(11)
-    for process in run.processes:
-        process.send_signal(how)
-    run.wait()
-    steps = [checkpoint.steps(run.node_home(rank) / "models/checkpoints/run") for rank in range(3)]
+    run.stop(how)
+    steps = [checkpoint.steps(run.checkpoints(rank)) for rank in range(3)]
     assert steps == [[9]] * 3, "only what all shared is saved"
     run = cluster.train(tmp_path, options, 3)
-    assert [event["step"] for event in run.events() if event["event"] == "start"] == [0, 9]
+    assert starts(run) == [0, 9]
     assert run.losses() == finished.losses()
-    ours, never = (trained(r.node_home(1) / "results/run/adapter") for r in (run, finished))
+    ours, never = (trained(r.result(1)) for r in (run, finished))
     assert all(torch.equal(ours[name], never[name]) for name in never)
 
 
 def test_what_a_leaving_process_still_does_is_neither_reported_nor_saved(data, tmp_path):
     """It has rolled back to step 6 when its main thread comes to report step 11: that would be reported as step 7."""
     options = {**OPTIONS, "dataset": data, "save_every": 1000}
-    program = [str(Path(__file__).with_name("broken.py")), "lingers=11"]
-    run = cluster.Cluster(tmp_path, options, 1, program=program)
+    run = cluster.Cluster(tmp_path, options, changed="lingers=11")
     assert run.wait() == [143]
     assert [event["event"] for event in run.events()][-2:] == ["checkpoint", "stopped"]
     assert run.events()[-1]["step"] == 6
@@ -167,18 +155,16 @@ def test_what_is_saved_in_the_middle_of_a_round_is_what_all_share(data, tmp_path
     """The deltas up to step 6 have arrived, those up to 9 travel: each rank saves the common weights with the former,
     and the run continues from there."""
     options = {**OPTIONS, "dataset": data, "save_every": 1000, "shares": "5,3"}
-    run = cluster.Cluster(tmp_path, options, 2, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
+    run = cluster.Cluster(tmp_path, options, 2, changed="rests=11")
     run.reaches(11)
-    for process in run.processes:
-        process.send_signal(signal.SIGTERM)
-    run.wait()
-    folders = [run.node_home(rank) / "models/checkpoints/run" for rank in range(2)]
+    run.stop(signal.SIGTERM)
+    folders = [run.checkpoints(rank) for rank in range(2)]
     assert [checkpoint.steps(folder) for folder in folders] == [[6], [6]]
     ours, theirs = (trained(folder / "step-6") for folder in folders)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     run = cluster.train(tmp_path, options, 2)
-    assert [event["step"] for event in run.events() if event["event"] == "start"] == [0, 6]
-    assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+    assert starts(run) == [0, 6]
+    assert each_row_once(run)
 
 
 def test_a_lost_node_costs_two_rounds_at_most(data, tmp_path):
@@ -192,8 +178,8 @@ def test_a_lost_node_costs_two_rounds_at_most(data, tmp_path):
     agents.start("node-1")
     agents.together(*agents.names, within_s=60)
     agents.stop()
-    starts = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
-    assert len(starts) >= 3 and all(start % 7 == 0 for start in starts)
+    began = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
+    assert len(began) >= 3 and all(step % 7 == 0 for step in began)
     before = [event["step"] for event in agents.events("node-0") if event["event"] in ("step", "start")]
     repeated = [a - b for a, b in pairwise(before) if b < a]
     assert max(repeated) < 14
@@ -204,18 +190,17 @@ def test_a_lost_node_costs_two_rounds_at_most(data, tmp_path):
 
 def test_a_run_may_change_to_local_steps_and_back(data, tmp_path):
     """In one run: exact until it is stopped, then in rounds, then exact again; no row is lost or comes twice."""
-    program = str(Path(__file__).with_name("broken.py"))
     for step, sync in ((4, "flat"), (9, "local"), (0, "flat")):
         options = {**OPTIONS, "dataset": data, "max_steps": 14, "save_every": 1, "sync": sync}
-        run = cluster.Cluster(tmp_path, options, 1, program=[program, f"rests={step}"])
+        run = cluster.Cluster(tmp_path, options, changed=f"rests={step}")
         if step:
             run.reaches(step)
-            run.processes[0].kill()
+            run.stop()
         run.wait()
-    starts = [event["step"] for event in run.events() if event["event"] == "start"]
-    assert starts[0] == 0 and starts[1] in (3, 4) and starts[2] in (starts[1] + 3, starts[1] + 6)
+    first, second, third = starts(run)
+    assert first == 0 and second in (3, 4) and third in (second + 3, second + 6)
     assert {event["sync"] for event in run.steps()} == {"flat", "local"} and len(run.steps()) == 14
-    assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+    assert each_row_once(run)
 
 
 # -- how many steps ----------------------------------------------------------------------------------------------------
@@ -281,11 +266,10 @@ def test_an_inner_step_that_was_not_counted_yet_is_rolled_back_too():
 
 def test_the_measured_number_is_followed_and_reported(data, tmp_path):
     options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 56}
-    program = [str(Path(__file__).with_name("broken.py")), "slow_syncs=30"]
-    run = cluster.train(tmp_path, options, 2, program=program)
-    chosen = [event for event in run.events() if event["event"] == "local"]
-    proofs = [event["step"] for event in run.events() if event["event"] == "proof"]
-    assert chosen[0]["step"] == 4 and chosen[0]["steps"] == 7
+    run = cluster.train(tmp_path, options, 2, changed="slow_syncs=30")
+    proofs = [event["step"] for event in run.events(kind="proof")]
+    chosen = run.events(kind="local")[0]
+    assert (chosen["step"], chosen["steps"]) == (4, 7)
     assert proofs[:3] == [4, 11, 18]
     assert np.isfinite(run.losses()).all()
 

@@ -5,7 +5,6 @@ import functools
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import peft
 import pytest
@@ -21,40 +20,24 @@ from train.models import hf, row_noise
 from train.models import lora_init as first_weights
 from train.models.backends import ModelSpec, to_tensors
 from train.models.model_files import model_folder
-from train.models.weights import trained_weights, write_weights
+from train.models.weights import trained_weights
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup, memory, trained_parameters
 from train.plan.settings.config import load_config
 from train.recipes.sft import recipe as sft
 
-STEPS = 10
+STEPS = 6
 TOLERANCE = 1e-5
-OPTIONS = {
-    "model": "tiny",
-    "max_steps": STEPS,
-    "rows_per_step": 8,
-    "lora_r": 8,
-    "lora_alpha": 16,
-    "learning_rate": 2e-3,
-    "grad_clip": 0.3,
-    "save_every": 4,
-    "wire": "fp32",
-}
+OPTIONS = reference.OPTIONS | {"max_steps": STEPS, "save_every": 2}
 RELATIVES = {
     "dora": {"dora": "true"},
     "dora in 4 bit": {"dora": "true", "load_in": "4bit"},
     "pissa": {"lora_init": "pissa"},
     "olora, rslora": {"lora_init": "olora", "rslora": "true"},
     "lora+": {"loraplus_lr_ratio": "16"},
-    "neftune": {"neftune_alpha": "5"},
     "dropout": {"lora_dropout": "0.2", "gradient_checkpointing": "true"},
-    "dropout and dora, streamed not": {"lora_dropout": "0.2", "dora": "true", "neftune_alpha": "5"},
+    "all that go together": {"lora_dropout": "0.2", "dora": "true", "neftune_alpha": "5", "loraplus_lr_ratio": "16"},
 }
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +51,7 @@ def alone(data, tmp_path_factory):
     return functools.cache(run)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name == "dora" else name for name in RELATIVES]
-)  # dora: two others have it, too
+@pytest.mark.parametrize("name", [name for name in RELATIVES if name not in ("dora", "lora+")])
 def test_three_processes_are_one(name, alone, data, tmp_path):
     how = {"shares": "5,2,1", "micro_batch": 2}
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, **RELATIVES[name], **how}, 3)
@@ -84,35 +65,29 @@ def test_three_processes_are_one(name, alone, data, tmp_path):
 @pytest.mark.parametrize("name", ["pissa", "dropout"])
 def test_a_stopped_run_continues_exactly(name, alone, data, tmp_path):
     options = {**OPTIONS, "dataset": data, **RELATIVES[name]}
-    run = cluster.Cluster(tmp_path, options, 1)
-    run.reaches(6)
-    for process in run.processes:
-        process.kill()
-    run.wait()
+    run = cluster.Cluster(tmp_path, options)
+    run.reaches(3)
+    run.stop()
     run = cluster.train(tmp_path, options, 2)
-    assert [event for event in run.events() if event["event"] == "start"][-1]["step"] in (4, 5, 6, 7, 8)
+    assert run.events(kind="start")[-1]["step"] in (2, 4)
     assert reference.largest_error(run.losses(), alone(name).losses()) < TOLERANCE
-
-
-def truth(data, ratio=1.0, **how):
-    model = reference.build(model_folder("tiny"), 3407, **how)
-    return losses_of_built(model, data, ratio=ratio)
 
 
 def losses_of_built(model, data, **how):
     return reference.losses(model_folder("tiny"), data, built=model, steps=STEPS, rows_per_step=8, **how)
 
 
-def test_dora_is_pefts(alone, data):
-    assert reference.largest_error(alone("dora").losses(), truth(data, use_dora=True)) < TOLERANCE
-
-
-def test_dora_in_4_bit_is_pefts_on_a_rounded_base(alone, data):
-    assert reference.largest_error(alone("dora in 4 bit").losses(), truth(data, use_dora=True, nf4=True)) < TOLERANCE
-
-
-def test_a_second_matrix_that_learns_faster_is_that_of_lora_plus(alone, data):
-    assert reference.largest_error(alone("lora+").losses(), truth(data, ratio=16)) < TOLERANCE
+@pytest.mark.parametrize(
+    ("name", "ratio", "how"),
+    [
+        ("dora", 1.0, {"use_dora": True}),
+        ("dora in 4 bit", 1.0, {"use_dora": True, "nf4": True}),
+        ("lora+", 16.0, {}),
+    ],
+)
+def test_what_is_in_peft_has_the_losses_of_pefts(name, ratio, how, alone, data):
+    theirs = reference.build(model_folder("tiny"), 3407, **how)
+    assert reference.largest_error(alone(name).losses(), losses_of_built(theirs, data, ratio=ratio)) < TOLERANCE
 
 
 def test_the_faster_ones_are_pefts_own_choice():
@@ -184,8 +159,7 @@ def test_at_the_first_step_the_model_is_its_base():
 @pytest.mark.parametrize("name", ["dora", "pissa", "olora, rslora", "lora+", "dropout"])
 def test_what_comes_out_loads_in_plain_peft(name, alone):
     """The same logits as the run's own model, from the result's folder alone."""
-    run = alone(name)
-    folder = run.node_home(0) / "results/run/adapter"
+    folder = alone(name).result()
     base = AutoModelForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32)
     theirs = peft.PeftModel.from_pretrained(base, str(folder)).eval()
     config = load_config({**{k: v for k, v in OPTIONS.items() if k != "save_every"}, **RELATIVES[name]})
@@ -197,20 +171,12 @@ def test_what_comes_out_loads_in_plain_peft(name, alone):
             weight.copy_(first_weights.without(saved[weight_name], weight))
         ids = torch.arange(40)[None] + 5
         ours, plain = own(input_ids=ids).logits, theirs(input_ids=ids).logits
-        assert (plain - base_logits(ids)).abs().max() > 0.01, "it has learned nothing"
+        with theirs.disable_adapter():
+            assert (plain - theirs(input_ids=ids).logits).abs().max() > 0.01, "it has learned nothing"
     torch.testing.assert_close(plain, ours, rtol=1e-5, atol=1e-5)
     if "pissa" in name or "olora" in name:
         facts = json.loads((folder / "adapter_config.json").read_text())
         assert facts["r"] == 16 and facts["init_lora_weights"] is True
-
-
-@functools.cache
-def _base():
-    return hf.build(ModelSpec(folder=model_folder("tiny"), method="base")).eval()
-
-
-def base_logits(ids):
-    return _base()(input_ids=ids).logits
 
 
 # -- chance ------------------------------------------------------------------------------------------------------------
@@ -265,10 +231,8 @@ def test_a_mask_leaves_out_its_share_and_is_every_layers_own(data):
     ones = torch.ones(2, 30, 64)
     first, second = (mask(ones) for mask in masks[:2])
     assert len(masks) == 28 and not torch.equal(first, second) and not torch.equal(first[0], first[1])
-    assert abs((first == 0).float().mean() - 0.25) < 0.02 and set(first.unique().tolist()) == {
-        0.0,
-        torch.tensor(1 / 0.75).item(),
-    }
+    assert abs((first == 0).float().mean() - 0.25) < 0.02
+    assert first.unique().tolist() == [0.0, pytest.approx(1 / 0.75)]
 
 
 def test_an_uncounted_row_is_an_error():
@@ -283,15 +247,6 @@ def test_an_uncounted_row_is_an_error():
 def test_a_quantised_base_is_not_taken_apart():
     with pytest.raises(BadInput, match="lora_init: pissa needs a base that is not quantised"):
         hf.build(ModelSpec(folder=model_folder("tiny"), lora_init="pissa", load_in="4bit"))
-
-
-def test_what_a_run_saves_is_the_plain_form(tmp_path):
-    model = hf.build(ModelSpec(folder=model_folder("tiny"), lora_r=4, lora_init="pissa"))
-    named = trained_weights(model)
-    write_weights(tmp_path, model, named)
-    saved = load_file(tmp_path / "adapter_model.safetensors")
-    assert all(torch.equal(first_weights.without(saved[name], weight), weight) for name, weight in named.items())
-    assert sum(t.numel() for t in saved.values()) == 2 * sum(p.numel() for p in named.values())
 
 
 @pytest.mark.parametrize("how", [{}, {"dora": True}, {"lora_init": "pissa"}])
