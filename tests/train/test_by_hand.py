@@ -95,11 +95,6 @@ def steps_of(machines: list[Machine]) -> dict[int, dict]:
     return merge([machine.events() for machine in machines])
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return cluster.make_rows(tmp_path_factory.mktemp("data"), ROWS)
-
-
 @pytest.fixture
 def machines(tmp_path, data, request) -> list[Machine]:
     settings = SETTINGS | {"dataset": str(data), "max_steps": request.param}

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 
+from tests.train import cluster
 from train.__main__ import COMMANDS, main, parse, prepare_command
 from train.errors import BadInput
 from train.plan.settings.config import RECIPES, load_config
@@ -132,10 +133,11 @@ def test_a_setting_is_explained_as_it_is_written():
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("--lora-targets=q_pro,v_proj", "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?"),
-        ("--shares=5,2,1", "shares: 3 numbers for 1 processes"),
+        ({"lora_targets": "q_pro,v_proj"}, "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?"),
+        ({"shares": "5,2,1"}, "shares: 3 numbers for 1 processes"),
     ],
 )
-def test_what_only_the_model_or_the_cluster_shows_is_named_too(setting, said, data, tmp_path, capsys):
-    assert main(["run", "--model=tiny", f"--dataset={data}", f"--home={tmp_path}", setting]) == 2
-    assert said in capsys.readouterr().err
+def test_what_only_the_model_or_the_cluster_shows_is_named_too(setting, said, data, tmp_path):
+    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data} | setting)
+    assert run.wait() == [2]
+    assert said in run.said()

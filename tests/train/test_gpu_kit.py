@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,27 +21,15 @@ HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
 ALWAYS = {"exact-hf-16bit", "sigterm"}
 
 
-def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(folder), *words]
-    return pace.run(*command, cwd=ROOT, limit_s=1100)
-
-
-@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.long)])
-def lines(request: pytest.FixtureRequest) -> list[str]:
-    return [
+@pytest.mark.parametrize("which", ["some", pytest.param("all", marks=pytest.mark.long)])
+def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(which: str, tmp_path: Path) -> None:
+    lines = [
         name
         for name, line in LINES.items()
-        if request.param == "all" or line.simulated or "unsloth" in line.needs or name in ALWAYS
+        if which == "all" or line.simulated or "unsloth" in line.needs or name in ALWAYS
     ]
-
-
-@pytest.fixture(scope="module")
-def results(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("results")
-
-
-def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(lines: list[str], results: Path) -> None:
-    done = kit(results, "--lines", ",".join(lines))
+    command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(tmp_path)]
+    done = pace.run(*command, "--lines", ",".join(lines), cwd=ROOT, limit_s=1100)
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line.split() for line in done.stdout.splitlines() if not line.startswith("|")]
     states = {words[1]: words[0] for words in told if len(words) > 2 and words[1] in LINES}
@@ -52,19 +39,8 @@ def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(lines: list[str],
         if name in lines
     }
     assert states == wanted
-    assert (results / "to-post.md").read_text().count("\n| ") == len(lines) + 1
-    assert not [file.name for file in results.iterdir() if file.name.startswith(".")], "it left a folder behind"
-
-
-def test_what_has_a_result_is_not_measured_again(lines: list[str], results: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in results.glob("*.json")}
-    done = kit(results, "--lines", ",".join(lines))
-    assert done.returncode == 0 and before
-    assert {file: file.stat().st_mtime_ns for file in results.glob("*.json")} == before
-
-
-def place(tmp_path: Path) -> Place:
-    return Place(device="cpu", folder=tmp_path, shared=tmp_path, results=tmp_path)
+    assert (tmp_path / "to-post.md").read_text().count("\n| ") == len(lines) + 1
+    assert not [file.name for file in tmp_path.iterdir() if file.name.startswith(".")], "it left a folder behind"
 
 
 def blind(model, batch):
@@ -85,5 +61,6 @@ def test_a_backend_that_mixes_or_cuts_samples_fails_its_line(harm, told, tmp_pat
     monkeypatch.setattr(hf, "loss_sum", harm)
     assert backends.get("hf").loss_sum is harm
     line = LINES["exact-hf-16bit"]
-    verdict = line.judge(json.loads(json.dumps(line.measure(place(tmp_path)))))
+    place = Place(device="cpu", folder=tmp_path, shared=tmp_path, results=tmp_path)
+    verdict = line.judge(json.loads(json.dumps(line.measure(place))))
     assert not verdict.passed and told in verdict.sentence

@@ -56,7 +56,7 @@ def test_a_hub_that_does_not_answer_at_once_is_asked_again_and_one_calm_line_say
     hub.behave(busy=2)
     done = hub.asked_by("-c", PLAN, "me/small")
     assert done.returncode == 0, done.stderr
-    assert [entry["status"] for entry in hub.requests()][:2] == [503, 503]
+    assert [entry["status"] for entry in hub.requests()].count(503) == 2
     calm_line = r"me/small: the hub does not answer \(.*\) · trying again for half a minute; check the .*\n"
     assert re.fullmatch(calm_line, done.stderr)
 

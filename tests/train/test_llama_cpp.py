@@ -1,6 +1,5 @@
 """What `export gguf` writes is loaded and asked by llama.cpp itself: it answers as transformers does."""
 
-import json
 import os
 import sys
 
@@ -103,25 +102,31 @@ def gguf_says(file, name):
     return int(gguf.GGUFReader(file).get_field(name).contents())
 
 
-def test_an_end_of_a_turn_that_is_not_the_tokenizers_own_ends_an_answer(adapter_of, tmp_path):
+@pytest.fixture
+def exported_with(adapter_of, tmp_path):
+    """The file of an adapter that has a template of its own."""
+
+    def made(template):
+        adapter = adapter_of("tiny")
+        (adapter / adapters.TEMPLATE).write_text(template)
+        flags = ["--model", "tiny", "--adapter", str(adapter), "--out", str(tmp_path / "out")]
+        assert main(["export", "gguf", "--quant", "f16", *flags]) == 0
+        return tmp_path / "out/tiny.gguf"
+
+    return made
+
+
+def test_an_end_of_a_turn_that_is_not_the_tokenizers_own_ends_an_answer(exported_with, tmp_path):
     """As after training a base model by a chat template: its own end is another mark."""
-    adapter = adapter_of("tiny")
-    template = load_chat(resolve_model("tiny")).template.replace("</s>", "<pad>")
-    (adapter / adapters.TEMPLATE).write_text(template)
-    flags = ["--model", "tiny", "--adapter", str(adapter), "--out", str(tmp_path / "out")]
-    assert main(["export", "gguf", "--quant", "f16", *flags]) == 0
-    found = llama_cpp.ask(tmp_path / "out/tiny.gguf", QUESTION, 2)
+    file = exported_with(load_chat(resolve_model("tiny")).template.replace("</s>", "<pad>"))
+    found = llama_cpp.ask(file, QUESTION, 2)
     assert (found["end"], found["end_of_turn"]) == (2, 0)
     assert 'PARAMETER stop "<pad>"' in (tmp_path / "out/Modelfile").read_text()
 
 
-def test_a_system_message_of_ones_own_is_in_the_template_that_llama_cpp_gets(adapter_of, tmp_path):
-    adapter = adapter_of("tiny")
+def test_a_system_message_of_ones_own_is_in_the_template_that_llama_cpp_gets(exported_with):
     own = load_chat(resolve_model("tiny"), system='Be "brief".')
-    (adapter / adapters.TEMPLATE).write_text(own.template)
-    flags = ["--model", "tiny", "--adapter", str(adapter), "--out", str(tmp_path / "out")]
-    assert main(["export", "gguf", "--quant", "f16", *flags]) == 0
-    prompt = llama_cpp.ask(tmp_path / "out/tiny.gguf", QUESTION, 1)["prompt"]
+    prompt = llama_cpp.ask(exported_with(own.template), QUESTION, 1)["prompt"]
     assert prompt == own.render([{"role": "user", "content": QUESTION}], answer_next=True)
     assert 'Be "brief".' in prompt
 
@@ -129,10 +134,9 @@ def test_a_system_message_of_ones_own_is_in_the_template_that_llama_cpp_gets(ada
 def test_without_the_program_q4_k_m_is_refused_before_any_work(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    flags = ["--model", "tiny", "--adapter", "/nowhere", "--out", str(tmp_path / "out")]
     (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps({}))
-    flags[3] = str(tmp_path / "adapter")
+    (tmp_path / "adapter/adapter_config.json").write_text("{}")
+    flags = ["--model", "tiny", "--adapter", str(tmp_path / "adapter"), "--out", str(tmp_path / "out")]
     assert main(["export", "gguf", "--quant", "q4_k_m", *flags]) == 2
     said = capsys.readouterr().err
     assert "only llama.cpp's llama-quantize makes it" in said and "--quant q4_0" in said

@@ -140,29 +140,6 @@ def test_a_generation_older_than_what_this_node_has_seen_is_not_followed():
     assert isinstance(action, Idle)
 
 
-def test_after_a_failure_everyone_answers_before_the_next_generation():
-    ours = Generation(number=2, host="a", members=TRIO)
-    peers = [
-        status("b", **of(ours), group="failed", cause="peer"),
-        status("c", **of(ours)),
-    ]
-    facts = {"me": of(ours, group="running"), "failed_s": 0.5}
-    assert decide(seen_by("a", peers, **facts, age_s={"b": 0.1, "c": 2.0})) == Keep()
-    action = decide(seen_by("a", peers, **facts, age_s={"b": 0.1, "c": 0.2}))
-    assert isinstance(action, Propose) and action.kind == "failed" and set(action.members) == set(TRIO)
-
-
-def test_failures_without_a_step_are_retried_later_and_later_and_end_the_run():
-    ours = Generation(number=2, host="a", members=TRIO)
-    peers = [status(n, **of(ours), group="failed", cause="boom") for n in ("b", "c")]
-    me = of(ours, group="failed")
-    assert decide(seen_by("a", peers, me=me, failures=4, failed_s=1.5)) == Keep()
-    assert isinstance(decide(seen_by("a", peers, me=me, failures=4, failed_s=2.5)), Propose)
-    action = decide(seen_by("a", peers, me=me, failures=MOST_FAILURES - 1, failed_s=2.5))
-    assert isinstance(action, End) and not action.verdict.done and "boom" in action.verdict.reason
-    assert [backoff_s(n) for n in range(6)] == [0, 0, 0, 1, 2, 4]
-
-
 def test_a_node_that_cannot_run_is_skipped_until_too_many_cannot():
     ours = Generation(number=2, host="a", members=TRIO)
     broken = status("b", **of(ours), condition="unfit", cause="no GPU")
@@ -173,57 +150,9 @@ def test_a_node_that_cannot_run_is_skipped_until_too_many_cannot():
     assert action == End(RunEnd(done=False, reason="b: no GPU; c: no driver"))
 
 
-def test_a_stall_is_a_new_generation():
-    ours = Generation(number=2, host="a", members=TRIO)
-    peers = [
-        status("b", **of(ours), cause="a worker is stopped"),
-        status("c", **of(ours)),
-    ]
-    me = of(ours, group="running")
-    assert decide(seen_by("a", peers, me=me, idle_s=19, limit_s=20)) == Keep()
-    action = decide(seen_by("a", peers, me=me, idle_s=21, limit_s=20))
-    assert isinstance(action, Propose) and action.kind == "stalled" and "b (a worker is stopped)" in action.reason
-
-
 def test_only_those_who_reach_one_another_are_members():
     deaf = status("c", reachable=("a",))
     assert choose_members({"a": status("a"), "b": status("b"), "c": deaf}, TRIO, "a") == ("a", "b")
-
-
-def test_a_newcomer_pushes_nobody_out():
-    """b is new here and c does not reach it yet: the order alone would take b and drop c."""
-    ours = Generation(number=2, host="a", members=("a", "c"))
-    peers = [status("b"), status("c", **of(ours), reachable=("a",))]
-    assert decide(seen_by("a", peers, me=of(ours))) == Keep()
-
-
-def test_whoever_falls_silent_is_lost_and_not_the_one_who_noticed_first():
-    """c has missed b already, the host is about to: it must not drop c."""
-    ours = Generation(number=2, host="a", members=TRIO)
-    peers = [status("b", **of(ours)), status("c", **of(ours), reachable=("a",))]
-    facts = {"me": of(ours), "age_s": {"b": 2.5, "c": 0.1}}
-    assert decide(seen_by("a", peers, **facts)) == Keep()
-    action = decide(seen_by("a", peers[1:], **facts))
-    assert isinstance(action, Propose) and action.members == ("a", "c")
-    link = decide(seen_by("a", peers, me=facts["me"]))  # both answer for good: the cable between them is cut
-    assert isinstance(link, Propose) and link.members == ("a", "b")
-
-
-def test_a_member_that_has_just_started_is_not_dropped_for_whom_it_has_not_asked_yet():
-    ours = Generation(number=2, host="a", members=TRIO)
-    peers = [status("b", **of(ours)), status("c", number=2, reachable=(), is_new=True)]
-    assert decide(seen_by("a", peers, me=of(ours))) == Keep()
-    action = decide(seen_by("a", [peers[0], replace(peers[1], is_new=False)], me=of(ours)))
-    assert isinstance(action, Propose) and action.members == ("a", "b")
-    action = decide(seen_by("a", [peers[0], status("c", number=2, is_new=True)], me=of(ours)))
-    assert isinstance(action, Propose) and (action.members, action.reason) == (TRIO, "c restarted")
-
-
-def test_one_that_comes_and_goes_has_to_wait():
-    ours = Generation(number=2, host="a", members=("a", "b"))
-    view = seen_by("a", [status("b", **of(ours)), status("c")], me=of(ours), welcome=["b"])
-    assert decide(view) == Keep()
-    assert isinstance(decide(replace(view, welcome=["b", "c"])), Propose)
 
 
 def test_one_verdict_is_everyones():
@@ -235,7 +164,7 @@ def test_one_verdict_is_everyones():
 
 OURS = Generation(number=2, host="a", members=TRIO)
 B, C = (status(name, **of(OURS)) for name in ("b", "c"))
-PART = replace(OURS, members=("a", "b"))
+PART, TWO = (replace(OURS, members=("a", other)) for other in ("b", "c"))
 BROKEN = replace(C, group="failed", cause="boom")
 
 
@@ -247,39 +176,81 @@ def hosts(
 
 
 CALM = hosts(B, C)
-CASES = {
-    "loads again itself": (
+DEAF = replace(C, reachable=("a",))
+APART = {"c": Lost("apart", "it and another member do not reach each other")}
+NO_STEP = "no step for 21 s (limit 20 s)"
+OF_PART = status("b", **of(PART))
+FAILING = [replace(node, group="failed", cause="boom") for node in (B, C)]
+CASES = [  # of each rule: when, and what the host does
+    (
+        *("loads again itself", "alone"),
         hosts(B, C, group="failed", ready=False),
         Prepare("its workers load again, and another one leads"),
     ),
-    "no majority": (hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting", too_few=True)),
-    "too little memory": (
-        hosts(B, replace(C, reachable=("a",)), room=Room(3, 10**9, dict.fromkeys(TRIO, 1))),
+    ("no majority", "alone", hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting", too_few=True)),
+    (
+        *("too little memory", "without c"),
+        hosts(B, DEAF, room=Room(3, 10**9, dict.fromkeys(TRIO, 1))),
         Idle("a and b hold 2 of 3 layers: 1.0 GB are missing, waiting for c"),
     ),
-    "unclear loss": (hosts(B, replace(C, reachable=("a",)), age_s={"b": 2.0, "c": 0.1}), Keep()),
-    "lost": (hosts(B), Propose(3, ("a", "b"), "lost c (silent)", "lost", ("c",), {"c": Lost("silent", "silent")})),
-    "restarted": (hosts(B, replace(C, generation=None)), Propose(3, TRIO, "c restarted", "joined", ("c",))),
-    "failed too often": (
+    ("unclear loss", "b falls silent, and c has noticed first", hosts(B, DEAF, age_s={"b": 2.0, "c": 0.1}), Keep()),
+    ("unclear loss", "c is new", hosts(B, status("c", number=2, reachable=(), is_new=True)), Keep()),
+    ("lost", "c", hosts(B), Propose(3, ("a", "b"), "lost c (silent)", "lost", ("c",), {"c": Lost("silent", "silent")})),
+    (
+        *("lost", "b, and not c, which has noticed first"),
+        hosts(DEAF),
+        Propose(3, ("a", "c"), "lost b (silent)", "lost", ("b",), {"b": Lost("silent", "silent")}),
+    ),
+    (
+        *("lost", "both answer, and the cable between them is cut"),
+        hosts(B, DEAF),
+        Propose(3, ("a", "b"), f"lost c ({APART['c'].why})", "lost", ("c",), APART),
+    ),
+    ("restarted", "c", hosts(B, replace(C, generation=None)), Propose(3, TRIO, "c restarted", "joined", ("c",))),
+    (
+        *("restarted", "c is new and reaches all"),
+        hosts(B, status("c", number=2, is_new=True)),
+        Propose(3, TRIO, "c restarted", "joined", ("c",)),
+    ),
+    (
+        *("failed too often", "c"),
         hosts(B, BROKEN, failures=MOST_FAILURES - 1),
         End(RunEnd(done=False, reason="8 failures in a row without a step (c: boom)")),
     ),
-    "failed just now": (hosts(B, BROKEN, failed_s=0.05), Keep()),
-    "failed": (hosts(B, BROKEN, failed_s=1.0), Propose(3, TRIO, "c: boom", "failed", ("c",))),
-    "joining": (
-        hosts(status("b", **of(PART)), status("c"), ours=PART),
+    ("failed just now", "c", hosts(B, BROKEN, failed_s=0.05), Keep()),
+    ("failed just now", "b has not answered since", hosts(B, BROKEN, failed_s=0.5, age_s={"b": 2.0, "c": 0.1}), Keep()),
+    ("failed just now", "the fifth time", hosts(*FAILING, failures=4, failed_s=1.5), Keep()),
+    ("failed", "c", hosts(B, BROKEN, failed_s=1.0), Propose(3, TRIO, "c: boom", "failed", ("c",))),
+    (
+        *("failed", "the fifth time, two seconds ago"),
+        hosts(*FAILING, failures=4, failed_s=2.5),
+        Propose(3, TRIO, "b: boom; c: boom", "failed", ("b", "c")),
+    ),
+    ("joining", "c", hosts(OF_PART, status("c"), ours=PART), Propose(3, TRIO, "c can join", "joined", ("c",))),
+    (
+        *("joining", "c has waited"),
+        hosts(OF_PART, status("c"), ours=PART, welcome=["b", "c"]),
         Propose(3, TRIO, "c can join", "joined", ("c",)),
     ),
-    "stalled too often": (
+    (
+        *("stalled too often", "all"),
         hosts(B, C, idle_s=21, limit_s=20, failures=MOST_FAILURES - 1),
-        End(RunEnd(done=False, reason="8 failures in a row without a step (no step for 21 s (limit 20 s))")),
+        End(RunEnd(done=False, reason=f"8 failures in a row without a step ({NO_STEP})")),
     ),
-    "stalled": (
-        hosts(B, C, idle_s=21, limit_s=20),
-        Propose(3, TRIO, "no step for 21 s (limit 20 s)", "stalled", TRIO),
+    (
+        *("stalled", "b knows why"),
+        hosts(replace(B, cause="a worker is stopped"), C, idle_s=21, limit_s=20),
+        Propose(3, TRIO, f"{NO_STEP}: b (a worker is stopped)", "stalled", TRIO),
     ),
-    "all is well": (CALM, Keep()),
-}
+    ("all is well", "all", CALM, Keep()),
+    ("all is well", "a step takes long", hosts(B, C, idle_s=19, limit_s=20), Keep()),
+    ("all is well", "c comes and goes", hosts(OF_PART, status("c"), ours=PART, welcome=["b"]), Keep()),
+    (
+        *("all is well", "c is a member, and does not reach the newcomer b"),
+        hosts(status("b"), replace(DEAF, generation=TWO), ours=TWO),
+        Keep(),
+    ),
+]
 
 
 def lost_by(facts: HostFacts) -> dict[str, Lost]:
@@ -299,10 +270,19 @@ def test_nobody_waits_for_workers_that_load_again_where_the_others_can_go_on():
     assert lost_by(hosts(B, starts)) == {}, "a member that loads, and of which nothing failed, stays"
 
 
-@pytest.mark.parametrize("rule", HOST_RULES, ids=lambda rule: rule.name)
-def test_a_rule_of_the_host(rule):
-    """It applies to its case, as the first; what it does; and the last one only applies while all is well."""
-    facts, wanted = CASES[rule.name]
-    assert next(one for one in HOST_RULES if one.applies(facts)) is rule
-    assert rule.action(facts) == wanted
-    assert bool(rule.applies(CALM)) == (rule is HOST_RULES[-1])
+@pytest.mark.parametrize(
+    ("name", "facts", "wanted"), [pytest.param(name, *what, id=f"{name}: {when}") for name, when, *what in CASES]
+)
+def test_a_rule_of_the_host(name, facts, wanted):
+    """It is the first that applies to its case, and what it does."""
+    rule = next(rule for rule in HOST_RULES if rule.applies(facts))
+    assert (rule.name, rule.action(facts)) == (name, wanted)
+
+
+def test_while_all_is_well_only_the_last_rule_of_the_host_applies():
+    assert [rule.name for rule in HOST_RULES if rule.applies(CALM)] == [HOST_RULES[-1].name]
+    assert {rule.name for rule in HOST_RULES} == {name for name, *_ in CASES}
+
+
+def test_failures_without_a_step_are_retried_later_and_later():
+    assert [backoff_s(failures) for failures in range(6)] == [0, 0, 0, 1, 2, 4]
