@@ -123,9 +123,16 @@ class Agents:
         events = [json.loads(line) for line in lines]
         return [event for event in events if kind in ("", event["event"])]
 
-    def events(self, name: str) -> list[dict]:
+    def events(self, name: str, kind: str = "") -> list[dict]:
         file = self.log(name) / "events.jsonl"
-        return read(file) if file.exists() else []
+        events = read(file) if file.exists() else []
+        return [event for event in events if kind in ("", event["event"])]
+
+    def checkpoints(self, name: str) -> Path:
+        return self.folder(name) / "models/checkpoints/run"
+
+    def result(self, name: str) -> Path:
+        return self.folder(name) / "results/run/adapter"
 
     def steps(self, name: str) -> list[dict]:
         return history(self.events(name))

@@ -1,7 +1,6 @@
 """Agents with real workers on loopback addresses: how a run begins and ends, and which faults end it."""
 
 import contextlib
-import re
 import socket
 import threading
 import time
@@ -13,6 +12,7 @@ import torch.distributed as dist
 from tests.support import pace
 from tests.train import reference
 from tests.train.agents import ENDLESS, Agents
+from train.engine import checkpoint
 from train.models.model_files import model_folder
 
 
@@ -45,26 +45,6 @@ def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):
     assert "a stranger says so" not in agents.said("node-0") + agents.said("node-1")
 
 
-@pytest.mark.long  # tests/unit/train/cluster/test_step_aside.py
-def test_a_launch_for_later_begins_then_and_hours_hold_it_off(data, tmp_path):
-    """Outside their hours the run waits and says until when; it begins at its time, not before."""
-    one = Agents(tmp_path, ENDLESS | {"dataset": data}, size=1)
-    far = time.localtime(time.time() + 6 * 3600)
-    one.more = {"aside": {"hours": f"{far.tm_hour}:00-{far.tm_hour}:30"}}
-    one.start()
-    one.wait(lambda: one.now("node-0").get("state") == "away", 30, "it trains outside its hours")
-    # With its day where that is tomorrow.
-    assert re.search(rf"waiting for a majority, until (\w+ )?{far.tm_hour:02d}:00", one.now("node-0")["reason"])
-    assert one.stop() == [143] and not one.events("node-0")
-    begin = time.time() + pace.seconds(4)
-    one.more = {"aside": {"not_before": begin}}
-    one.start()
-    one.together("node-0", within_s=90)
-    first = min(event["time"] for event in one.events("node-0"))
-    assert first >= begin
-    one.stop()
-
-
 def test_a_run_ends_well_on_all_nodes(data, tmp_path):
     """2 + 1 + 1 processes."""
     options = ENDLESS | {"dataset": data, "max_steps": 20, "learning_rate": 2e-3, "lora_r": 8, "grad_clip": 0.3}
@@ -75,7 +55,7 @@ def test_a_run_ends_well_on_all_nodes(data, tmp_path):
     for name in agents.names:
         losses = [event["loss"] for event in agents.steps(name)]
         assert reference.largest_error(losses, truth) < 5e-6
-        assert (agents.folder(name) / "results/run/adapter/adapter_model.safetensors").exists()
+        assert (agents.result(name) / "adapter_model.safetensors").exists()
         assert agents.now(name)["state"] == "done"
         assert agents.members(name)[-1]["event"] == "ended"
 
@@ -87,8 +67,7 @@ def test_an_agent_that_fails_itself_saves_and_has_not_ended_the_run(data, tmp_pa
     assert agents.ended() == [70]
     assert "Traceback" in agents.said("node-0") and not agents.members("node-0", "ended")
     assert agents.members("node-0", "failed")[-1]["reason"] == "its agent: no port is free"
-    saved = [int(path.name[5:]) for path in (agents.folder("node-0") / "models/checkpoints/run").glob("step-*")]
-    assert max(saved) >= 5
+    assert checkpoint.steps(agents.checkpoints("node-0"))[-1] >= 5
     agents.start()
     assert agents.ended() == [0]
     assert [event["step"] for event in agents.steps("node-0")] == list(range(1, 41))
@@ -103,7 +82,7 @@ def test_words_that_a_full_disk_does_not_take_end_nothing(data, tmp_path):
     agents.kill("node-2")
     agents.start("node-2", out_to="/dev/full")
     assert agents.ended() == [0, 0, 0]
-    assert all((agents.folder(name) / "results/run/adapter").is_dir() for name in agents.names)
+    assert all(agents.result(name).is_dir() for name in agents.names)
 
 
 @pytest.mark.parametrize(("full", "codes"), [(["node-1"], [0, 0]), (["node-0", "node-1"], [1, 1])])
@@ -193,5 +172,5 @@ def test_resume_never_counts_once(data, tmp_path):
     agents.start()
     agents.together("node-0", step=24)
     agents.stop()
-    starts = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
+    starts = [event["step"] for event in agents.events("node-0", "start")]
     assert starts[:2] == [0, 0] and starts[2] >= 10

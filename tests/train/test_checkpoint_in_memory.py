@@ -103,7 +103,7 @@ def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(agents):
     agents.signal("node-0", signal.SIGTERM)
     assert pace.ended(agents.running["node-0"]) == 143
     step = agents.last_step("node-0")["step"]
-    assert checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")[-1] >= step - 1
+    assert checkpoint.steps(agents.checkpoints("node-0"))[-1] >= step - 1
 
 
 def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(agents):
@@ -114,7 +114,7 @@ def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(agents):
     agents.signal("node-0", signal.SIGTERM)
     pace.until(lambda: not is_alive(worker), 5, "it holds its GPU", every_s=0.02)
     assert agents.running["node-0"].poll() is None, "the checkpoint was not waited for"
-    root = agents.folder("node-0") / "models/checkpoints/run"
+    root = agents.checkpoints("node-0")
     (root / "go").touch()
     assert pace.ended(agents.running["node-0"]) == 143
     steps = checkpoint.steps(root)

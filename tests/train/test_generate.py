@@ -63,7 +63,7 @@ def pieces(home: Path) -> list[dict]:
 
 
 def done(agents: Agents, name: str) -> int:
-    return sum(event["event"] == "piece" for event in agents.events(name))
+    return len(agents.events(name, "piece"))
 
 
 def newest(agents: Agents, name: str) -> set[str]:
@@ -76,7 +76,7 @@ def agents(prompts, tmp_path):
     return Agents(tmp_path, DRAWN | {"dataset": str(prompts), "piece": 1})
 
 
-SLOW = "tests/train/slow_pieces.py"
+SLOW = "tests/train/broken.py slow_pieces=100"
 
 
 def test_a_machine_that_is_lost_loses_nothing_and_comes_back(alone, agents):
@@ -114,7 +114,7 @@ def test_who_is_frozen_is_replaced_and_a_stopped_run_goes_on_where_it_was(alone,
     assert agents.ended() == [0, 0, 0]
     for name in agents.names:
         assert answers(agents.folder(name)) == alone
-    again = [event["piece"] for event in agents.events("node-2") if event["event"] == "piece"]
+    again = [event["piece"] for event in agents.events("node-2", "piece")]
     assert len(again) == len({*again})
 
 

@@ -178,7 +178,7 @@ def test_a_lost_node_costs_two_rounds_at_most(data, tmp_path):
     agents.start("node-1")
     agents.together(*agents.names, within_s=60)
     agents.stop()
-    began = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
+    began = [event["step"] for event in agents.events("node-0", "start")]
     assert len(began) >= 3 and all(step % 7 == 0 for step in began)
     before = [event["step"] for event in agents.events("node-0") if event["event"] in ("step", "start")]
     repeated = [a - b for a, b in pairwise(before) if b < a]

@@ -51,7 +51,7 @@ def alone(data, tmp_path_factory):
     return functools.cache(run)
 
 
-@pytest.mark.parametrize("name", [name for name in RELATIVES if name not in ("dora", "lora+")])
+@pytest.mark.parametrize("name", ["pissa", "olora, rslora", "dropout", "all that go together"])
 def test_three_processes_are_one(name, alone, data, tmp_path):
     how = {"shares": "5,2,1", "micro_batch": 2}
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, **RELATIVES[name], **how}, 3)

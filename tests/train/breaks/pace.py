@@ -16,6 +16,7 @@ from train.models.backends import LossModule
 from train.parallel import delta_exchange, gradient_exchange
 from train.parallel.peers import Peers
 from train.parallel.rebalance import Balance
+from train.recipes.generate.recipe import Generate
 from train.recipes.grpo import hand_out
 from train.runlog import trace
 
@@ -145,6 +146,17 @@ def slow_answers(milliseconds: int) -> None:
         return choose(*words)
 
     sample_tokens.choose, hand_out.LOOK_S = slowed, 0.0
+
+
+def slow_pieces(milliseconds: int) -> None:
+    """Nothing broken: each piece takes so much longer, so that something can happen to it."""
+    work = Generate.work
+
+    def slowly(self, piece, desk):
+        time.sleep(milliseconds / 1000)
+        return work(self, piece, desk)
+
+    Generate.work = slowly
 
 
 def sleeps_over_answers() -> None:
