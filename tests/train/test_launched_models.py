@@ -35,10 +35,7 @@ ASKED = {
     **{"max_steps": STEPS, "rows_per_step": 9, "lora_r": 4, "learning_rate": 2e-3, "save_every": 2, "wire": "fp32"},
     **{"max_seq_length": 64, "device": "cpu", "sync": "flat", "balance": "even", "run": "run", "eval_fraction": 0},
 }
-KINDS = {
-    "qwen3_moe": functools.partial(families.make, "qwen3_moe", **SIZES),
-    "gemma3": wrapper,
-}
+KINDS = {"gemma3": wrapper, "qwen3_moe": functools.partial(families.make, "qwen3_moe", **SIZES)}
 LOADS = {"qwen3_moe": AutoModelForCausalLM, "gemma3": AutoModelForImageTextToText}
 
 
@@ -94,7 +91,7 @@ def planned(base: Path, data: Path, home: Path, net: int) -> LaunchPlan:
     return handed_on(decide(request.read(ASKED | {"model": str(base), "dataset": str(data)}), facts), "rows")
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["gemma3", pytest.param("qwen3_moe", marks=pytest.mark.long)])
 def case(request, tmp_path_factory) -> Case:
     """Trained by three agents that lose their power in the middle."""
     folder = tmp_path_factory.mktemp(request.param)
