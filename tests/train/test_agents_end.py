@@ -16,12 +16,12 @@ from train.engine import checkpoint
 from train.models.model_files import model_folder
 
 
-def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):
-    """He reaches its port, lists its keys, and writes beside and over ours what would end the run for all nodes."""
-    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 30}, size=2)
+@contextlib.contextmanager
+def stranger(agents):
+    """He reaches the store's port, lists its keys, and writes beside and over ours what would end the run for all."""
     written, over = set(), threading.Event()
 
-    def stranger() -> None:
+    def writes() -> None:
         while not over.is_set():
             for port in range(agents.port + 1, agents.port + 6):
                 with contextlib.suppress(OSError, RuntimeError):
@@ -33,24 +33,23 @@ def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):
                     written.update(places)
             time.sleep(0.01)
 
-    thread = threading.Thread(target=stranger)
+    thread = threading.Thread(target=writes)
     thread.start()
     try:
-        agents.start()
-        assert agents.ended() == [0, 0]
+        yield
     finally:
         over.set()
         thread.join()
     assert written, "he never came in time"
-    assert "a stranger says so" not in agents.said("node-0") + agents.said("node-1")
 
 
-def test_a_run_ends_well_on_all_nodes(data, tmp_path):
+def test_a_stranger_who_writes_into_the_store_ends_no_run_and_it_ends_well_on_all_nodes(data, tmp_path):
     """2 + 1 + 1 processes."""
     options = ENDLESS | {"dataset": data, "max_steps": 20, "learning_rate": 2e-3, "lora_r": 8, "grad_clip": 0.3}
     agents = Agents(tmp_path, options, processes={0: 2})
-    agents.start()
-    assert agents.ended() == [0, 0, 0]
+    with stranger(agents):
+        agents.start()
+        assert agents.ended() == [0, 0, 0]
     truth = reference.losses(model_folder("tiny"), data, steps=20, rows_per_step=4)
     for name in agents.names:
         losses = [event["loss"] for event in agents.steps(name)]
@@ -58,6 +57,7 @@ def test_a_run_ends_well_on_all_nodes(data, tmp_path):
         assert (agents.result(name) / "adapter_model.safetensors").exists()
         assert agents.now(name)["state"] == "done"
         assert agents.members(name)[-1]["event"] == "ended"
+        assert "a stranger says so" not in agents.said(name)
 
 
 def test_an_agent_that_fails_itself_saves_and_has_not_ended_the_run(data, tmp_path):

@@ -26,19 +26,19 @@ from train.cluster.worker_failures import whose
 
 
 def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
-    one, at = Fitness(), 1000.0
-    assert [one.failed("out of memory", at, own=True, run_has_trained=True) for _ in range(3)] == [
-        "fit",
-        "fit",
-        "resting",
-    ]
+    one = Fitness()
+
+    def fails(at: float) -> str:
+        return one.failed("out of memory", at, own=True, run_has_trained=True)
+
+    at = 1000.0
+    assert [fails(at) for _ in range(3)] == ["fit", "fit", "resting"]
     for pause_s in (*TIMING.again_s, TIMING.again_s[-1]):
         assert one.condition(at) == one.condition(at + pause_s - 1) == "resting"
         at += pause_s
-        assert one.condition(at) == "fit"
-        assert one.failed("out of memory", at, own=True, run_has_trained=True) == "resting"
+        assert one.condition(at) == "fit" and fails(at) == "resting"
     one.trained()
-    assert one.failed("out of memory", at, own=True, run_has_trained=True) == "fit"
+    assert fails(at) == "fit"
 
 
 @pytest.mark.parametrize("facts", [{"own": False, "run_has_trained": True}, {"own": True, "run_has_trained": False}])
@@ -84,30 +84,39 @@ class Unkillable:
         return False
 
 
-def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(tmp_path):
-    idle = Outside(processes=SimpleNamespace(pace=lambda: 1.0))
-    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, Outside()), idle)
-    group.stop()
-    assert group.unkillable == [] and not group.poll()
-    group.kill_at = CLOCK.now() - 3.1
+@pytest.fixture
+def progress(tmp_path) -> TrainerProgress:
+    return TrainerProgress(tmp_path / "events.jsonl", 0, Outside())
+
+
+@pytest.fixture
+def killed(progress):
+    """A group that was killed so many seconds ago, on a machine that is so slow."""
+
+    def made(since_s: float, pace: float = 1.0, *, waits: bool = True) -> Group:
+        group = Group(None, [Unkillable()], progress, Outside(processes=SimpleNamespace(pace=lambda: pace)))
+        group.processes[0].waits = waits
+        group.stop()
+        group.kill_at = CLOCK.now() - since_s
+        return group
+
+    return made
+
+
+def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(killed):
+    assert killed(-1).unkillable == [] and not killed(-1).poll()
+    group = killed(3.1)
     assert group.unkillable == [4242]
     group.processes[0].returncode = -9
     assert group.poll() and group.unkillable == []
 
 
-def test_a_worker_that_takes_long_to_end_on_a_busy_machine_is_not_called_one(tmp_path):
+def test_a_worker_that_takes_long_to_end_on_a_busy_machine_is_not_called_one(killed):
     """It frees its memory, or its turn does not come; and what waits for a disk waits longer beside others."""
-    processes = SimpleNamespace(pace=lambda: 5.0)
-    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "e", 0, Outside()), Outside(processes=processes))
-    group.stop()
-    group.kill_at = CLOCK.now() - 14
-    assert group.unkillable == []
-    group.kill_at = CLOCK.now() - 16
-    assert group.unkillable == [4242]
-    group.processes[0].waits = False
-    assert group.unkillable == []
-    group.kill_at = CLOCK.now() - 61
-    assert group.unkillable == [4242], "the others do not wait for it for ever"
+    assert killed(14, 5.0).unkillable == []
+    assert killed(16, 5.0).unkillable == [4242]
+    assert killed(16, 5.0, waits=False).unkillable == []
+    assert killed(61, 5.0, waits=False).unkillable == [4242], "the others do not wait for it for ever"
 
 
 def test_what_is_said_of_it_is_what_is_known():
@@ -144,8 +153,8 @@ def test_who_waits_in_the_kernel_is_seen_on_the_process_itself():
     assert Processes().pace() >= 1
 
 
-def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside(), setup_s=5.0)
+def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(progress):
+    progress.setup_s = 5.0
     progress.begin()
     began = progress.started
     assert progress.limit_s == 60
@@ -231,11 +240,10 @@ def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wan
     assert failure and whose(failure, "a", ours, seen) == wanted
 
 
-def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):
+def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(progress):
     """Lost and back within one step: nothing has been measured in between."""
     clock = SimpleNamespace(now=lambda: clock.at, at=0.0)
     process = SimpleNamespace(poll=lambda: None, tell=lambda *_: None, has_obeyed=lambda _: False)
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside())
     progress.step_s = 20.0
     group = Group(None, [process], progress, Outside(clock=clock))
     for word, at in enumerate((0.0, 10.0)):
@@ -249,9 +257,8 @@ def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):
 
 
 @pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
-def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_path):
-    (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, Outside())
+def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, progress):
+    progress.file.write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
     progress.read()
     group = Group(None, [Unkillable()], progress, Outside(), lambda _: True)
     group.stop()
