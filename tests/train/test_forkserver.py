@@ -40,13 +40,10 @@ def program(tmp_path):
     return written
 
 
-@pytest.fixture(scope="module")
-def warm():
-    """As an agent starts it."""
-    server = ForkServer(cluster.environment())
-    yield server
-    server.process.kill()
-    server.process.wait()
+@pytest.fixture
+def warm() -> ForkServer:
+    """With its libraries; test_agent.py has one that an agent has started itself."""
+    return cluster.warm()
 
 
 def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(warm, program, tmp_path):
