@@ -17,18 +17,12 @@ weights = st.lists(st.floats(0, 1000), min_size=1, max_size=8).filter(lambda w: 
 
 @given(st.integers(0, 500), weights)
 def test_shares_are_whole_rows_that_add_up(total, shares):
-    counts = split_rows(total, shares)
-    assert sum(counts) == total
-    for count, weight in zip(counts, shares, strict=True):
-        assert count >= 0
-        assert weight > 0 or count == 0
-        assert abs(count - total * weight / sum(shares)) < 1 + 1e-9
-
-
-@given(st.integers(0, 500), weights)
-def test_left_over_rows_go_to_the_largest_remainders(total, shares):
+    """What is left over goes to the largest remainders."""
     exact = [total * weight / sum(shares) for weight in shares]
     counts = split_rows(total, shares)
+    assert sum(counts) == total and min(counts) >= 0
+    assert all(abs(count - part) < 1 + 1e-9 for part, count in zip(exact, counts, strict=True))
+    assert all(count == 0 for count, weight in zip(counts, shares, strict=True) if not weight)
     given = [part - int(part) for part, count in zip(exact, counts, strict=True) if count > int(part)]
     passed_over = [part - int(part) for part, count in zip(exact, counts, strict=True) if count == int(part)]
     assert min(given, default=1) >= max(passed_over, default=0) - 1e-9

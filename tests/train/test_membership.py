@@ -17,7 +17,6 @@ from train.cluster.membership import (
     Prepare,
     Propose,
     backoff_s,
-    choose_members,
     decide,
     host_facts,
     majority,
@@ -43,6 +42,17 @@ def seen_by(name: str, peers: list[NodeStatus], order=TRIO, me: dict | None = No
     return NodeView(order=order, me=own, peers={s.name: s for s in peers}, **facts)
 
 
+OURS = Generation(number=2, host="a", members=TRIO)
+B, C = (status(name, **of(OURS)) for name in ("b", "c"))
+
+
+def proposed(view: NodeView) -> tuple[str, ...]:
+    """The members of the generation that it publishes."""
+    action = decide(view)
+    assert isinstance(action, Propose), action
+    return action.members
+
+
 def test_majorities():
     assert majority(["b", "c"], TRIO) and not majority(["a"], TRIO)
     assert majority(["a"], PAIR) and not majority(["b"], PAIR)
@@ -61,24 +71,19 @@ def test_who_finds_no_agent_for_long_leaves():
 
 
 def test_the_first_generation_waits_for_all_but_not_for_ever():
-    waiting = decide(seen_by("a", [status("b")], up_s=10))
-    assert waiting == Idle("waiting up to 60 s for c")
-    action = decide(seen_by("a", [status("b")], up_s=61))
-    assert isinstance(action, Propose) and action.members == ("a", "b")
+    assert decide(seen_by("a", [status("b")], up_s=10)) == Idle("waiting up to 60 s for c")
+    assert proposed(seen_by("a", [status("b")], up_s=61)) == ("a", "b")
     # A launch that has trained already does not wait: its nodes are known to be missing.
-    assert isinstance(decide(seen_by("a", [status("b", begun=True)], up_s=10)), Propose)
+    assert proposed(seen_by("a", [status("b", begun=True)], up_s=10)) == ("a", "b")
 
 
 def test_who_steps_aside_is_not_waited_for_and_is_named():
     paused = {"condition": "away", "cause": "paused until 18:00"}
-    action = decide(seen_by("a", [status("b"), status("c", **paused)], up_s=3))
-    assert isinstance(action, Propose) and action.members == ("a", "b")
+    assert proposed(seen_by("a", [status("b"), status("c", **paused)], up_s=3)) == ("a", "b")
     mine = decide(seen_by("c", [status("a"), status("b")], me=paused))
     assert mine == Idle("c steps aside: paused until 18:00")
-    ours = Generation(number=4, host="a", members=TRIO)
-    view = seen_by("a", [status("b", **of(ours)), status("c", **of(ours), **paused)], me=of(ours))
-    action = decide(view)
-    assert isinstance(action, Propose) and action.members == ("a", "b") and action.kind == "lost"
+    action = decide(seen_by("a", [B, replace(C, **paused)], me=of(OURS)))
+    assert isinstance(action, Propose) and (action.members, action.kind) == (("a", "b"), "lost")
     assert action.reason == "lost c (steps aside: paused until 18:00)"
 
 
@@ -99,8 +104,7 @@ def test_with_fewer_than_a_majority_it_waits_and_says_until_when():
 
 
 def test_of_two_the_head_continues_and_the_other_waits_and_says_so():
-    head = decide(seen_by("a", [], PAIR, me={"begun": True}))
-    assert isinstance(head, Propose) and head.members == ("a",)
+    assert proposed(seen_by("a", [], PAIR, me={"begun": True})) == ("a",)
     other = decide(seen_by("b", [], PAIR))
     assert other == Idle("no answer from a; of two halves the one with a continues, this one waits", too_few=True)
 
@@ -119,40 +123,30 @@ def test_nobody_waits_for_a_newcomer_that_loads():
     assert loads == Prepare("getting ready, while b trains on")
     host = seen_by("b", [status("a", number=3, ready=False), status("c", **of(ours))], me=of(ours))
     assert decide(host) == Keep()
-    alone = decide(seen_by("b", [status("a", number=3, ready=False)], me=of(ours)))
-    assert isinstance(alone, Propose) and alone.members == ("b", "a"), "without it they are no majority"
+    alone = seen_by("b", [status("a", number=3, ready=False)], me=of(ours))
+    assert proposed(alone) == ("b", "a"), "without it they are no majority"
 
 
 def test_who_has_loaded_begins_again_without_waiting_for_who_has_not():
     begun = {"number": 4, "begun": True}
     peers = [status("b", **begun), status("c", **begun)]
     assert decide(seen_by("a", peers, me=begun | {"ready": False})) == Idle("waiting for b to begin")
-    first = decide(seen_by("b", [status("a", **begun, ready=False), peers[1]], me=begun))
-    assert isinstance(first, Propose) and first.members == ("b", "c")
-    both_load = [status("b", **begun, ready=False), status("c", **begun, ready=False)]
-    everyone = decide(seen_by("a", both_load, me=begun))
-    assert isinstance(everyone, Propose) and everyone.members == TRIO
+    assert proposed(seen_by("b", [status("a", **begun, ready=False), peers[1]], me=begun)) == ("b", "c")
+    both_load = [status(name, **begun, ready=False) for name in ("b", "c")]
+    assert proposed(seen_by("a", both_load, me=begun)) == TRIO
 
 
 def test_a_generation_older_than_what_this_node_has_seen_is_not_followed():
     ours = Generation(number=4, host="b", members=TRIO)
-    action = decide(seen_by("a", [status("b", **of(ours))], me={"number": 6}))
-    assert isinstance(action, Idle)
+    assert isinstance(decide(seen_by("a", [status("b", **of(ours))], me={"number": 6})), Idle)
 
 
 def test_a_node_that_cannot_run_is_skipped_until_too_many_cannot():
-    ours = Generation(number=2, host="a", members=TRIO)
-    broken = status("b", **of(ours), condition="unfit", cause="no GPU")
-    action = decide(seen_by("a", [broken, status("c", **of(ours))], me=of(ours)))
+    broken = replace(B, condition="unfit", cause="no GPU")
+    action = decide(seen_by("a", [broken, C], me=of(OURS)))
     assert isinstance(action, Propose) and action.members == ("a", "c") and "b (unfit: no GPU)" in action.reason
-    second = status("c", condition="unfit", cause="no driver")
-    action = decide(seen_by("a", [broken, second]))
+    action = decide(seen_by("a", [broken, status("c", condition="unfit", cause="no driver")]))
     assert action == End(RunEnd(done=False, reason="b: no GPU; c: no driver"))
-
-
-def test_only_those_who_reach_one_another_are_members():
-    deaf = status("c", reachable=("a",))
-    assert choose_members({"a": status("a"), "b": status("b"), "c": deaf}, TRIO, "a") == ("a", "b")
 
 
 def test_one_verdict_is_everyones():
@@ -162,8 +156,6 @@ def test_one_verdict_is_everyones():
 
 # -- the host's rules ---------------------------------------------------------------------------------------------
 
-OURS = Generation(number=2, host="a", members=TRIO)
-B, C = (status(name, **of(OURS)) for name in ("b", "c"))
 PART, TWO = (replace(OURS, members=("a", other)) for other in ("b", "c"))
 BROKEN = replace(C, group="failed", cause="boom")
 
