@@ -41,7 +41,7 @@ def adapter_of(tmp_path_factory):
     return made
 
 
-@pytest.fixture(scope="module", params=["tiny", "smollm2-135m"])
+@pytest.fixture(scope="module", params=["tiny", pytest.param("smollm2-135m", marks=pytest.mark.long)])
 def exported(request, adapter_of, tmp_path_factory):
     """The folder of a form of it; merged: as transformers loads it."""
     name, adapter, folders = request.param, adapter_of(request.param), tmp_path_factory.mktemp("exports")
@@ -102,33 +102,17 @@ def gguf_says(file, name):
     return int(gguf.GGUFReader(file).get_field(name).contents())
 
 
-@pytest.fixture
-def exported_with(adapter_of, tmp_path):
-    """The file of an adapter that has a template of its own."""
-
-    def made(template):
-        adapter = adapter_of("tiny")
-        (adapter / adapters.TEMPLATE).write_text(template)
-        flags = ["--model", "tiny", "--adapter", str(adapter), "--out", str(tmp_path / "out")]
-        assert main(["export", "gguf", "--quant", "f16", *flags]) == 0
-        return tmp_path / "out/tiny.gguf"
-
-    return made
-
-
-def test_an_end_of_a_turn_that_is_not_the_tokenizers_own_ends_an_answer(exported_with, tmp_path):
-    """As after training a base model by a chat template: its own end is another mark."""
-    file = exported_with(load_chat(resolve_model("tiny")).template.replace("</s>", "<pad>"))
-    found = llama_cpp.ask(file, QUESTION, 2)
+def test_a_template_of_ones_own_is_the_one_that_llama_cpp_gets(adapter_of, tmp_path):
+    """A system message; and an end of a turn that is not the tokenizer's, as after training a base model."""
+    adapter, own = adapter_of("tiny"), load_chat(resolve_model("tiny"), system='Be "brief".')
+    (adapter / adapters.TEMPLATE).write_text(own.template.replace("</s>", "<pad>"))
+    flags = ["--model", "tiny", "--adapter", str(adapter), "--out", str(tmp_path / "out")]
+    assert main(["export", "gguf", "--quant", "f16", *flags]) == 0
+    found = llama_cpp.ask(tmp_path / "out/tiny.gguf", QUESTION, 2)
+    wanted = own.render([{"role": "user", "content": QUESTION}], answer_next=True)
+    assert found["prompt"] == wanted.replace("</s>", "<pad>") and 'Be "brief".' in wanted
     assert (found["end"], found["end_of_turn"]) == (2, 0)
     assert 'PARAMETER stop "<pad>"' in (tmp_path / "out/Modelfile").read_text()
-
-
-def test_a_system_message_of_ones_own_is_in_the_template_that_llama_cpp_gets(exported_with):
-    own = load_chat(resolve_model("tiny"), system='Be "brief".')
-    prompt = llama_cpp.ask(exported_with(own.template), QUESTION, 1)["prompt"]
-    assert prompt == own.render([{"role": "user", "content": QUESTION}], answer_next=True)
-    assert 'Be "brief".' in prompt
 
 
 def test_without_the_program_q4_k_m_is_refused_before_any_work(monkeypatch, capsys, tmp_path):
