@@ -14,11 +14,12 @@ from tests.train.agents import ENDLESS, Agents
 
 @pytest.fixture(scope="module")
 def three(data, tmp_path_factory):
-    """2 + 1 + 1 processes that train for ever; each test leaves them so. They start as on a node, and again at once."""
+    """2 + 1 + 1 processes that train for ever; each test leaves them so. The last one starts as on a node."""
     agents = Agents(tmp_path_factory.mktemp("three"), ENDLESS | {"dataset": data}, processes={0: 2}, cold=True)
-    agents.start()
-    agents.together(*agents.names, within_s=90)
+    agents.start("node-2")
     agents.cold = False
+    agents.start("node-0", "node-1")
+    agents.together(*agents.names, within_s=90)
     yield agents
     agents.stop()
 
