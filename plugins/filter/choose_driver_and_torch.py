@@ -2,7 +2,7 @@
 
 A node's facts come from gpu_info; what is known of branches and package names is a catalogue
 (roles/motley_gpu_driver/vars/main/driver_and_torch_catalogue.yml). The answer is a plan, or `error` and `fix` where
-none can be right.
+none can be right. What goes into the environment then: choose_python_env.py.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ options: {
   "back_to": {"type": "str", "default": "", "description": "Instead of files: as this phase found them"},
   "leaving": {"type": "list", "elements": "str", "default": [],
     "description": "MACs that may still have the address as they move"},
-  "rollback_s": {"type": "float", "default": 60, "description": "Seconds until an unconfirmed change is taken back"},
+  "rollback_s": {"type": "float",
+    "description": "Seconds until an unconfirmed change is taken back; O(step=begin) needs it"},
   "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, which it leaves"},
   "moved": {"type": "str", "default": "", "description": "OLD → NEW, for the sentence at the end"},
   "waited_s": {"type": "float", "default": 0,
@@ -106,7 +107,7 @@ Texts = dict[Path, str | None]
 
 
 def main() -> None:
-    module = module_of(DOCUMENTATION)
+    module = module_of(DOCUMENTATION, required_if=[("step", "begin", ["rollback_s"])])
     STEPS[module.params["step"]](module)
 
 

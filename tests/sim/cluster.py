@@ -27,11 +27,11 @@ from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
 from train.cluster.agent_surroundings import Outside
-from train.cluster.local_workers import LocalWorkers
 from train.cluster.may_run_here import OWN_FAILURES
 from train.cluster.membership import Propose
 from train.cluster.node_status import Generation
 from train.cluster.queue_gossip import QueueKeeper
+from train.cluster.start_workers import LocalWorkers
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member

@@ -8,11 +8,11 @@ import time
 from dataclasses import asdict, replace
 
 from tests.support import pace
-from train.cluster import heartbeat
 from train.cluster.agent_surroundings import CLOCK, Outside
 from train.cluster.heartbeat import MUTE, NOTHING, Heartbeat, Peer, from_json
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Ledger, Loss
+from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
 
 
@@ -156,7 +156,7 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
     peer = Peer()
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     assert not peer.lost(200.0), "silent for long, but nobody asked"
-    for _ in range(heartbeat.ROUNDS):
+    for _ in range(TIMING.rounds):
         peer.missed(0.0, NOTHING)
     assert peer.lost(103.5) and not peer.lost(102.0)
 

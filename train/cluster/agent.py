@@ -2,7 +2,7 @@
 
     python -m train agent --cluster config/cluster_config.yaml --config config/training_config.yaml
 
-Several times a second it observes the peers (heartbeat.py) and its own workers (local_workers.py), notes what happened,
+Several times a second it observes the peers (heartbeat.py) and its own workers (start_workers.py), notes what happened,
 decides by the same rules as all others (membership.py), and acts: its workers run as long as they belong to the
 generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal, 70 the agent failed
 itself: the run has not ended, and the unit starts it again, 75 no run came (preload.py).
@@ -26,12 +26,12 @@ from train.cluster.agent_surroundings import Outside
 from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.heartbeat import Heartbeat
-from train.cluster.local_workers import LocalWorkers, WorkersSeen
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
 from train.cluster.queue_gossip import QueueKeeper
+from train.cluster.start_workers import LocalWorkers, WorkersSeen
 from train.cluster.step_aside import StepAside
 from train.cluster.take_turns import TurnSignals, agent_in_turn
 from train.cluster.timing import TIMING

@@ -1,6 +1,6 @@
 """`python -m train warm`: imports the libraries once, so that a worker is a fork of this process and starts at once.
 
-An agent has one beside it (local_workers.py): importing torch, transformers and peft takes seconds, and after a loss
+An agent has one beside it (start_workers.py): importing torch, transformers and peft takes seconds, and after a loss
 the whole cluster waits for them. A request comes on the socket that is its standard input: a command, its environment,
 and a socket for the new process to send its pid. That process becomes a child of the agent, not of this one.
 

@@ -4,8 +4,8 @@ A line and its answer, each `MAC JSON`. The MAC (HMAC-SHA256, keyed with the tok
 answer repeats the asker's random number: nobody without the token can take part, nothing old can be replayed.
 
 When a peer counts as lost
-    absent   not even its kernel takes the connection (power, cable, sleep): ROUNDS in a row and TIMING.absent_s
-    mute     its kernel does, its agent does not answer (hung, or starved by load): ROUNDS in a row and TIMING.mute_s
+    absent   not even its kernel takes the connection (power, cable, sleep): TIMING.rounds in a row and absent_s
+    mute     its kernel does, its agent does not answer (hung, or starved by load): TIMING.rounds in a row and mute_s
 A round that this node itself was late for proves nothing and is not counted.
 """
 
@@ -26,8 +26,6 @@ from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Ledger
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
-
-ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,8 @@ class Peer:
         self.no_agent_since = (self.no_agent_since or at) if why is NO_AGENT else None
 
     def lost(self, at: float) -> bool:
-        absent = self.absent_rounds >= ROUNDS and at - self.answered_at > TIMING.absent_s
-        return absent or (self.mute_rounds >= ROUNDS and at - self.at > TIMING.mute_s)
+        absent = self.absent_rounds >= TIMING.rounds and at - self.answered_at > TIMING.absent_s
+        return absent or (self.mute_rounds >= TIMING.rounds and at - self.at > TIMING.mute_s)
 
     def reachable(self, at: float) -> bool:
         return self.status is not None and not self.lost(at)

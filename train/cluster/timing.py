@@ -19,6 +19,8 @@ class Timing:
     show_s: float = 1.0
 
     # heartbeat: when a peer counts as lost
+    rounds: int = 3
+    """Without an answer, in a row: at least so many, whatever the seconds below."""
     ask_s: float = 0.5
     reply_s: float = 1.0
     late_s: float = 0.5

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from train.cluster.heartbeat import Peer
-from train.cluster.local_workers import WorkersSeen
 from train.cluster.node_status import NodeStatus
+from train.cluster.start_workers import WorkersSeen
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from train.clock import Clock
-from train.cluster.local_workers import Failure, LocalWorkers
 from train.cluster.may_run_here import Failures, Fitness, stuck_words
 from train.cluster.node_status import Generation, RunEnd
+from train.cluster.start_workers import Failure, LocalWorkers
 from train.cluster.what_agent_sees import Observed
 
 CARDS = Path("/proc/driver/nvidia/gpus")

@@ -42,7 +42,7 @@ class GainsState(TypedDict):
 
 
 class State(TypedDict, total=False):
-    """state.json: what a run needs beside weights and optimizer to go on."""
+    """state.json: what a run needs beside weights and optimizer to go on; between_steps.py fills it."""
 
     math: Required[Mapping[str, object]]
     """What decides the loss curve."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -17,7 +17,8 @@ class Done(TypedDict, total=False):
     seconds: float
 
 
-def module_of(page: str) -> AnsibleModule:
-    """`page` is its DOCUMENTATION, with the options at the end: a node may have no reader of YAML."""
+def module_of(page: str, **more: Any) -> AnsibleModule:
+    """`page` is its DOCUMENTATION, with the options at the end: a node may have no reader of YAML. `more`: what
+    AnsibleModule takes beside the options, such as `required_if`."""
     options = json.loads(page.partition("\noptions: ")[2])
-    return AnsibleModule(argument_spec=options, supports_check_mode=True)
+    return AnsibleModule(argument_spec=options, supports_check_mode=True, **more)
