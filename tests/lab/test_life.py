@@ -1,5 +1,6 @@
-"""Up, reset, snapshot, restore, down: quick, and nothing is left behind, not even by a crash."""
+"""Up, reset, snapshot, restore, down: nothing is left behind, not even by a crash, and nothing gets out of a lab."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from lab import lab as labs
 from lab.host import Host
 from lab.place import Place
 from lab.shell import LabError, run
-from tests.support.cluster import REPOSITORY, Cluster
+from tests.support.cluster import REPOSITORY, Cluster, start
 
 
 def left_of(place: Place) -> dict[str, list[str]]:
@@ -35,13 +36,20 @@ NOTHING: dict[str, list[str]] = {
 }
 
 
-def test_down_leaves_nothing(lab_allowed: None) -> None:
-    place = Place(name="gone")
-    lab = labs.up(place, "pair", "bookworm")
-    lab.host("gpu-master").outcome("systemctl", "stop", "ssh")
-    assert all(left_of(place).values()), "a lab that is up must be seen by the search that looks for its remains"
-    labs.down(place)
-    assert left_of(place) == NOTHING
+def test_two_labs_do_not_meet_and_down_leaves_nothing_of_one(trio: Cluster, tmp_path: Path) -> None:
+    other = Place(name="second")
+    try:
+        second = start(other.name, "pair", trio.lab.suite, tmp_path)
+        theirs, ours = second["gpu-master"], trio["gpu-master"]
+        assert theirs.spec.installed_address == ours.spec.installed_address
+        assert theirs.run("cat", "/etc/machine-id") != ours.run("cat", "/etc/machine-id")
+        assert second.ssh("gpu-master", "cat /etc/machine-id").stdout == theirs.run("cat", "/etc/machine-id")
+        theirs.outcome("systemctl", "stop", "ssh")
+        assert all(left_of(other).values()), "a lab that is up must be seen by the search that looks for its remains"
+    finally:
+        labs.down(other)
+    assert left_of(other) == NOTHING
+    assert trio["gpu-master"].answers()
 
 
 @pytest.mark.parametrize("after_s", [0.4, *(pytest.param(other, marks=pytest.mark.long) for other in (0.15, 0.8))])
@@ -54,6 +62,55 @@ def test_a_crash_while_it_comes_up_is_cleared(lab_allowed: None, after_s: float)
     started.wait()
     labs.down(place)
     assert left_of(place) == NOTHING
+
+
+# Documentation addresses and those of the real machine: nothing is sent to them, the route is asked for.
+OUTSIDE = ["192.0.2.1", "198.51.100.7", "203.0.113.9"]
+
+
+def own_addresses() -> list[str]:
+    links = json.loads(subprocess.run(["ip", "-json", "address"], capture_output=True, text=True, check=True).stdout)
+    found = [entry["local"] for link in links for entry in link["addr_info"] if entry["family"] == "inet"]
+    return [address for address in found if not address.startswith("127.")]
+
+
+def test_no_outside_address_can_be_reached(trio: Cluster) -> None:
+    for address in [*OUTSIDE, *own_addresses()]:
+        for machine in (trio.controller, trio.stranger):
+            done = machine("bash", "-c", f"exec 3<>/dev/tcp/{address}/80")
+            assert "Network is unreachable" in done.stderr, (address, done.stderr)
+
+
+def test_a_host_reaches_its_neighbours_but_not_the_real_machine(trio: Cluster) -> None:
+    host, neighbour = trio.hosts[0], trio.hosts[1]
+    host.run("ping", "-c", "1", "-W", "2", neighbour.spec.installed_address)
+    for address in [*OUTSIDE, *own_addresses()]:
+        assert host.outcome("ping", "-c", "1", "-W", "1", address).returncode != 0
+
+
+def test_the_lab_has_no_way_out(trio: Cluster) -> None:
+    """No namespace of it has a card that is not one of its own cables."""
+    own = [name for name in network.namespaces() if name.startswith(f"motley-{trio.lab.place.name}-")]
+    assert len(own) > len(trio.hosts)
+    for namespace in own:
+        cards = subprocess.run(
+            ["ip", "-json", "-details", "-n", namespace, "link"], capture_output=True, text=True, check=True
+        )
+        kinds = {link.get("linkinfo", {}).get("info_kind", "lo") for link in json.loads(cards.stdout)}
+        assert kinds <= {"lo", "veth", "bridge"}
+
+
+def test_the_inventory_answers_only_inside(trio: Cluster, tmp_path: Path) -> None:
+    script = REPOSITORY / "inventory/lab/hosts.sh"
+    outside = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert outside.returncode == 2 and "10.77." not in outside.stdout
+    # The system's own Python need not have what the lab needs.
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "python3").chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    inside = json.loads(trio.controller("env", path, str(script)).stdout)
+    assert inside["cluster"]["hosts"] == [host.name for host in trio.hosts]
+    assert inside["_meta"]["hostvars"]["gpu-master"]["motley_address"] == "10.77.0.100"
 
 
 def test_up_twice_is_refused_and_harms_nothing(trio: Cluster) -> None:

@@ -32,6 +32,11 @@ def test_shipped_profiles_are_right(name: str) -> None:
     assert all(gpu.card(host) for host in loaded.hosts)
 
 
+@pytest.mark.parametrize("name", ["pair", "trio", "five"])
+def test_profiles_keep_their_sum_of_cpu_near_one_core(name: str) -> None:
+    assert 80 <= sum(host.cpu_percent for host in profile.load(name).hosts) <= 110
+
+
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
