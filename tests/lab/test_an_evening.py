@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import pace
 from tests.support.bootstrap import Person
+from tests.support.typed import variables
 from tests.support.watching import Watching
 
 NAMES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
@@ -34,7 +35,7 @@ def test_launched_by_day_trained_at_night_asleep_after_it_and_woken(person: Pers
     hours = f"{clock(person, opens)}-{clock(person, opens + 3600)}"
     person.writes(motley_hours=hours, motley_render_environment={"OMP_NUM_THREADS": 1})
     run = ["model=tiny", "rows_per_step=24", "max_seq_length=64", "max_steps=60", "run=evening"]
-    words = [word for variable in run for word in ("-e", variable)]
+    words = variables(*run)
     refused = person.types("launch", *words, "--then", "poweroff")
     assert refused.rc == 1 and f"a minute after the run {', '.join(NAMES)} are switched off" in refused.out
     launch = Watching(person, "launch", *words, "--then", "poweroff", "--yes")

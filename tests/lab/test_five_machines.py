@@ -16,6 +16,7 @@ from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support import pace, photos, router
 from tests.support.bootstrap import Person
+from tests.support.typed import says, variables
 
 HEAD, BACKED_UP, PIHOLED, CHATTY, BARE = "gpu-master", "gpu-worker-1", "gpu-worker-2", "gpu-worker-3", "gpu-worker-4"
 """The head keeps backups; one sends them there, and has a second address; one has a resolver of its own in the network;
@@ -90,12 +91,6 @@ def as_found(person: Person) -> dict[str, str]:
     return {host.name: host.run("sh", "-c", AS_FOUND) for host in person.cluster.hosts}
 
 
-def says(person: Person, *words: str) -> str:
-    said = person.types(*words)
-    assert said.rc == 0, said.out
-    return said.out
-
-
 def of_other_recipes(person: Person) -> dict[str, list[str]]:
     texts = person.folder / "texts"
     texts.mkdir()
@@ -122,7 +117,7 @@ def test_from_what_their_owner_left_to_an_adapter_and_back(person: Person) -> No
     said = says(person, "launch", "--nodes", some, *QUICK, "-e", "run=some", "-e", "max_steps=20", "-e", "seed=7")
     assert "started on 3 of 3 nodes" in said
     for recipe, settings in of_other_recipes(person).items():
-        words = [word for setting in (*settings, f"run={recipe}", "max_steps=6") for word in ("-e", setting)]
+        words = variables(*settings, f"run={recipe}", "max_steps=6")
         said = says(person, "launch", "-e", f"recipe={recipe}", *words)
         assert "started on 5 of 5 nodes" in said and "done · 6 steps" in said
     says(person, "check-versions")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lab.host import Host
-from lab.profile import USER
+from lab.profile import CLUSTER_HOME as HOME
 from tests.support import pace
 from tests.support.bootstrap import Person
 
-HOME = f"/home/{USER}/ai-cluster"
 UNIT = "motley-run.service"
 
 

@@ -16,7 +16,7 @@ import pytest
 from lab import faults
 from lab.host import Host
 from lab.profile import CLUSTER_HOME as HOME
-from tests.support import pace
+from tests.support import pace, typed
 from tests.support.bootstrap import Person
 
 MASTER, OLD = "gpu-master", "gpu-worker-2"
@@ -36,13 +36,11 @@ def person(ready_trio: Person) -> Iterator[Person]:
 
 
 def asked(*variables: str) -> list[str]:
-    return [word for variable in (*QUICK, *variables) for word in ("-e", variable)]
+    return typed.variables(*QUICK, *variables)
 
 
 def launched(person: Person, run: str, *variables: str) -> str:
-    said = person.types("launch", *asked(f"run={run}", f"max_steps={STEPS[run]}", *variables))
-    assert said.rc == 0, said.out
-    return said.out
+    return typed.says(person, "launch", *asked(f"run={run}", f"max_steps={STEPS[run]}", *variables))
 
 
 def at(host: Host, path: str) -> Path:

@@ -18,14 +18,15 @@ import pytest
 from lab import faults
 from lab import lab as labs
 from lab.host import Host
+from lab.profile import CLUSTER_HOME as HOME
 from lab.profile import USER
-from tests.support import pace
+from tests.support import pace, typed
 from tests.support.bootstrap import Person, Said, hint
+from tests.support.typed import says
 from tests.support.watching import Watching
 from train.runlog.tail import read
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
-HOME = f"/home/{USER}/ai-cluster"
 SAVE_EVERY = 10
 SHORT = 60
 """Steps of the first run: as long as another launch looks and waits meanwhile."""
@@ -52,7 +53,7 @@ print("moved by", float((model(tokens).logits - before).abs().max()))
 
 
 def asked(*variables: str) -> list[str]:
-    return [word for variable in (*QUICK, *variables) for word in ("-e", variable)]
+    return typed.variables(*QUICK, *variables)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +63,6 @@ def person(ready_trio: Person) -> Iterator[Person]:
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
     yield ready_trio
     ready_trio.types("stop")
-
-
-def says(person: Person, *words: str) -> str:
-    said = person.types(*words)
-    assert said.rc == 0, said.out
-    return said.out
 
 
 def two_train(person: Person) -> bool:

@@ -16,7 +16,7 @@ from lab import network, slurm
 from lab.host import SHARED, Host
 from lab.profile import CLUSTER_HOME, USER
 from tests.support import cluster as clusters
-from tests.support import pace
+from tests.support import pace, typed
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY, Cluster
 from tests.support.watching import Watching
@@ -49,7 +49,7 @@ class Account:
 
     def launches(self, run: str, *variables: str, options: str = ALL_CARDS) -> Watching:
         asked = [*AS_THE_TRUTH, f"run={run}", options, *variables]
-        self.begun.append(Watching(self.person, "launch", *(word for each in asked for word in ("-e", each))))
+        self.begun.append(Watching(self.person, "launch", *typed.variables(*asked)))
         return self.begun[-1]
 
     def plays(self, run: str, *variables: str, options: str) -> Watching:
@@ -57,7 +57,7 @@ class Account:
         person, controller = self.person, self.person.cluster.lab.place.controller
         playbook = Path(sys.executable).with_name("ansible-playbook")
         asked = [*AS_THE_TRUTH, f"run={run}", json.dumps({"slurm_options": options}), *variables]
-        words = [playbook, "-i", person.inventory, "launch.yml", *(word for each in asked for word in ("-e", each))]
+        words = [playbook, "-i", person.inventory, "launch.yml", *typed.variables(*asked)]
         self.begun.append(Watching.program(person, ["ip", "netns", "exec", controller, *map(str, words)]))
         return self.begun[-1]
 
