@@ -44,7 +44,7 @@ def main() -> int:
         return run_verb(verb, sys.argv[2:])
 
 
-THEIRS = re.compile("ANSIBLE_(VAULT_|FORCE_COLOR|NOCOLOR|COLOR_|DEBUG|VERBOSITY|LOG_PATH)")
+THEIRS = re.compile("ANSIBLE_(VAULT_|.*PASSWORD_FILE|(FORCE_|NO)COLOR|COLOR_|DEBUG|VERBOSITY|LOG_PATH)")
 """What counts of a person's own settings for Ansible: the others are for other playbooks, and may hide our plugins."""
 
 

@@ -87,7 +87,7 @@ def test_a_name_that_no_file_can_have_is_bad_input(
 
 def test_a_persons_settings_for_other_playbooks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """They would hide our plugins, or need what is not in our environment."""
-    kept = {"ANSIBLE_VAULT_PASSWORD_FILE": "/mine", "ANSIBLE_NOCOLOR": "1"}
+    kept = {"ANSIBLE_VAULT_PASSWORD_FILE": "/v", "ANSIBLE_BECOME_PASSWORD_FILE": "/s", "ANSIBLE_NOCOLOR": "1"}
     lost = {"ANSIBLE_CONFIG": "/mine.cfg", "ANSIBLE_STDOUT_CALLBACK": "yaml", "ANSIBLE_ROLES_PATH": "/mine"}
     monkeypatch.setattr(os, "environ", {**kept, **lost})
     main.settle_ansible()
