@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
-import locale
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable
@@ -23,7 +21,7 @@ from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import Finding, unknown
 from console.new_inventory import GROUP_VARS
-from console.playbook import interrupt
+from console.playbook import ansible_environment, interrupt
 from console.text_layout import counted, shown_on
 from train.errors import BadInput, CheckFailed
 from train.safe_stdio import may_be_unread
@@ -35,37 +33,13 @@ ENTRANCE = ".enter"
 
 def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
-    settle_ansible()
+    ansible_environment.settle()
     if ROOT.stat().st_mode & stat.S_IWOTH:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
     with may_be_unread(shown_on):
         return run_verb(verb, sys.argv[2:])
-
-
-THEIRS = re.compile("ANSIBLE_(VAULT_|.*PASSWORD_FILE|(FORCE_|NO)COLOR|COLOR_|DEBUG|VERBOSITY|LOG_PATH)")
-"""What counts of a person's own settings for Ansible: the others are for other playbooks, and may hide our plugins."""
-
-
-def settle_ansible() -> None:
-    for name in [name for name in os.environ if name.startswith("ANSIBLE_") and not THEIRS.match(name)]:
-        del os.environ[name]
-    os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")  # Ansible reads none in a folder open to all
-    if not is_here_and_utf8():
-        os.environ["LC_ALL"] = "C.UTF-8"  # Debian and Ubuntu always have it
-
-
-def is_here_and_utf8() -> bool:
-    """Whether Ansible takes the locale: ssh brings that of another computer along, which need not be installed here."""
-    before = locale.setlocale(locale.LC_ALL)
-    try:
-        locale.setlocale(locale.LC_ALL, "")
-        return locale.nl_langinfo(locale.CODESET) == "UTF-8"
-    except locale.Error:
-        return False
-    finally:
-        locale.setlocale(locale.LC_ALL, before)
 
 
 @for_one_verb()

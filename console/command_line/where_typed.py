@@ -8,13 +8,12 @@ from pathlib import Path
 
 from train.plan.model import data_sets
 from train.plan.model.catalogue import catalogue
-from train.plan.settings import own_recipe, task_files
+from train.plan.settings import file_settings, own_recipe, task_files
 from train.plan.settings.picture_sets import SUFFIXES
-from train.plan.settings.pretrain import PLAIN
 from train.plan.settings.rewards import file_of, with_file
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template", "tasks")
+PLACES = (*file_settings.PLACES, "tasks")
 """Launch variables whose value may be a file or a folder of this computer."""
 CATALOGUES = {"model": "models", "tokenizer": "models", "dataset": "datasets", "prompts": "datasets"}
 """Where the names stand that a value may have instead."""
@@ -61,6 +60,6 @@ def moved(kind: str, value: str, folder: Path) -> str:
         return data_sets.moved(value, folder)
     names = catalogue()[CATALOGUES[kind]] if kind in CATALOGUES else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
-    if not value or value in known or (kind == "tokenizer" and value in PLAIN):
+    if not value or value in known or (kind == "tokenizer" and value in file_settings.TOKENIZERS):
         return value
     return str(folder / value) if os.path.exists(folder / value) else value  # noqa: PTH110  it takes a text too long

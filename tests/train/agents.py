@@ -21,7 +21,7 @@ from train.runlog.tail import read
 
 STEP_EVENTS = 1 << 14
 ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
-"""A run that goes on until somebody ends it."""
+"""A run that continues until somebody ends it."""
 
 
 class Agents:

@@ -17,11 +17,9 @@ from train.plan.placement.decisions import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
 from train.plan.settings.config import Settings
+from train.plan.settings.file_settings import PLACES
 from train.plan.settings.request import MATH, Request, read
 from train.plan.settings.rewards import file_of
-
-PLACES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template")
-"""Settings that may lead to a file of this computer, which is sent to the nodes."""
 
 
 @dataclass(frozen=True, slots=True)

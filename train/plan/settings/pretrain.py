@@ -16,10 +16,10 @@ from train.plan.model.catalogue import Dataset, Facts, Model, model_facts, resol
 from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, Shape
 from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
+from train.plan.settings.file_settings import TOKENIZERS
 from train.plan.values import Settings
 from train.runlog import paths
 
-PLAIN = ("bpe", "bytes", "chars")
 TOKENS_PER_STEP = 32768
 
 
@@ -115,7 +115,7 @@ class PretrainConfig(RunConfig):
     @property
     def has_own_tokenizer(self) -> bool:
         """Made of the data, or of nothing; else it is another model's."""
-        return self.tokenizer in PLAIN
+        return self.tokenizer in TOKENIZERS
 
     def facts(self, vocabulary: int = 0) -> Facts:
         """`vocabulary`: of the tokenizer that was made; before, what it may have at most."""

@@ -14,6 +14,7 @@ from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
 from train.plan.settings import own_recipe
 from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
+from train.plan.settings.file_settings import PLACES
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""
@@ -69,11 +70,10 @@ class Findings(list[str]):
 
 LONGEST = 255
 """Bytes of a file's name; of a longer one no file system says that it is not there."""
-FILES = ("model", "dataset", "recipe", "tokenizer", "rewards", "adapter")
 
 
 def refuse_long_names(given: Settings) -> None:
-    for name in FILES:
+    for name in PLACES[:-1]:  # a chat template may be its own text
         for part in re.split(r"[/,\s]", str(given.get(name, ""))):
             if len(part.encode()) > LONGEST:
                 raise BadInput(

@@ -12,7 +12,7 @@ from typing import Any
 from train.data.to_tokens import CONTINUED, load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.pretrain import PLAIN
+from train.plan.settings.file_settings import TOKENIZERS
 
 END, UNKNOWN = "<|endoftext|>", "<unk>"
 LEARNED_FROM_CHARS = 1 << 30
@@ -35,11 +35,11 @@ class Made:
 
 def tokenizer_hash(name: str) -> str:
     """The hash of a tokenizer that is there already; one that is made of the texts is known by them."""
-    return name if name in PLAIN else load_chat(resolve_model(name)).hash()
+    return name if name in TOKENIZERS else load_chat(resolve_model(name)).hash()
 
 
 def load_or_make(name: str, most: int, texts: Iterable[str], folder: Path) -> Made:
-    fast = wrapped(MAKERS[name](texts, most)) if name in PLAIN else existing(name)
+    fast = wrapped(MAKERS[name](texts, most)) if name in TOKENIZERS else existing(name)
     fast.chat_template = CONTINUED
     fast.save_pretrained(folder)
     return Made(fast)
