@@ -222,10 +222,10 @@ def test_a_run_that_asks_for_it_lets_the_machine_sleep(host: Host) -> None:
     pace.until(lambda: settled(host, awake=False), 20, "it is still kept awake")
     wish(host, "rm")
     pace.until(lambda: settled(host, awake=True), 20, "it is not kept awake again")
-    drop_in(host, "motley-awake.service", "ExecStop=sleep 2")
+    drop_in(host, ASKED, "ExecStopPost=sleep 2")
     wish(host, "touch")
-    pace.until(lambda: asked(host) == "activating", 20, "nobody has heard it")
-    wish(host, "rm")  # while that is still being done
+    pace.until(lambda: asked(host) == "deactivating", 20, "nobody has heard it")
+    wish(host, "rm")  # it has looked, and nothing watches yet
     pace.until(lambda: settled(host, awake=True), 20, "it was not heard")
     assert main_pid(host) == before
     wish(host, "touch")
@@ -242,7 +242,7 @@ def settled(host: Host, *, awake: bool) -> bool:
 
 def wish(host: Host, program: str) -> None:
     """As the agent does it."""
-    host.run("runuser", "-u", USER, "--", program, f"{HOME}/config/may-sleep")
+    host.run("runuser", "-u", USER, "--", "sh", "-c", f"{program} {HOME}/config/may-sleep; touch {HOME}/config/asked")
 
 
 THEN = f"{HOME}/config/then"

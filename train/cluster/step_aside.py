@@ -55,7 +55,8 @@ class Lasting:
 
 class StepAside:
     def __init__(self, home: Path, rules: AsideRules, power: Path = SUPPLIES, in_use: InUse | None = None) -> None:
-        self.file, self.may_sleep, self.then = home / paths.PAUSE, home / paths.MAY_SLEEP, home / paths.THEN
+        self.file, self.then = home / paths.PAUSE, home / paths.THEN
+        self.may_sleep, self.asked = home / paths.MAY_SLEEP, home / paths.ASKED
         self.rules, self.power = rules, power
         self.now: Aside | None = None
         self.battery = Lasting(TIMING.battery_s, TIMING.battery_s)
@@ -90,10 +91,11 @@ class StepAside:
         return then
 
     def _let_sleep(self, may: bool) -> None:
-        """Lets it sleep, or not: only root can lift what keeps it awake; the unit motley-asked does, by this file."""
+        """Lets it sleep, or not: only root can lift what keeps it awake; the unit motley-asked does, by these files."""
         if may != self.may_sleep.exists():
             with contextlib.suppress(OSError):  # a full disk must not end the run
                 self.may_sleep.touch() if may else self.may_sleep.unlink()
+                self.asked.touch()
 
     def _paused(self, wall: float, _: float) -> Aside | None:
         if paused := pause.read(self.file, wall):

@@ -59,22 +59,23 @@ def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path):
 def test_a_machine_on_battery_may_sleep_until_it_is_charged_again(tmp_path):
     """Also where another reason to step aside comes first, and where an agent before this one was killed."""
     (tmp_path / "config").mkdir()
-    wish = tmp_path / "config/may-sleep"
+    wish, asked = tmp_path / "config/may-sleep", tmp_path / "config/asked"
     wish.touch()
     power = supply(supply(tmp_path / "p", "AC", type="Mains", online="0"), "BAT0", type="Battery", status="Discharging")
     stepping = StepAside(tmp_path, AsideRules(), power)
     seen = []
     for at in (0.0, 59.0, 60.0):
         stepping.look(0.0, at)
-        seen.append(wish.exists())
-    assert seen == [False, False, True]
+        seen.append((wish.exists(), asked.exists()))
+        asked.unlink(missing_ok=True)
+    assert seen == [(False, True), (False, False), (True, True)]
     (tmp_path / "pause").touch()
     stepping.look(0.0, 61.0)
     assert wish.exists()
     supply(power, "AC", online="1")
     for at in (70.0, 130.0):
         stepping.look(0.0, at)
-    assert not wish.exists() and stepping.now is not None
+    assert not wish.exists() and asked.exists() and stepping.now is not None
 
 
 def test_what_follows_the_run_is_asked_for_where_nobody_uses_the_machine(tmp_path):
