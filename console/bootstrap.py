@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from console import first_contact
+from console import ask_about_new_keys
 from console.command_line.shared_options import PHASES
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import unknown
@@ -34,7 +34,7 @@ def bootstrap(
     os.environ |= {"VERBOSE": "1"} if verbose else {}
     os.environ |= {"SUDO_PASSWORD": "ask"} if sudo_password else {}
     os.environ |= {"REBOOT": "yes"} if reboot else {}
-    if not first_contact.pin_new(inventory, limit, repin):
+    if not ask_about_new_keys.pin_new(inventory, limit, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
     request = run_playbook.PlaybookRun(
         verb="bootstrap",

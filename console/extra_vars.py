@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.settings.config import read_yaml
+from train.plan.settings.read_settings import read_yaml
 
 SECRET = "motley_hub_token"  # noqa: S105  its name
 

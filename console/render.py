@@ -17,7 +17,7 @@ from train.layout import ADAPTERS
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.launch.launch_plan import LaunchPlan, NodePlan, TrainingNode, own
 from train.plan.launch.torchrun import TorchrunPlan
-from train.plan.settings.config import Settings
+from train.plan.settings.read_settings import Settings
 from train.plan.settings.rewards import with_rows
 from train.plan.settings.step_aside_rules import AsideRules, rules
 from train.runlog import paths
@@ -166,6 +166,7 @@ def settings_of(plan: LaunchPlan, here: TrainingNode) -> Settings:
     model = plan.model
     in_catalogue = model.source == "catalogue" and not model.in_4bit
     if "model" in settings and model.source != "new":
+        # A name of the catalogue stays: resolve_model finds the node's own copy below MOTLEY_HOME.
         settings["model"] = model.name if in_catalogue else f"{home}/models/base/{model.folder_name}"
     settings.pop("chat_template", None)  # what it wrote is in the rows
     if plan.adapter is None:

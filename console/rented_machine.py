@@ -23,7 +23,7 @@ from console.rent import give_back_from_home
 from console.rent.clore import Clore
 from console.rent.lease import Book, Lease, between, folder, now
 from console.rent.market import Market
-from console.rent.wording import IDLE_S
+from console.rent.which_to_give_back import IDLE_S
 from console.text_layout import say
 from console.torchrun import script_view
 from plugins.module_utils.motley.hostkeys import greets

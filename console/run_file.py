@@ -23,7 +23,7 @@ from console.extra_vars import SECRET
 from console.launch_request import LAUNCH_ONLY, NOT_OURS, SWITCHES, unknown_inner
 from train.errors import BadInput
 from train.plan.settings import request
-from train.plan.settings.config import SETTINGS, coerce
+from train.plan.settings.read_settings import SETTINGS, coerce
 
 FIRST = ("model", "dataset", "recipe", "run")
 """What a reader looks for at the top."""
@@ -84,7 +84,7 @@ def _as_typed(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def asked_for(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def as_variables(asked: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a launch is kept with, to be written as a file later: all that was asked for, and nothing that was decided.
 
     `asked`: launch_request.Asked as data. `given`: the settings that the run has from a person; of a run that

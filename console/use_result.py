@@ -31,8 +31,8 @@ from console.text_layout import say
 from console.watch.status import gathered
 from plugins.module_utils.motley.node_replies import Runs
 from train.errors import BadInput
-from train.plan.settings.config import RECIPES
 from train.plan.settings.picture_sets import SUFFIXES
+from train.plan.settings.read_settings import RECIPES
 from train.safe_stdio import plain
 
 GGUF = "gguf"

@@ -19,7 +19,15 @@ from typing import Any, NoReturn
 from train.cluster.attach_to_agent import attach_to_agent
 from train.errors import BadInput, CheckFailed, Gated, first_line
 from train.failures import classify_failure, report_to_agent
-from train.plan.settings.config import SETTINGS, Settings, add_own_settings, names_of, nearest, read_yaml, recipe_of
+from train.plan.settings.read_settings import (
+    SETTINGS,
+    Settings,
+    add_own_settings,
+    names_of,
+    nearest,
+    read_yaml,
+    recipe_of,
+)
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from console.command_line.options import Forms, Option
 from console.infra import NAMES
+from train.plan.settings.gguf_quants import DEFAULT_QUANT, QUANTS
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power", "gpu_driver"),
@@ -25,10 +26,7 @@ RUN = Option("run", "which run", "NAME", usual="the newest")
 AS_FILE = Option("as-file", "print how this run was launched, as a file for launch -f", "RUN")
 TO = Option("to", "instead, its curves for this program", "NAME", ("trackio", "wandb", "mlflow", "tensorboard"))
 FORMS = Forms(("gguf", "merged", "adapter", "hub:USER/NAME"))
-QUANT = Option(
-    "quant", "of a gguf: how many bits its weights get", "NAME",
-    ("f16", "q8_0", "q4_0", "q4_k_m", "bf16", "f32"), usual="q8_0",
-)  # fmt: skip
+QUANT = Option("quant", "of a gguf: how many bits its weights get", "NAME", QUANTS, usual=DEFAULT_QUANT)
 JSON = Option("json", "print JSON", goes_as="as_json")
 RESULTS = Option("results", "the folder of fetched runs", "FOLDER", default=Path("results"))
 FIX = Option("fix", "fix what can be fixed safely")

@@ -361,8 +361,8 @@ docs/reference.md#launch-variables lists them."""
 
 def launch_variables() -> dict[str, str]:
     """Each with what it takes."""
-    from train.plan.settings import config, request  # noqa: PLC0415  a fifth of a second, for plan and launch alone
+    from train.plan.settings import read_settings, request  # noqa: PLC0415  a fifth of a second, for plan and launch alone
 
-    specs = {name: config.SETTINGS[name] for name in request.settings()}
+    specs = {name: read_settings.SETTINGS[name] for name in request.settings()}
     takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in specs.items()}
     return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB", "report_to": "NAME"}

@@ -34,7 +34,7 @@ SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
     *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "queue_order", "queue_files")),
     *(f"{MOTLEY}.{name}" for name in ("node_replies", "files", "run_files", "run_processes", "run_unit")),
-    *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "queueing")),
+    *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "change_queue")),
 )
 ANSWER_S = 12.0
 """A small machine that trains on all its cores has needed more than 6."""

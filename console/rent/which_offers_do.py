@@ -15,7 +15,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.model.memory import BYTES_PER_WEIGHT, GIB, parameters
 from train.plan.placement.first_way_that_fits import choose
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.settings.request import Request
 
 ENV_GB = 14.0

@@ -12,6 +12,8 @@ SETTLE_S = 600.0
 """An order without an answer may still be made for so long."""
 LISTED_S = 90.0
 """An order that was answered may be missing in the market's list for so long."""
+IDLE_S = 2400.0
+"""A machine on which no run was begun goes back after so long; `rented_machine.look` sees it."""
 
 
 @dataclass(frozen=True, slots=True)

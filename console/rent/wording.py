@@ -10,10 +10,8 @@ from console.rent.asleep import Helper
 from console.rent.lease import Lease, Moment
 from console.rent.market import Offer
 from console.rent.which_offers_do import Good, Needs, percent
+from console.rent.which_to_give_back import IDLE_S
 from console.text_layout import duration
-
-IDLE_S = 2400.0
-"""A machine on which no run was begun goes back after so long."""
 
 
 def refused_lines(refused: Sequence[tuple[Offer, str]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.report.read_run import History, recipe_of
 from console.text_layout import counted, duration
-from train.plan.settings.config import kind_of
+from train.plan.settings.read_settings import kind_of
 from train.runlog.state import Event, node_of
 
 MATTER = {

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from console.report.what_happened import happened
 from plugins.module_utils.motley.files import read_json
 from plugins.module_utils.motley.node_replies import Launched
-from train.plan.settings.config import RunConfig, kind_of
+from train.plan.settings.read_settings import RunConfig, kind_of
 from train.runlog import scores
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of

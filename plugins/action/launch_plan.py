@@ -12,6 +12,6 @@ class ActionModule(OnController):
         """The plan for the tasks behind it, and for ./motley plan --json."""
         infra = name_of(known["hostvars"][known["inventory_hostname"]])
         answer: Facts = part(infra, "plan")(known, args)
-        asked = run_file.asked_for(args["asked"], answer["plan"].get("given", {}))
+        asked = run_file.as_variables(args["asked"], answer["plan"].get("given", {}))
         plan = answer["plan"] | {"examples": args["asked"]["data"], "asked": asked}
         return answer | {"plan": plan, "brings": not about(infra).fetches}

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.motley import preloading, run_files
+from ansible.module_utils.motley.change_queue import waiting
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import existing, read, read_json
-from ansible.module_utils.motley.queueing import waiting
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint
 from ansible.module_utils.motley.run_processes import run_on
 from ansible.module_utils.motley.versions import collect

@@ -51,7 +51,8 @@ options: {
   "leaving": {"type": "list", "elements": "str", "default": [],
     "description": "MACs that may still have the address as they move"},
   "rollback_s": {"type": "float",
-    "description": "Seconds until an unconfirmed change is taken back; O(step=begin) needs it"},
+    "description":
+      "Seconds until an unconfirmed change is taken back (motley_static_ip_rollback_s); O(step=begin) needs it"},
   "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, which it leaves"},
   "moved": {"type": "str", "default": "", "description": "OLD → NEW, for the sentence at the end"},
   "waited_s": {"type": "float", "default": 0,

@@ -29,7 +29,7 @@ from train.models.backends import to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.parallel.delta_exchange import Packed
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.plan.speed.row_split import spans
 
 COUNTS, RATE, BASE_STEPS = (7, 3, 2), 2e-3, 250

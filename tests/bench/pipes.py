@@ -34,7 +34,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit, cut_by_speed
-from train.plan.settings.config import RunConfig, load_config
+from train.plan.settings.read_settings import RunConfig, load_config
 from train.plan.speed.step_time import Machine, Traffic, together
 
 LAYERS, ROWS, ROW_LENGTH, MICRO_BATCH = 12, 24, 256, 1

@@ -31,7 +31,7 @@ from tests.gpu.results import Result
 from tests.gpu.runs import PATIENCE
 from tests.gpu.table import table
 from train.errors import BadInput
-from train.plan.settings.config import nearest
+from train.plan.settings.read_settings import nearest
 
 
 def main() -> int:

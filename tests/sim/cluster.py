@@ -36,7 +36,7 @@ from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.plan.placement.pipeline_split import Room
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.runlog import paths
 from train.runlog.queue_order import launch_of
 from train.runlog.secret import Secret

@@ -18,7 +18,7 @@ from tests.sim.trainer import Group, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.membership import majority
 from train.cluster.queue_gossip import QueueKeeper
-from train.cluster.take_turns import take_turns
+from train.cluster.run_the_queue import take_turns
 from train.runlog import paths
 from train.runlog.queue_order import End, Entry, Queue, Refused, launch_of, merged
 
@@ -93,7 +93,7 @@ class TruthOfRun(Truth):
 
 
 class TurnSignals(PlayedSignals):
-    """As train.cluster.take_turns has them, for played ones."""
+    """As train.cluster.run_the_queue has them, for played ones."""
 
     def __init__(self, life: Life, keeper: QueueKeeper) -> None:
         super().__init__(life)

@@ -10,7 +10,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import GIB, Setup, layer_bytes, memory
 from train.plan.placement.first_way_that_fits import choose
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 PAGE = Path(__file__).parents[2] / "docs/too-big.md"
 MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")

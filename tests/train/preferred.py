@@ -32,7 +32,7 @@ def records(paired, count=26):
 
 
 def make_data(folder, *, paired):
-    from train.plan.settings.config import PreferenceConfig  # noqa: PLC0415
+    from train.plan.settings.read_settings import PreferenceConfig  # noqa: PLC0415
     from train.recipes.preference.rows import prepare  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)

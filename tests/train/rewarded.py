@@ -31,7 +31,7 @@ MASK = (1 << 64) - 1
 def make_data(folder, records=12):
     """Prompts of several lengths with a column; made into rows in which an eighth of all tokens end an answer: the
     model's first weights are random, and it would hardly ever come to an end by itself."""
-    from train.plan.settings.config import GrpoConfig  # noqa: PLC0415
+    from train.plan.settings.read_settings import GrpoConfig  # noqa: PLC0415
     from train.recipes.grpo.rows import prepare  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.sft import recipe as sft
 
 ROWS = 12

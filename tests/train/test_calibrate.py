@@ -14,7 +14,7 @@ from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
 from train.models import sample_tokens
 from train.models.vllm import Server, python_of
-from train.plan.settings.config import config_of
+from train.plan.settings.read_settings import config_of
 from train.recipes.grpo import generate
 
 

@@ -20,7 +20,7 @@ from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 from train.models.optimizer_step import Trained
 from train.models.weights import trained_weights
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.images import models as picture_models
 from train.recipes.pretrain import model as new
 

@@ -8,7 +8,7 @@ import pytest
 from tests.train import cluster
 from train.__main__ import COMMANDS, main, parse, prepare_command
 from train.errors import BadInput
-from train.plan.settings.config import RECIPES, load_config
+from train.plan.settings.read_settings import RECIPES, load_config
 
 
 def test_text_becomes_what_the_field_is():

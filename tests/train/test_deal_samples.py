@@ -14,7 +14,7 @@ from train.engine.split_last_rows import may_deal
 from train.models.model_files import model_folder
 from train.parallel.deal_samples import deal, into_rows
 from train.parallel.rebalance import Balance
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 SPEEDS = {"node-0": 5.0, "node-1": 2.0, "node-2": 1.0}
 

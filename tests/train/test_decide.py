@@ -14,7 +14,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 LLAMA = model_facts(resolve_model("llama2-7b"))
 TINY = model_facts(resolve_model("tiny"))

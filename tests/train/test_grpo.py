@@ -23,7 +23,7 @@ from train.models.backends import to_tensors
 from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers, gumbel, key
 from train.models.weights import trained_weights
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.grpo.advantages import advantages
 from train.recipes.grpo.recipe import GrpoRecipe
 from train.runlog.event_types import Rollout

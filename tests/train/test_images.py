@@ -13,7 +13,7 @@ from torch import nn
 from tests.train import cluster, pictures, reference
 from train.__main__ import main
 from train.errors import BadInput
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.images import models
 from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import moved, open_pictures

@@ -49,7 +49,7 @@ def test_help_and_mistakes_do_not_wait_for_torch(flag):
     command = [sys.executable, "-X", "importtime", "-m", "train", "run", flag]
     done = pace.run(*command, cwd=cluster.ROOT)
     read = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
-    assert "train.plan.settings.config" in read and "torch" not in read
+    assert "train.plan.settings.read_settings" in read and "torch" not in read
 
 
 def test_a_sick_card_does_not_hide_what_made_it_sick(options, tmp_path):

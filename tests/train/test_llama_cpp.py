@@ -15,7 +15,8 @@ from train.data.to_tokens import load_chat
 from train.models.model_files import model_folder
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
-from train.results.gguf import QUANTISER, QUANTS
+from train.plan.settings.gguf_quants import QUANTS
+from train.results.gguf import QUANTISER
 
 QUESTION, MOST = "Name 3 colours of 2024, please.", 12
 FORMS = [

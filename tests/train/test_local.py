@@ -19,7 +19,7 @@ from train.models.optimizer_step import Trained
 from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 from train.plan.speed.step_time import most_local_steps
 
 ROWS, STEPS = 60, 20

@@ -23,7 +23,7 @@ from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup, memory, trained_parameters
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.sft import recipe as sft
 
 STEPS = 6

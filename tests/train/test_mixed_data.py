@@ -15,7 +15,7 @@ from train.data.prepare import prepare
 from train.data.row_order import rows_of_step
 from train.data.rows import open_rows
 from train.errors import BadInput
-from train.plan.settings.config import GrpoConfig, SftConfig
+from train.plan.settings.read_settings import GrpoConfig, SftConfig
 from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts
 

@@ -8,7 +8,7 @@ import pytest
 from tests.train import cluster
 from train.data.mix_data_sets import epoch_of, parts_of
 from train.errors import BadInput
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 from train.recipes.preference.rows import open_pairs, prepare
 
 COUNTS = {"a": 44, "b": 20, "c": 24}

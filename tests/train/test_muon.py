@@ -10,7 +10,7 @@ from tests.train import cluster, reference, texts
 from train.engine.make_optimizer import MuonOnCpu, make_optimizer
 from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.parallel.muon import Muon, orthogonal, owners
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from train.models.device import cards_alike
 from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.plan.machines.nodes import Device
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 

@@ -22,7 +22,7 @@ from train.__main__ import main, parse, prepare_command
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.launch.plan_cards import what_if
-from train.plan.settings.config import config_of, load_config
+from train.plan.settings.read_settings import config_of, load_config
 from train.recipes.own import make_rows as own_rows
 from train.recipes.own.file import load
 from train.recipes.own.rows import open_rows

@@ -5,7 +5,7 @@ import torch
 
 from tests.train.own_recipes import SIMPLE, written
 from train.errors import BadInput
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.own import make_rows as own_rows
 from train.recipes.own.rows import as_columns, open_rows, split_by_content
 

@@ -10,7 +10,7 @@ from train.data.rows import open_rows
 from train.data.to_tokens import load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 from train.recipes.preference.rows import open_pairs, prepare
 
 PAIR = {"prompt": "Where is the key?", "chosen": "In the hall, gladly.", "rejected": "Hall."}

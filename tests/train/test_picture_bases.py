@@ -18,7 +18,7 @@ from tests.train.cluster import answer
 from train.errors import BadInput
 from train.models import dropout
 from train.plan.model.picture_bases import facts_of
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.images import models, pretrained
 from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import open_pictures

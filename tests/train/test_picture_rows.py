@@ -14,7 +14,7 @@ from tests.train import pictures
 from train.__main__ import main
 from train.data import left_out_in_words, parse_files
 from train.errors import BadInput
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.images import prepare as picture_data
 from train.recipes.images.prepare import prepare
 from train.recipes.images.rows import open_pictures

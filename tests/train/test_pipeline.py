@@ -24,7 +24,7 @@ from train.parallel.row_takers import RowTakers
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.proof import model_in_parts
 
 FAMILIES = (

@@ -14,7 +14,7 @@ from tests.train import reference as plain
 from tests.train.agents import Agents
 from train.engine.run import train_run
 from train.models.model_files import model_folder
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.preference import reference
 from train.runlog.event_types import PAIRS
 

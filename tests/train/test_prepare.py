@@ -24,7 +24,7 @@ from train.data.split import split_of
 from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 from train.results.export import chat_with
 
 WORDS = "the a of to list tuple returns value object key file path when not".split()

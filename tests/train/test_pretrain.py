@@ -13,7 +13,7 @@ from tests.train.cluster import answer
 from train.data.rows import open_rows
 from train.engine.make_optimizer import learning_rate
 from train.models.hf import loss_sum
-from train.plan.settings.config import PretrainConfig, load_config
+from train.plan.settings.read_settings import PretrainConfig, load_config
 from train.recipes.pretrain import model as new
 from train.recipes.pretrain import recipe as pretrain
 

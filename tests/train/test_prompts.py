@@ -11,7 +11,7 @@ from train.data.rows import open_rows
 from train.data.to_tokens import load_chat
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.read_settings import GrpoConfig
 from train.recipes.grpo.rows import open_prompts, prepare
 
 RECORDS = [

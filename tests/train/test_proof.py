@@ -22,7 +22,7 @@ from train.errors import BadInput
 from train.plan.machines.nodes import Device
 from train.plan.model.verdict import Verdict
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.proof import admit_model, exact, reasons
 from train.proof.reasons import FAILS
 

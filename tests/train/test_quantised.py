@@ -18,7 +18,7 @@ from train.models.backends import ModelSpec, get, to_tensors
 from train.models.model_files import model_folder
 from train.plan.placement import choose_4_8_or_16_bit
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 IDS = torch.arange(3, 40)[None]
 

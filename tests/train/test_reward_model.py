@@ -24,7 +24,7 @@ from train.models.weights import trained_weights, write_weights
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.proof import miniature
 from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import reward_head

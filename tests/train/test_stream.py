@@ -22,7 +22,7 @@ from train.models.stream import LayerWeights, Stream, stream_of
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Setup, memory
 from train.plan.model.weight_files import FAMILIES
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.sft import recipe as sft
 
 

@@ -14,7 +14,7 @@ from tests.train.agents import Agents
 from tests.train.cluster import Cluster, make_rows, train
 from train.errors import BadInput, CheckFailed
 from train.plan.machines.nodes import Device
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.pool.pieces import Done, Known, Piece, Taken
 from train.recipes.sft import recipe as sft
 from train.recipes.sweep import propose

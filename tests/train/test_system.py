@@ -12,7 +12,7 @@ from train.data.rows import open_rows
 from train.data.to_tokens import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import GrpoConfig, PreferenceConfig, SftConfig
+from train.plan.settings.read_settings import GrpoConfig, PreferenceConfig, SftConfig
 from train.recipes.grpo.rows import open_prompts
 from train.recipes.grpo.rows import prepare as prepare_prompts
 from train.recipes.preference.rows import open_pairs

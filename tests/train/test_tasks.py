@@ -20,7 +20,7 @@ from tests.support import pace
 from tests.train import tasks_asked
 from tests.train.cluster import ROOT, Cluster, environment, write_records
 from train.__main__ import main
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.evaluate import load_tasks, model, prepare, requests, score
 from train.runlog import paths
 

@@ -13,7 +13,7 @@ from train.data import left_out_in_words
 from train.data.rows import open_rows
 from train.data.texts import Texts, held_out, pieces
 from train.errors import BadInput
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.pretrain.rows import RowStream, prepare
 
 

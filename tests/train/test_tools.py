@@ -33,7 +33,7 @@ from train.models.model_files import model_folder
 from train.package import package_hash
 from train.parallel.process_group import World
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 from train.plan.speed.step_time import ring_bytes
 from train.results import gguf
 from train.results.answer_question import Listener

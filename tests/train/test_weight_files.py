@@ -18,7 +18,7 @@ from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import facts_of, read_config
 from train.plan.model.sources import BaseModel
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.images import pretrained as picture_bases
 from train.recipes.sft import recipe as sft
 

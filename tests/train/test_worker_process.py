@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from train.engine.check_step import LossNotFiniteError
 from train.engine.micro_batch_search import OutOfMemoryError
-from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed, PeerFailed
 from train.failures import classify_failure
 from train.parallel.process_group import ExchangeFailedError

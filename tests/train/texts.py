@@ -9,7 +9,7 @@ import torch
 
 from tests.train import reference
 from train.data.rows import open_rows
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.recipes.pretrain import model as new
 from train.recipes.pretrain.rows import prepare
 

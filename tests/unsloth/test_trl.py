@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unsloth.against_trl import assert_alike, base, learned
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.read_settings import GrpoConfig
 from train.recipes.grpo import losses as policy
 from train.recipes.grpo import rollout
 from train.recipes.grpo.rollout import Facts, Row

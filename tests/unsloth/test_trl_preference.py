@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification
 from tests.train import preferred
 from tests.unsloth.against_trl import assert_alike, base, learned
 from train.models.model_files import model_folder
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head

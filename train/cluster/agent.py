@@ -31,9 +31,9 @@ from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
 from train.cluster.processes import Processes
 from train.cluster.queue_gossip import QueueKeeper
+from train.cluster.run_the_queue import TurnSignals, agent_in_turn
 from train.cluster.start_workers import LocalWorkers, WorkersSeen
 from train.cluster.step_aside import StepAside
-from train.cluster.take_turns import TurnSignals, agent_in_turn
 from train.cluster.timing import TIMING
 from train.cluster.wait_before_rejoining import Newcomers
 from train.cluster.what_agent_sees import Observed
@@ -41,7 +41,7 @@ from train.cluster.worker_failures import Health
 from train.engine.checkpoint_in_memory import Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, read_cluster
-from train.plan.settings.config import RunConfig, load_config, read_yaml
+from train.plan.settings.read_settings import RunConfig, load_config, read_yaml
 from train.runlog import paths
 from train.safe_stdio import may_get_lost
 from train.send_notice import Notice, send

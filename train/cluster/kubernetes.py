@@ -31,7 +31,7 @@ from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
 from train.plan.launch.cluster_config import ClusterConfig, checked
-from train.plan.settings.config import read_yaml
+from train.plan.settings.read_settings import read_yaml
 from train.plan.settings.rewards import with_rows
 from train.runlog import paths
 from train.runlog.tail import read

@@ -21,7 +21,7 @@ from train.cluster.worker_environment import alone, in_group
 from train.engine.checkpoint_in_memory import VARIABLE, Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.runlog import paths
 
 

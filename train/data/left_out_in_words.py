@@ -9,7 +9,7 @@ from pathlib import Path
 from train.data.index import Index
 from train.errors import BadInput
 from train.files import write_atomic
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 TRAINED_ON = "trained_on"
 

@@ -20,7 +20,8 @@ from train.data.split import split_of
 from train.data.texts import Texts, held_out
 from train.errors import BadInput
 from train.plan.model.catalogue import Dataset, Taken
-from train.plan.settings.config import (
+from train.plan.settings.every_run import LEAST_STEPS
+from train.plan.settings.read_settings import (
     GenerateConfig,
     GrpoConfig,
     PreferenceConfig,
@@ -28,7 +29,6 @@ from train.plan.settings.config import (
     RunConfig,
     SftConfig,
 )
-from train.plan.settings.every_run import LEAST_STEPS
 from train.plan.settings.request import Request
 from train.plan.settings.rewards import parse, require_columns
 

@@ -1,15 +1,33 @@
-"""Samples into rows: best fit among a bounded number of open rows, so that memory does not grow with the data."""
+"""Samples into rows: cut to the length of a row, then best fit among a bounded number of open rows, so that memory does
+not grow with the data."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
+from train.data.read_records import Tally
+
 Sample = tuple[Sequence[int], Sequence[int]]
 """Tokens, and for each whether it is trained on."""
 Row = list[Sample]
 
 OPEN_ROWS = 64
+
+
+def cut(sample: Sample, row_length: int, tally: Tally, *, is_chat: bool) -> Iterator[Sample]:
+    """A text continues in the next row; a conversation is cut, and skipped where none of its answer remains."""
+    tokens, trained = sample
+    tally.longest = max(tally.longest, len(tokens))
+    if is_chat:
+        tally.truncated += len(tokens) > row_length
+        tokens, trained = tokens[:row_length], trained[:row_length]
+    for start in range(0, len(tokens), row_length):
+        piece = tokens[start : start + row_length], trained[start : start + row_length]
+        if 1 in piece[1][1:]:  # nothing predicts a first token
+            yield piece
+        elif is_chat:
+            tally.emptied += 1
 
 
 class Packer:

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,8 @@ from train.data.convert_record import BadRecord, Example
 from train.data.in_threads import threads_for
 from train.data.index import Index
 from train.data.mix_data_sets import Parts
-from train.data.packing import Packer, Sample
-from train.data.read_records import Asked, Reader, Say, Tally, examples
+from train.data.packing import Packer, Sample, cut
+from train.data.read_records import Asked, Reader, Say, examples
 from train.data.rows import FORMAT, RowWriter, packed_rows
 from train.data.run_data import OpenedData, find_data
 from train.data.split import split_of
@@ -42,7 +42,7 @@ from train.models.model_files import model_location
 from train.plan.model.catalogue import Facts, Model, resolve_model
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
+from train.plan.settings.read_settings import RunConfig, SftConfig, add_settings, config_of
 from train.runlog.events import person
 
 QUESTIONS = 64
@@ -204,7 +204,7 @@ def _write(config: SftConfig, reader: Reader, chat: Chat, writers: dict[str, Row
     for record, encoded_record in reader.made(make, threads_for(reader.size)):
         if encoded_record.split == "eval" and questions.room:
             questions.keep(record.example(reader.format))
-        for sample in fitted(encoded_record, length, reader.tally):
+        for sample in cut(encoded_record.sample, length, reader.tally, is_chat=encoded_record.is_chat):
             for row in packers[encoded_record.split].add(sample):
                 writers[encoded_record.split].add(row)
     for split, packer in packers.items():
@@ -256,21 +256,6 @@ def encoded(chat: Chat, train_on: str, eval_fraction: float, asked: Asked) -> li
             split, tokens = split_of(example, eval_fraction), array("I", sample[0])
             results.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
     return results
-
-
-def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
-    """A text continues in the next row; a conversation is cut, and skipped where none of its answer remains."""
-    tokens, trained = encoded.sample
-    tally.longest = max(tally.longest, len(tokens))
-    if encoded.is_chat:
-        tally.truncated += len(tokens) > row_length
-        tokens, trained = tokens[:row_length], trained[:row_length]
-    for start in range(0, len(tokens), row_length):
-        piece = tokens[start : start + row_length], trained[start : start + row_length]
-        if 1 in piece[1][1:]:  # nothing predicts a first token
-            yield piece
-        elif encoded.is_chat:
-            tally.emptied += 1
 
 
 def _require_length(reader: Reader, config: RunConfig) -> None:

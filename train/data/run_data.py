@@ -19,7 +19,7 @@ from train.files import file_hash
 from train.plan.model import weight_files
 from train.plan.model.catalogue import Dataset, Model, resolve_model
 from train.plan.settings import chat_template
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

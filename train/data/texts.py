@@ -10,7 +10,7 @@ from train.data.read_records import MORE_BAD, SHOWN_BAD, Reader, Say, Tally, exa
 from train.data.split import draw
 from train.errors import BadInput
 from train.plan.model.catalogue import TEXTS
-from train.plan.settings.config import PretrainConfig
+from train.plan.settings.read_settings import PretrainConfig
 
 LONGEST_TEXT = 64 << 20
 PIECE = 16 << 10

@@ -17,7 +17,7 @@ from train.models.optimizer_step import Trained
 from train.models.stream import stream_of
 from train.parallel import gradient_exchange
 from train.plan.placement.micro_batch import on_cpu
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.recipes import Recipe
 
 

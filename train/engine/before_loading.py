@@ -22,7 +22,7 @@ from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import placed, setup_for
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.proof.admit_model import require_exact
 from train.recipes import Recipe
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-import torch
-
 from train import recipes
 from train.engine.before_loading import Layout, Settled
 from train.engine.loop import Run
@@ -17,11 +15,11 @@ from train.engine.make_optimizer import make_optimizer
 from train.engine.reporter import doing
 from train.errors import PeerFailed
 from train.models.backends import LossModule
-from train.models.optimizer_step import Trained
+from train.models.optimizer_step import Trained, make_scaler
 from train.models.weights import trained_weights
 from train.parallel.pipeline import Stage
 from train.parallel.process_group import World
-from train.plan.settings.config import RunConfig, SftConfig
+from train.plan.settings.read_settings import RunConfig, SftConfig
 from train.recipes import Recipe
 from train.recipes.sft import recipe as sft
 
@@ -88,15 +86,6 @@ def make_trained(
     named = dict(sorted(trained_weights(module.model).items()))
     optimizer = make_optimizer(config, recipe.optimized(config, named), on_cpu=on_cpu and config.sync != "local")
     return Trained(named, optimizer, scaler=make_scaler(precision, device), grad_clip=config.grad_clip)
-
-
-def make_scaler(precision: str, device: str) -> Any:
-    """The scaler of gradients, which fp16 alone needs, so that small ones do not vanish; else None."""
-    if precision != "fp16":
-        return None
-    scaler = torch.amp.GradScaler(torch.device(device).type)
-    scaler.scale(torch.zeros(1, device=device))  # makes its scale exist before the first unscale_
-    return scaler
 
 
 def freeze(world: World) -> None:

@@ -140,8 +140,8 @@ def damage(folder: Path) -> str:
 
 
 def prune(root: Path, newest: int, keep: int, best_step: int | None) -> None:
-    """Remove all but the last `keep` and the best. What is newer than the newest was passed over when the run was
-    resumed: it takes no good one's place."""
+    """Remove all but the last `keep` (a setting of every_run.py) and the best. What is newer than the newest was passed
+    over when the run was resumed: it takes no good one's place."""
     for step in [step for step in steps(root) if step <= newest][:-keep]:
         if step != best_step:
             shutil.rmtree(root / f"step-{step}", ignore_errors=True)

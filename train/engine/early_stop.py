@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from train.engine import checkpoint, consistency
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.runlog.event_types import Best
 
 if TYPE_CHECKING:

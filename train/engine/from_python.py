@@ -26,7 +26,7 @@ from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe, own_settings
-from train.plan.settings.config import OwnConfig, RunConfig, Settings, SftConfig, load_config
+from train.plan.settings.read_settings import OwnConfig, RunConfig, Settings, SftConfig, load_config
 from train.recipes import Recipe
 from train.recipes.own.file import Functions, functions_of, load
 from train.recipes.own.recipe import OwnRecipe

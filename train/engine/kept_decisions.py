@@ -13,7 +13,7 @@ from typing import Any
 
 from train.files import write_atomic
 from train.plan.placement import decisions
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.runlog.paths import DECIDED
 
 STEPPING = "stepping"

@@ -22,6 +22,7 @@ from train.data.row_order import rows_of_step
 from train.data.rows import Rows
 from train.engine import kept_decisions
 from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
+from train.engine.check_step import require_every_row, require_every_sample, require_finite
 from train.engine.early_stop import is_over
 from train.engine.make_optimizer import learning_rate
 from train.engine.out_of_memory import with_less_each_time
@@ -29,23 +30,14 @@ from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.rows_ahead import Ahead, Made, arrays_of
 from train.engine.split_last_rows import Dealt, dealt, row_tokens
-from train.engine.step_event import (
-    Fed,
-    Ranks,
-    RankStep,
-    require_every_row,
-    require_every_sample,
-    require_finite,
-    seen_by,
-    step_event,
-)
+from train.engine.step_event import Fed, Ranks, RankStep, seen_by, step_event
 from train.models.backends import LossModule, to_tensors
 from train.models.optimizer_step import Trained
 from train.parallel.process_group import World
 from train.parallel.rebalance import Balance
 from train.parallel.row_takers import RowTakers
 from train.parallel.strategy import StepTiming, Strategy
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import Recipe, making
 from train.runlog.trace import UPDATE

@@ -20,7 +20,7 @@ from train.errors import BadInput
 from train.models.weights import WeightGroup
 from train.parallel.muon import Muon
 from train.plan.machines.nodes import Device
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 MOMENTUM = 0.9
 STEADY = 0.8

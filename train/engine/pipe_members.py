@@ -25,8 +25,8 @@ from train.plan.model.memory import Setup, layer_bytes
 from train.plan.placement import pipeline_split
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.pipeline_split import Room
-from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed.row_split import parse_speeds
 from train.proof.model_in_parts import prove as prove_cut
 

@@ -16,7 +16,7 @@ from train.engine.shutdown import Leaver
 from train.errors import CheckFailed
 from train.failures import classify_failure, report_to_agent
 from train.files import DISK_FULL
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.pool import PoolRecipe
 from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken

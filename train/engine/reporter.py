@@ -7,7 +7,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.parallel.process_group import World
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, evaluated_words, sample_line
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.engine.shutdown import WAITS, Leaver
 from train.errors import BadInput, CheckFailed, Disagreement
-from train.plan.settings.config import SETTINGS, RunConfig, add_settings, config_of
+from train.plan.settings.read_settings import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -229,14 +229,15 @@ class StepFailedError(CheckFailed):
 
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
-    from train.engine import between_steps, shutdown, step_event
+    from train.engine import between_steps, shutdown
+    from train.engine.check_step import LossNotFiniteError
     from train.files import DISK_FULL
     from train.parallel.process_group import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
     # Weights in doubt are not saved: the last proven checkpoint is the one to resume from.
-    in_doubt = isinstance(error, (Disagreement, step_event.LossNotFiniteError))
+    in_doubt = isinstance(error, (Disagreement, LossNotFiniteError))
     in_doubt = in_doubt or run.trained.half_changed
     if run.world.writes and not in_doubt:
         try:

@@ -30,7 +30,7 @@ from train.parallel.pipeline import PipeSync
 from train.parallel.process_group import World
 from train.parallel.rebalance import Balance
 from train.parallel.strategy import Strategy
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed.row_split import parse_speeds
 from train.recipes import Recipe
 from train.runlog import paths

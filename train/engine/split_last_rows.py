@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from train.data.rows import PackedRows
-from train.engine.step_event import CHECKSUMS
 from train.parallel.deal_samples import deal, into_rows
 
 if TYPE_CHECKING:
@@ -16,7 +15,11 @@ if TYPE_CHECKING:
     from train.engine.loop import Run
     from train.engine.rows_ahead import Made
     from train.parallel.row_takers import RowTakers
-    from train.plan.settings.config import RunConfig
+    from train.plan.settings.read_settings import RunConfig
+
+
+CHECKSUMS = 1 << 32
+"""A checksum of samples is below this."""
 
 
 def may_deal(config: RunConfig, rows: Rows, workers: RowTakers) -> bool:

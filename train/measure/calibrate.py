@@ -29,8 +29,8 @@ from train.cache import home_dir
 from train.files import write_atomic
 from train.models.wrapper import text_of
 from train.nvidia_smi import Silent
-from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
 from train.plan.settings.every_run import COMMON_COUNTS
+from train.plan.settings.read_settings import RECIPES, SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.recipes import Recipe

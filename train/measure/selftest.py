@@ -22,7 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from train.errors import BadInput
-from train.plan.settings.config import add_settings, config_of
+from train.plan.settings.read_settings import add_settings, config_of
 from train.runlog.events import person
 
 

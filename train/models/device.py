@@ -10,7 +10,7 @@ from train.errors import BadInput
 from train.plan.machines.architectures import BF16_SINCE
 from train.plan.machines.nodes import Device
 from train.plan.model import weight_files
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 ALIKE = "MOTLEY_CARDS_ALIKE"
 

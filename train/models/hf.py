@@ -20,7 +20,7 @@ from train.models.backends import ModelSpec
 from train.plan.model import weight_files
 from train.plan.model.catalogue import form_on_disk, positions
 from train.plan.model.memory import LOSS_CHUNK_TOKENS
-from train.plan.settings.config import nearest
+from train.plan.settings.read_settings import nearest
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

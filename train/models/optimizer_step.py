@@ -72,6 +72,15 @@ class Trained:
             self.optimizer.step()
 
 
+def make_scaler(precision: str, device: str) -> Any:
+    """The scaler of gradients, which fp16 alone needs, so that small ones do not vanish; else None."""
+    if precision != "fp16":
+        return None
+    scaler = torch.amp.GradScaler(torch.device(device).type)
+    scaler.scale(torch.zeros(1, device=device))  # makes its scale exist before the first unscale_
+    return scaler
+
+
 def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], Numbers]:
     """The optimizer's state as named tensors and, apart, plain numbers (bitsandbytes counts its steps so)."""
     tensors: dict[str, Tensor] = {}

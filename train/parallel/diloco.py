@@ -29,7 +29,7 @@ from train.parallel.delta_exchange import Exchange, connections
 from train.parallel.gradient_exchange import FlatSync
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import step_time
 
 CHANGED = 1.5

@@ -6,7 +6,7 @@ otherwise). What is exchanged is JSON and plain numbers; nothing is unpickled fr
 
 The store answers anybody who reaches its port, and lists its keys to them. So a value of ours carries a MAC over its
 name and itself, and what has none counts as not written. The key is of one generation, and comes from the agent
-(train/cluster/start_workers.py). Under another launcher it is empty: there whoever reaches the port takes part.
+(train/cluster/worker_environment.py). Under another launcher it is empty: there whoever reaches the port takes part.
 """
 
 from __future__ import annotations

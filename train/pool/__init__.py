@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Protocol
 
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.pool.pieces import Done, Known, Piece
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.clock import Clock, WorkClock
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.pool import PoolRecipe
 from train.pool.pieces import Done, Known, Piece
 

@@ -1,4 +1,5 @@
-"""A piece of work, who has it and what came of it; and the list that the processes of a group share. Pure.
+"""A piece of work, who has it and what came of it; and the list that the processes of a group share. Pure. How large a
+piece is the recipe says (recipes/generate/recipe.py).
 
 The list is one JSON value in the group's store, changed by one process at a time:
 

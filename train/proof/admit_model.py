@@ -15,7 +15,7 @@ from train.plan.model import verdict
 from train.plan.model.catalogue import HubConfig, read_config
 from train.plan.model.verdict import Verdict
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import RunConfig, SftConfig
+from train.plan.settings.read_settings import RunConfig, SftConfig
 from train.proof import exact, reasons
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from train.models.weights import Named, WeightGroup
     from train.plan.model.catalogue import AnyFacts
     from train.plan.placement.decisions import Decisions
-    from train.plan.settings.config import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
+    from train.plan.settings.read_settings import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
     from train.pool import PoolRecipe
     from train.runlog.event_types import MadeRows
 

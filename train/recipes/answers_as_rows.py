@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.rows import IGNORED
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.rows import Columns, PairRows
 from train.runlog.event_types import MadeRows

@@ -19,7 +19,7 @@ from train.runlog import paths
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
-    from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, RunConfig, SftConfig
+    from train.plan.settings.read_settings import ImagesConfig, OwnConfig, PretrainConfig, RunConfig, SftConfig
 
 CARD = "README.md"
 

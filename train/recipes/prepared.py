@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from train.plan.model import data_sets
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 
 def prepared(config: RunConfig, say: Callable[[str], None]) -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, cast
 
 from train.errors import BadInput
-from train.plan.settings.config import OwnConfig, SftConfig, add_settings, load_config
+from train.plan.settings.read_settings import OwnConfig, SftConfig, add_settings, load_config
 from train.results import finished_run
 
 if TYPE_CHECKING:

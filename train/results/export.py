@@ -24,6 +24,7 @@ from train.files import file_hash
 from train.models.model_files import model_folder
 from train.plan.model import adapters
 from train.plan.model.catalogue import Model, resolve_model
+from train.plan.settings.gguf_quants import DEFAULT_QUANT, QUANTS
 from train.recipes import model_card
 from train.results import finished_run, gguf
 
@@ -38,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the base model")
     parser.add_argument("--adapter", type=Path, help="folder of the trained adapter")
     parser.add_argument("--out", type=Path, help="folder to write; must not exist yet (of a run: exports/RUN/FORM)")
-    parser.add_argument("--quant", default="q8_0", help=f"of a gguf: {', '.join(gguf.QUANTS)} (default q8_0)")
+    quants = f"of a gguf: {', '.join(QUANTS)} (default {DEFAULT_QUANT})"
+    parser.add_argument("--quant", default=DEFAULT_QUANT, help=quants)
 
 
 def main(args: argparse.Namespace) -> int:

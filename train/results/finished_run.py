@@ -16,7 +16,7 @@ from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
 from train.plan.run_name import check_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RunConfig, Settings, nearest
+from train.plan.settings.read_settings import RunConfig, Settings, nearest
 from train.runlog import paths
 from train.runlog.tail import read
 

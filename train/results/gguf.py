@@ -18,11 +18,11 @@ from train.data.to_tokens import Chat, end_ids, without_system
 from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.hub import pip
+from train.plan.settings.gguf_quants import QUANTS
 from train.results.modelfile import form_of, modelfile
 
 LOCK = Path(__file__).with_name("gguf.txt")
 WRITER = Path(__file__).with_name("patched_converter.py")
-QUANTS = ("q8_0", "q4_0", "q4_k_m", "f16", "bf16", "f32")
 QUANTISER = "llama-quantize"
 """The program of llama.cpp: no package that pip installs without a compiler has it."""
 BUILT = ("~/.local/bin", "~/llama.cpp/build/bin")

@@ -13,7 +13,7 @@ from console.infra import Facts, OnNode
 from console.infra.slurm.sbatch_options import LEAVE_S, of_job
 from console.render import File
 from train.plan.launch.launch_plan import LaunchPlan, smallest
-from train.plan.settings.config import Settings
+from train.plan.settings.read_settings import Settings
 from train.runlog.secret import Secret
 
 SCRIPT = "scripts/launch_cluster.sbatch"

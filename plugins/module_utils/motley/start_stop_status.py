@@ -39,10 +39,10 @@ from ..train.runlog.paths import (
 )
 from ..train.runlog.paths import logs as logs_of
 from ..train.runlog.secret import forget_messages
+from .change_queue import enqueue, leave, queue, waiting
 from .files import read, read_json
 from .node_replies import Begun, Event, Hashes, Launched, Look, NowLine, RunFacts, Runs, Started, Stopped
 from .pausing import pause, paused, unpause
-from .queueing import enqueue, leave, queue, waiting
 from .run_files import (
     agent_view,
     end_of,

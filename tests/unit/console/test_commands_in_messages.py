@@ -11,7 +11,7 @@ import pytest
 from console.command_line.verbs import VERBS
 from console.launch_request import LAUNCH_ONLY
 from train.plan.launch.plan_cards import ABOUT_MACHINES
-from train.plan.settings.config import SETTINGS
+from train.plan.settings.read_settings import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = [

@@ -17,8 +17,8 @@ from console.extra_vars import extra_vars
 from tests.support import pace
 from train.errors import BadInput
 from train.plan.settings import request
-from train.plan.settings.config import RECIPES, names_of
 from train.plan.settings.preference import LOSSES
+from train.plan.settings.read_settings import RECIPES, names_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]

@@ -12,7 +12,7 @@ from console.command_line.verbs import parser
 from console.extra_vars import values_of
 from console.report.trials import parallel_chart, table_lines, view
 from train.errors import BadInput
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.runlog.trials import Trial
 
 INVENTORY: Any = SimpleNamespace(path=Path("inventory"), nodes={})

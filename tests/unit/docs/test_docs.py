@@ -23,7 +23,7 @@ from console.launch_commands import launch_words
 from lab import __main__ as lab
 from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
 from train import __main__ as train
-from train.plan.settings.config import SETTINGS, names_of, recipe_of
+from train.plan.settings.read_settings import SETTINGS, names_of, recipe_of
 
 YOURS = "inventory/homelab/hosts.yml"
 FOLDERS = "console docs inventory lab playbooks plugins requirements roles templates tests train"

@@ -14,8 +14,8 @@ from train.plan.model.catalogue import Facts
 from train.plan.placement import pipeline_split
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_placement import stages_of
-from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group, parse_pipes
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import step_time
 from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Figures, Prediction

@@ -12,7 +12,7 @@ from train.plan.model.counts import counts_of
 from train.plan.model.memory import lora_parameters
 from train.plan.placement.first_way_that_fits import case_of, may_be_cut, pipe_of_all
 from train.plan.placement.fit import Fit, cut_by_speed, fit
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import prediction, step_time
 from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import MachinesPrediction, Prediction

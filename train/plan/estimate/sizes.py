@@ -10,7 +10,7 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, linear_parameters
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import step_time
 from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Prediction

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from train.errors import BadInput
 from train.plan.machines.nodes import PlanNode
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 INSTEAD = "fix: use engine=transformers"
 OLDEST_CUDA = 13

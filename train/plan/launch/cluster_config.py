@@ -17,7 +17,7 @@ from train.errors import BadInput
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.placement.pipeline_split import Room
 from train.plan.run_name import RULE, is_name
-from train.plan.settings.config import nearest, read_yaml
+from train.plan.settings.read_settings import nearest, read_yaml
 from train.plan.settings.step_aside_rules import AsideRules, rules
 from train.runlog import paths
 from train.runlog.last_launch import as_lines

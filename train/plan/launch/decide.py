@@ -25,7 +25,7 @@ from train.plan.model.verdict import Verdict
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
 from train.plan.placement.pipeline_placement import bubbles, staged
-from train.plan.settings.config import RunConfig, Settings
+from train.plan.settings.read_settings import RunConfig, Settings
 from train.plan.settings.request import Request
 from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Prediction, slows_the_run

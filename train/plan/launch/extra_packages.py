@@ -17,7 +17,7 @@ from train.layout import EXTRA_PACKAGES
 from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import ExtraEnvironment
 from train.plan.machines.nodes import PlanNode
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 IMPORTS = {"sweep": "optuna", "tasks": "lm_eval"}
 """Locked set → the module that shows that it is there."""

@@ -14,7 +14,7 @@ from train.files import SizeAndHash
 from train.plan.estimate.sizes import SizeEstimate
 from train.plan.model.sources import AdapterSource, BaseModel, DataSource, RawData, TokenizerSource
 from train.plan.placement.pipeline_split import Room
-from train.plan.settings.config import Settings
+from train.plan.settings.read_settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

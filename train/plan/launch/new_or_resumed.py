@@ -16,8 +16,8 @@ from train.plan.model import data_sets
 from train.plan.placement.decisions import NAMES
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
-from train.plan.settings.config import Settings
 from train.plan.settings.file_settings import PLACES
+from train.plan.settings.read_settings import Settings
 from train.plan.settings.request import MATH, Request, read
 from train.plan.settings.rewards import file_of
 

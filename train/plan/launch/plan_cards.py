@@ -26,7 +26,7 @@ from train.plan.placement.first_way_that_fits import case_of
 from train.plan.placement.hold_or_stream import lacks
 from train.plan.placement.pipeline_placement import bubbles
 from train.plan.settings import own_recipe, request
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import prediction, step_time
 from train.plan.speed.row_split import parse_speeds
 

@@ -10,7 +10,7 @@ from train.plan.model.catalogue import AnyFacts
 from train.plan.model.memory import GIB, Setup, fits
 from train.plan.placement.precision_and_backend import AS_SET
 from train.plan.settings import lora_relatives
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 UNQUANTISED = "the model before it was quantised"

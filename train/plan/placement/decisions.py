@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from train.plan.settings.config import Settings
+from train.plan.settings.read_settings import Settings
 
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 

@@ -24,8 +24,8 @@ from train.plan.placement import pipeline_placement, precision_and_backend
 from train.plan.placement.choose_4_8_or_16_bit import choose_form
 from train.plan.placement.fit import Case, Fit, Way, fit, setup_for
 from train.plan.placement.hold_or_stream import HELD, place
-from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import check_names, parse_pipes
+from train.plan.settings.read_settings import RunConfig
 
 
 def choose(

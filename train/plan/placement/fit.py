@@ -28,8 +28,8 @@ from train.plan.placement import precision_and_backend
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.hold_or_stream import HELD, Place, on_node, place
 from train.plan.placement.pipeline_placement import Cut, cut, staged
-from train.plan.settings.config import RunConfig, Settings
 from train.plan.settings.pipes import parse_pipes
+from train.plan.settings.read_settings import RunConfig, Settings
 from train.plan.speed import step_time
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}

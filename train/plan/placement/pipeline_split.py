@@ -24,8 +24,8 @@ from train.plan.model.memory import (
 )  # fmt: skip
 from train.plan.placement.hold_or_stream import on_node
 from train.plan.placement.micro_batch import on_cpu
-from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import Group
+from train.plan.settings.read_settings import RunConfig
 
 FULL_ROWS = 8
 """Micro-batches for each stage of a pipe: with fewer its machines wait more for one another than is worth it."""

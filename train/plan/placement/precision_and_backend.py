@@ -10,7 +10,7 @@ from train.plan.model import weight_files
 from train.plan.model.catalogue import AnyFacts
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.settings import lora_relatives
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 UNCOMPARED = "under unsloth nothing of this family is compared with the files, which may lack a weight"

@@ -13,8 +13,17 @@ from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
 from train.plan.settings import own_recipe
-from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, Settings, load_config, names_of, nearest, recipe_of
 from train.plan.settings.file_settings import PLACES
+from train.plan.settings.read_settings import (
+    RECIPES,
+    SETTINGS,
+    RunConfig,
+    Settings,
+    load_config,
+    names_of,
+    nearest,
+    recipe_of,
+)
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from train.files import whole_folder
-from train.plan.settings.config import GenerateConfig, RunConfig
+from train.plan.settings.read_settings import GenerateConfig, RunConfig
 from train.pool import Desk
 from train.pool.pieces import Done, Known, Piece
 from train.recipes.generate.write_answers import Answers

@@ -15,7 +15,7 @@ from train.models.backends import to_tensors
 from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers
 from train.plan.model.catalogue import resolve_model
-from train.plan.settings.config import GenerateConfig
+from train.plan.settings.read_settings import GenerateConfig
 from train.recipes.grpo.rows import PromptRows
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.read_settings import GrpoConfig
 
 if TYPE_CHECKING:
     from train.recipes.grpo.rollout import Facts

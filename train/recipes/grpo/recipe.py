@@ -37,7 +37,7 @@ from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import cache_bytes
 from train.plan.placement.decisions import Decisions
 from train.plan.placement.fit import setup_for
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.read_settings import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import parts
 from train.recipes import model_card

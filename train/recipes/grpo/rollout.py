@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.data.rows import IGNORED
-from train.plan.settings.config import GrpoConfig
+from train.plan.settings.read_settings import GrpoConfig
 from train.recipes.grpo.advantages import advantages, trained_tokens, weights
 from train.runlog import event_types
 

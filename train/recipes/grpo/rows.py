@@ -39,7 +39,7 @@ from train.data.run_data import OpenedData, find_data
 from train.data.to_tokens import Chat, arrangements, end_ids
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.settings.config import GenerateConfig, GrpoConfig
+from train.plan.settings.read_settings import GenerateConfig, GrpoConfig
 from train.plan.settings.rewards import parse, require_columns
 
 AskingConfig = GrpoConfig | GenerateConfig

@@ -43,7 +43,7 @@ from train.errors import BadInput, first_line
 from train.plan.machines.nodes import gb
 from train.plan.model.catalogue import Dataset
 from train.plan.settings import picture_sets
-from train.plan.settings.config import ImagesConfig
+from train.plan.settings.read_settings import ImagesConfig
 from train.recipes.images.rows import KIND, PictureWriter
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")

@@ -27,7 +27,7 @@ from train.models.weights import Named, WeightGroup, write_whole
 from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import ImagesConfig
+from train.plan.settings.read_settings import ImagesConfig
 from train.recipes import model_card
 from train.recipes.images import models as pictures
 from train.recipes.images import pretrained as picture_bases

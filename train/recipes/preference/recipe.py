@@ -36,7 +36,7 @@ from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
 from train.recipes import model_card
 from train.recipes.answers_as_rows import Compared

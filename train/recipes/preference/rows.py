@@ -40,7 +40,7 @@ from train.data.run_data import OpenedData, find_data
 from train.data.to_tokens import Chat, encode
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.settings.config import PreferenceConfig
+from train.plan.settings.read_settings import PreferenceConfig
 
 KIND, LABELS, QUESTIONS = "pairs", "labels.bin", "questions.jsonl"
 Columns: TypeAlias = "dict[str, NDArray[Any]]"

@@ -24,7 +24,7 @@ from train.models.backends import LossModule
 from train.models.weights import Named, WeightGroup
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import PretrainConfig
+from train.plan.settings.read_settings import PretrainConfig
 from train.recipes import model_card
 from train.recipes.prepared import prepared
 from train.recipes.pretrain import model as new

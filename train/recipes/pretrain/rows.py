@@ -24,7 +24,7 @@ from train.data.rows import FORMAT, RowWriter
 from train.data.run_data import dataset_files
 from train.data.texts import Texts, held_out
 from train.files import file_hash
-from train.plan.settings.config import PretrainConfig
+from train.plan.settings.read_settings import PretrainConfig
 from train.recipes.pretrain.new_tokenizer import load_or_make, tokenizer_hash
 
 TOKENIZER, PROMPTS = "tokenizer", "prompts.json"

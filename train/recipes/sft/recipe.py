@@ -23,7 +23,7 @@ from train.plan.model import adapters, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.decisions import Decisions
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 from train.recipes import model_card
 from train.recipes.prepared import prepared
 

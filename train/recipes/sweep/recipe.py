@@ -25,8 +25,8 @@ from train.models.device import look
 from train.plan.launch import extra_packages
 from train.plan.machines.nodes import Device
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.config import names_of
 from train.plan.settings.every_run import RunConfig
+from train.plan.settings.read_settings import names_of
 from train.plan.settings.sweep import Sweep
 from train.plan.values import Settings
 from train.pool.pieces import Done, Known, Piece

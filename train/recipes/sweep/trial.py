@@ -21,7 +21,7 @@ import yaml
 
 from train.child_process import ending_with_this
 from train.files import write_atomic
-from train.plan.settings.config import RunConfig
+from train.plan.settings.read_settings import RunConfig
 from train.runlog import paths
 from train.runlog.tail import Tail
 

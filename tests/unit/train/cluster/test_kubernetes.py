@@ -13,7 +13,7 @@ from train.cluster import kubernetes
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
 from train.plan.placement.pipeline_split import Room
-from train.plan.settings.config import read_yaml
+from train.plan.settings.read_settings import read_yaml
 from train.runlog.secret import Secret, secret_of
 
 NODES = tuple(Member(name=f"qa-{n}", address=f"qa-{n}.qa") for n in range(3))

@@ -15,7 +15,7 @@ from train.data.prompt_records import Prompt, prompt_of
 from train.data.read_records import Found
 from train.errors import BadInput
 from train.plan.settings import request
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 USER, SAID = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -16,7 +16,7 @@ from train.errors import BadInput
 from train.plan.model import adapters
 from train.plan.model.hashes import base_hash
 from train.plan.settings import request
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 LORA = {"peft_type": "LORA", "r": 4, "lora_alpha": 12, "base_model_name_or_path": "tiny (made by Motley: …)"}
 DESCENT = {

@@ -10,7 +10,7 @@ from tests.support.plans import decided, files_of, handed_on, look, ran
 from tests.unit.train.plan.test_adapters import make
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 MINE = "{% for m in messages %}{{ m['content'] }}{% generation %}{% endgeneration %}{% break %}{% endfor %}"
 

@@ -9,7 +9,7 @@ from train.plan.launch.plan_cards import what_if
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement.first_way_that_fits import case_of
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 TRIO = [Device(name, "cuda", gb * GIB, main_bytes=64 * GIB) for name, gb in (("a", 16), ("b", 8), ("c", 8))]
 TFLOPS = {"a": 32.0, "b": 17.0, "c": 17.0}

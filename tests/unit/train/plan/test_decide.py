@@ -13,7 +13,7 @@ from train.errors import BadInput
 from train.plan.launch.decide import decide
 from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.settings import request
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 PLANS = json.loads(Path(__file__).with_name("plans.json").read_text())
 OLD_PLAN = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}

@@ -12,7 +12,7 @@ from tests.unit.train.plan.test_plan import nodes
 from train.errors import BadInput
 from train.plan.launch import extra_packages
 from train.plan.launch.launch_plan import ExtraEnvironment
-from train.plan.settings.config import GrpoConfig, SftConfig
+from train.plan.settings.read_settings import GrpoConfig, SftConfig
 
 
 @dataclass(frozen=True, kw_only=True)

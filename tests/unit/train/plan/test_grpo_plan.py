@@ -18,7 +18,7 @@ from train.plan.launch import answer_server
 from train.plan.launch.launch_plan import RecipeFile
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 REWARDS = "def short(completions):\n    return [1 / (1 + len(c)) for c in completions]\n"
 FACTS = Facts(

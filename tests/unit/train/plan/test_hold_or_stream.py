@@ -14,7 +14,7 @@ from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
 from train.plan.placement.first_way_that_fits import choose, choose_on_devices
 from train.plan.placement.fit import placed
 from train.plan.placement.hold_or_stream import Place, lacks, place
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 CPU = Device("a", "cpu", 48 * GIB)
 IN_4BIT = Setup(load_in="4bit", row_length=512)

@@ -14,7 +14,7 @@ from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
 from train.plan.model.picture_facts import PictureFacts
 from train.plan.settings import picture_sets, request
-from train.plan.settings.config import ImagesConfig, load_config
+from train.plan.settings.read_settings import ImagesConfig, load_config
 
 GPU = gpu("RTX 4090", 24)
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}

@@ -14,7 +14,7 @@ from train.plan.model.memory import GIB, Setup, memory, trained_parameters
 from train.plan.placement.first_way_that_fits import choose_on_devices
 from train.plan.placement.fit import setup_for
 from train.plan.settings import lora_relatives, request
-from train.plan.settings.config import SftConfig, load_config
+from train.plan.settings.read_settings import SftConfig, load_config
 
 CARD = Device(name="a", device="cuda", memory_bytes=24 * GIB, bf16=True, unsloth=True)
 

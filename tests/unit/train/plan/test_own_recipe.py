@@ -10,7 +10,7 @@ from tests.support.plans import decided, files_of, handed_on, look, ran
 from train.errors import BadInput
 from train.plan.launch.launch_plan import RecipeFile
 from train.plan.settings import own_recipe
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 MINE = """
 import torch

@@ -15,8 +15,8 @@ from train.plan.placement.first_way_that_fits import choose, choose_on_devices
 from train.plan.placement.fit import Fit, placed, to_json
 from train.plan.placement.pipeline_placement import bubbles, fewest
 from train.plan.placement.pipeline_split import Room, stage_memory
-from train.plan.settings.config import load_config
 from train.plan.settings.pipes import parse_pipes
+from train.plan.settings.read_settings import load_config
 
 
 def card(name: str, gb: float, main_gb: float = 0.0) -> Device:

@@ -14,7 +14,7 @@ from train.plan.estimate import pipeline_prediction
 from train.plan.launch.decide import Decided
 from train.plan.placement.fit import Fit, cut_by_speed
 from train.plan.placement.pipeline_split import head_cost
-from train.plan.settings.config import RunConfig, load_config
+from train.plan.settings.read_settings import RunConfig, load_config
 from train.plan.speed import step_time
 from train.plan.speed.prediction import Figures
 

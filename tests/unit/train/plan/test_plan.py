@@ -26,7 +26,7 @@ from train.plan.model.sources import BaseModel
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
 from train.plan.settings import request
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.plan.speed.prediction import remedies_as_text
 
 REQUEST = request.read({"model": "tiny", "max_steps": 40})

@@ -11,7 +11,7 @@ from train.errors import BadInput
 from train.plan.model.memory import Setup, changes_that_fit, memory
 from train.plan.placement.fit import setup_for
 from train.plan.settings import request
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 
 def config(**values: Any) -> Any:

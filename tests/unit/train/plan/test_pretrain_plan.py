@@ -14,8 +14,8 @@ from train.errors import BadInput
 from train.plan.launch.decide import Decided, decide
 from train.plan.model.sources import TokenizerSource
 from train.plan.settings import request
-from train.plan.settings.config import load_config
 from train.plan.settings.every_run import COMMON_COUNTS
+from train.plan.settings.read_settings import load_config
 
 GPU = gpu("RTX 4090", 24)
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}

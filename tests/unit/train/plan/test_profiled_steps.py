@@ -3,8 +3,8 @@
 import pytest
 
 from train.errors import BadInput
-from train.plan.settings.config import load_config
 from train.plan.settings.profile import profiled_steps, to_record
+from train.plan.settings.read_settings import load_config
 
 
 def test_a_range_a_step_or_none():

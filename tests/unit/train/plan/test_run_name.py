@@ -22,7 +22,7 @@ from tests.unit.train.plan.test_plan import files, nodes
 from train.errors import BadInput
 from train.plan.launch.new_or_resumed import free_name
 from train.plan.settings import request
-from train.plan.settings.config import SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]

@@ -7,7 +7,7 @@ import pytest
 from train.errors import BadInput
 from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, heads_of, near, peak_rate
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 
 def of(**values: Any) -> Any:

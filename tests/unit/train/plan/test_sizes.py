@@ -8,7 +8,7 @@ from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
-from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
+from train.plan.settings.read_settings import PretrainConfig, RunConfig, SftConfig
 from train.plan.speed import step_time
 
 NODES = [Device("desktop", "cuda", 24 * GIB), Device("laptop", "cuda", 4 * GIB)]

@@ -15,8 +15,8 @@ from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.sources import BaseModel
 from train.plan.settings import request
-from train.plan.settings.config import SftConfig, load_config
 from train.plan.settings.ranges import Choice, Range, is_search
+from train.plan.settings.read_settings import SftConfig, load_config
 
 SEARCH = "learning_rate=1e-5..1e-3:log lora_r=8,16,32"
 

@@ -10,7 +10,7 @@ from console import plan_view
 from tests.support.plans import decided, files_of, handed_on, look
 from train.errors import BadInput
 from train.plan.settings import request, task_files
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 GOOD = "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: mine.jsonl}}\ntest_split: test\n"
 

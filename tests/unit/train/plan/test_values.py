@@ -3,7 +3,7 @@
 import pytest
 
 from train.errors import BadInput
-from train.plan.settings.config import load_config, read_yaml
+from train.plan.settings.read_settings import load_config, read_yaml
 
 
 @pytest.mark.parametrize(

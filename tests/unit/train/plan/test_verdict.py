@@ -18,7 +18,7 @@ from train.plan.model import verdict
 from train.plan.model.counts import Counts
 from train.plan.model.memory import parameters
 from train.plan.model.verdict import Verdict
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 
 LEAKS = Verdict(family="lfm2", unpacked="samples that share a row see each other (6.0e-04 off)", whole="a convolution")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import pace
 from train.clock import Clock
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.pool.piece_thread import FIRST_S, STUCK, STUCK_S, Desk, Hands
 from train.pool.pieces import Done, Known, Piece
 from train.runlog.events import EventLog

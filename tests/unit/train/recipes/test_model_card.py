@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from train.plan.settings.config import PretrainConfig, SftConfig
+from train.plan.settings.read_settings import PretrainConfig, SftConfig
 from train.recipes import model_card
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -7,7 +7,7 @@ import pytest
 
 from train.plan.launch.cluster_config import ClusterConfig, Member, read_cluster
 from train.plan.placement.pipeline_split import Room
-from train.plan.settings.config import RECIPES
+from train.plan.settings.read_settings import RECIPES
 from train.plan.settings.step_aside_rules import AsideRules
 from train.runlog import paths
 from train.runlog.last_launch import LastLaunch, last_launch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from train.cluster import take_turns
+from train.cluster import run_the_queue
 from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import RunEnd
 from train.cluster.queue_gossip import QueueKeeper
@@ -100,7 +100,7 @@ def becomes(entry: Entry) -> None:
 def next_after(keeper: QueueKeeper, run: Callable[[], int]) -> str:
     """The run whose agent this one becomes."""
     with pytest.raises(Becomes) as became:
-        take_turns.take_turns(keeper, run, becomes)
+        run_the_queue.take_turns(keeper, run, becomes)
     return str(became.value)
 
 
@@ -114,13 +114,13 @@ def test_the_next_begins_when_one_is_done_or_has_failed(keeper, tmp_path, done):
 def test_after_the_last_nothing_is_left_to_do(tmp_path, outside):
     keeper = keeper_of(tmp_path, outside, "l2", QUEUE.ended("l1", End(how="done")))
     assert keeper.is_last()
-    assert take_turns.take_turns(keeper, ends(keeper, False), never) == 1
+    assert run_the_queue.take_turns(keeper, ends(keeper, False), never) == 1
 
 
 def test_without_a_queue_a_run_is_as_ever(tmp_path, outside):
     keeper = keeper_of(tmp_path, outside, queue=Queue())
-    assert take_turns.take_turns(keeper, lambda: 70, never) == 70
-    assert take_turns.take_turns(keeper, lambda: 0, never) == 0
+    assert run_the_queue.take_turns(keeper, lambda: 70, never) == 70
+    assert run_the_queue.take_turns(keeper, lambda: 0, never) == 0
     assert not outside.network.served and not (tmp_path / paths.QUEUE_LIST).exists()
     assert keeper.verdict() is None and not keeper.is_to_leave() and not keeper.is_alone() and keeper.is_last()
 
@@ -142,12 +142,12 @@ def test_a_node_without_a_part_in_a_run_waits_for_the_one_that_has(tmp_path, out
     keeper = keeper_of(tmp_path, outside, "l1", others)
     outside.clock.then = [lambda: None, lambda: keeper.take(others.ended("l3", End(how="failed")))]
     ran: list[int] = []
-    assert take_turns.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
+    assert run_the_queue.take_turns(keeper, lambda: ran.append(1) or ends(keeper)(), never) == 0 and ran == [1]
 
 
 @pytest.mark.parametrize("status", [143, 70])
 def test_a_run_that_is_stopped_on_this_node_alone_ends_here_as_without_a_queue(tmp_path, outside, status):
-    assert take_turns.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
+    assert run_the_queue.take_turns(keeper_of(tmp_path, outside), lambda: status, never) == status
 
 
 def test_a_signal_at_the_end_of_a_run_is_obeyed(keeper):
@@ -157,7 +157,7 @@ def test_a_signal_at_the_end_of_a_run_is_obeyed(keeper):
         keeper.is_asked_to_end = True
         return ends(keeper)()
 
-    assert take_turns.take_turns(keeper, run, never) == 0
+    assert run_the_queue.take_turns(keeper, run, never) == 0
 
 
 @pytest.mark.parametrize("how", ["stopped", "removed"])
@@ -172,7 +172,7 @@ def test_a_run_before_which_another_is_moved_is_left_and_comes_back(keeper):
 
     def run():
         keeper.take(QUEUE.moved("r2", 1))
-        assert take_turns.TurnSignals(keeper).time_is_over()
+        assert run_the_queue.TurnSignals(keeper).time_is_over()
         return 143
 
     assert next_after(keeper, run) == "r2"
@@ -202,8 +202,8 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(keeper, outside):
         keeper._ask("b", "10.0.0.2")
     assert not keeper.is_alone()
     keeper._ask("b", "10.0.0.2")
-    assert keeper.is_alone() and take_turns.TurnSignals(keeper).time_is_over() and not keeper.has_left
-    assert take_turns.take_turns(keeper, never, never) == 0
+    assert keeper.is_alone() and run_the_queue.TurnSignals(keeper).time_is_over() and not keeper.has_left
+    assert run_the_queue.take_turns(keeper, never, never) == 0
     keeper.has_group = True  # it trains alone, as whoever listed it first may
     assert not keeper.is_alone()
     keeper.has_group = False
@@ -253,7 +253,7 @@ def test_a_full_disk_is_tried_again(keeper, tmp_path, outside, monkeypatch):
 def launched(home: Path, monkeypatch: pytest.MonkeyPatch, outside: Outside, started: str = "launch") -> Path:
     """The cluster file of a launch whose token is t."""
     monkeypatch.setenv("MOTLEY_STARTED", started)
-    monkeypatch.setattr(take_turns, "Outside", lambda: outside)
+    monkeypatch.setattr(run_the_queue, "Outside", lambda: outside)
     (home / "config/queue").mkdir(parents=True)
     (home / paths.SECRET).write_text('{"token": "t"}')
     file = home / paths.CLUSTER
@@ -261,7 +261,7 @@ def launched(home: Path, monkeypatch: pytest.MonkeyPatch, outside: Outside, star
     return file
 
 
-HERE = replace(FIRST, launch=take_turns.launch_of("t"))
+HERE = replace(FIRST, launch=run_the_queue.launch_of("t"))
 """What that launch is in the queue."""
 
 
@@ -274,7 +274,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(tmp_path, outside, 
     file = launched(tmp_path, monkeypatch, outside)
     queue = Queue(key="k").added(HERE, SECOND)
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(take_turns, "put_in_place", lambda _, entry: becomes(entry))
+    monkeypatch.setattr(run_the_queue, "put_in_place", lambda _, entry: becomes(entry))
     kept: list[QueueKeeper] = []
 
     def run(keeper):
@@ -284,7 +284,7 @@ def test_a_node_that_cannot_take_part_waits_for_the_next_run(tmp_path, outside, 
     ended = queue.ended(HERE.launch, End(how="done"))
     outside.clock.then = [lambda: None, lambda: kept[0].take(ended)]
     with pytest.raises(Becomes, match="r2"):
-        take_turns.agent_in_turn(tmp_path, file, run)
+        run_the_queue.agent_in_turn(tmp_path, file, run)
 
 
 def test_who_starts_it_by_hand_means_the_run_that_is_here(tmp_path, outside, monkeypatch):
@@ -292,19 +292,19 @@ def test_who_starts_it_by_hand_means_the_run_that_is_here(tmp_path, outside, mon
     file = launched(tmp_path, monkeypatch, outside, started="")
     queue = Queue(key="k").added(HERE, SECOND).ended(HERE.launch, End(how="stopped"))
     (tmp_path / paths.QUEUE_ASKED).write_text(queue.to_json())
-    monkeypatch.setattr(take_turns, "put_in_place", never)
+    monkeypatch.setattr(run_the_queue, "put_in_place", never)
     begun: list[bool] = []
 
     def run(keeper):
         begun.append(keeper.is_to_leave())
         return 143
 
-    assert take_turns.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
+    assert run_the_queue.agent_in_turn(tmp_path, file, run) == 143 and begun == [False]
     monkeypatch.setenv("MOTLEY_STARTED", "launch")
     with pytest.raises(AssertionError):  # its turn is another's, whose files would be put in place
-        take_turns.agent_in_turn(tmp_path, file, run)
+        run_the_queue.agent_in_turn(tmp_path, file, run)
 
 
 def test_without_a_queue_bad_input_ends_it(tmp_path, outside, monkeypatch):
     with pytest.raises(BadInput, match="torn"):
-        take_turns.agent_in_turn(tmp_path, launched(tmp_path, monkeypatch, outside), torn)
+        run_the_queue.agent_in_turn(tmp_path, launched(tmp_path, monkeypatch, outside), torn)

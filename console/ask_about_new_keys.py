@@ -1,4 +1,4 @@
-"""First contact: shows the host keys of machines never seen before, and pins them once a person has agreed."""
+"""For ./motley bootstrap: shows the host keys of machines never seen before, and pins them once a person has agreed."""
 
 from __future__ import annotations
 

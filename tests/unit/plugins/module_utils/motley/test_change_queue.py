@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.motley import queueing
+from plugins.module_utils.motley import change_queue
 from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog import paths, queue_files
 from train.runlog.queue_order import End, Entry, Queue, launch_of
@@ -52,9 +52,9 @@ def test_what_a_node_knows_is_its_agents_list_and_what_people_changed(home: Path
 
 
 def test_a_node_says_which_launch_it_is_on_so_that_it_can_be_put_into_the_queue(home: Path) -> None:
-    assert queueing.queue(home)["launch"] == ""
+    assert change_queue.queue(home)["launch"] == ""
     wants(home)
-    answer = queueing.queue(home)
+    answer = change_queue.queue(home)
     assert (answer["run"], answer["launch"]) == ("first", FIRST.launch)
     assert [tuple(node) for node in answer["nodes"]] == [*NODES]
     assert TOKEN not in str(answer)
@@ -62,28 +62,28 @@ def test_a_node_says_which_launch_it_is_on_so_that_it_can_be_put_into_the_queue(
 
 def test_a_run_that_is_added_begins_where_nothing_is_on(home: Path) -> None:
     queue = Queue(key="k").added(SECOND)
-    assert queueing.enqueue(home, queue.to_json(), "a", starts, SECOND.launch) == {"begun": "second"}
+    assert change_queue.enqueue(home, queue.to_json(), "a", starts, SECOND.launch) == {"begun": "second"}
     assert queue_files.launch_in(home) == SECOND.launch
     assert (home / "scripts/launch_cluster.sh").read_text() == "# second\n"
     assert (home / "scripts/launch_cluster.sh").stat().st_mode & 0o777 == 0o700
     assert (home / paths.SECRET).stat().st_mode & 0o777 == 0o600
-    assert queueing.waiting(home) == ["second"]
+    assert change_queue.waiting(home) == ["second"]
 
 
 def test_where_a_run_is_on_its_agent_takes_the_other_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wants(home)
     (home / paths.QUEUE_LIST).write_text(QUEUE.to_json())
-    assert queueing.enqueue(home, QUEUE.to_json(), "a", starts, SECOND.launch) == {"begun": ""}
+    assert change_queue.enqueue(home, QUEUE.to_json(), "a", starts, SECOND.launch) == {"begun": ""}
     assert queue_files.launch_in(home) == FIRST.launch, "its files stay"
     (home / paths.QUEUE_LIST).unlink()
-    monkeypatch.setattr(queueing, "TAKEN_S", 0.3)
-    failed = queueing.enqueue(home, QUEUE.to_json(), "a", starts, SECOND.launch)["failed"]
+    monkeypatch.setattr(change_queue, "TAKEN_S", 0.3)
+    failed = change_queue.enqueue(home, QUEUE.to_json(), "a", starts, SECOND.launch)["failed"]
     assert failed == "the agent of 'first' is of an older version\nfix: ./motley stop, then launch it again"
 
 
 def test_files_of_another_launch_are_not_put_in_place(home: Path) -> None:
     other = Queue(key="k").added(Entry(launch="other", run="second", nodes=NODES, added=2.0))
-    failed = queueing.enqueue(home, other.to_json(), "a", starts, "other")["failed"]
+    failed = change_queue.enqueue(home, other.to_json(), "a", starts, "other")["failed"]
     assert failed.startswith("config/queue/second has not what was launched; ./motley queue --remove second")
     assert queue_files.launch_in(home) == FIRST.launch
 
@@ -114,20 +114,20 @@ def test_a_run_is_left_for_the_next_one(home: Path, monkeypatch: pytest.MonkeyPa
             queue_files.put_in_place(home, SECOND)
         return found or {2: {"part": "agent"}}
 
-    monkeypatch.setattr(queueing, "processes", processes)
+    monkeypatch.setattr(change_queue, "processes", processes)
     change = QUEUE.ended(FIRST.launch, End(how="stopped", time=3.0))
-    answer = queueing.leave(home, change.to_json(), FIRST.launch)
+    answer = change_queue.leave(home, change.to_json(), FIRST.launch)
     assert answer["was_on"] and answer["run"] == "first" and answer["left"] == [] and answer["forced"] == 0
-    assert queueing.waiting(home) == ["second"]
-    assert not queueing.leave(home, change.to_json(), FIRST.launch)["was_on"], "it is on the next one already"
+    assert change_queue.waiting(home) == ["second"]
+    assert not change_queue.leave(home, change.to_json(), FIRST.launch)["was_on"], "it is on the next one already"
 
 
 def test_an_agent_that_does_not_leave_is_killed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wants(home)
     killed: list[int] = []
-    monkeypatch.setattr(queueing, "processes", lambda _: {} if killed else {7: {"part": "agent"}})
-    monkeypatch.setattr(queueing, "end", lambda pid, _: killed.append(pid))
-    monkeypatch.setattr(queueing, "LEAVE_S", 0.2)
+    monkeypatch.setattr(change_queue, "processes", lambda _: {} if killed else {7: {"part": "agent"}})
+    monkeypatch.setattr(change_queue, "end", lambda pid, _: killed.append(pid))
+    monkeypatch.setattr(change_queue, "LEAVE_S", 0.2)
     change = QUEUE.ended(FIRST.launch, End(how="stopped", time=3.0))
-    answer = queueing.leave(home, change.to_json(), FIRST.launch)
+    answer = change_queue.leave(home, change.to_json(), FIRST.launch)
     assert set(killed) == {7} and answer["forced"] == 1
