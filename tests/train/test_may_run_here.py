@@ -14,13 +14,13 @@ from tests.train.test_membership import seen_by, status
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.agent_surroundings import CLOCK, Outside
 from train.cluster.heartbeat import Peer
+from train.cluster.lost_soon_after_joining import Newcomers
 from train.cluster.may_run_here import Fitness, stuck_words
 from train.cluster.membership import End, Idle, Propose, decide
 from train.cluster.node_status import Generation, RunEnd
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.start_workers import Group, Work, WorkersSeen
 from train.cluster.timing import TIMING
-from train.cluster.wait_before_rejoining import Newcomers
 from train.cluster.what_agent_sees import Observed
 from train.cluster.worker_failures import whose
 

@@ -26,6 +26,7 @@ from train.cluster.agent_surroundings import Outside
 from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings, Gpus
 from train.cluster.heartbeat import Heartbeat
+from train.cluster.lost_soon_after_joining import Newcomers
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
 from train.cluster.notice_ledger import Lost
 from train.cluster.notifier import NodeNotifier
@@ -35,7 +36,6 @@ from train.cluster.run_the_queue import TurnSignals, agent_in_turn
 from train.cluster.start_workers import LocalWorkers, WorkersSeen
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
-from train.cluster.wait_before_rejoining import Newcomers
 from train.cluster.what_agent_sees import Observed
 from train.cluster.worker_failures import Health
 from train.engine.checkpoint_in_memory import Staging

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from train import pause
-from train.cluster.in_use import InUse
 from train.cluster.may_run_here import Fitness
+from train.cluster.owner_uses_machine import InUse
 from train.cluster.timing import TIMING
 from train.files import write_atomic
 from train.plan.settings import step_aside_rules

@@ -18,10 +18,10 @@ from train.failures import classify_failure, report_to_agent
 from train.files import DISK_FULL
 from train.plan.settings.read_settings import RunConfig
 from train.pool import PoolRecipe
+from train.pool.hand_out_pieces import Board, Watcher
 from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
 from train.pool.record import Disk, OwnDisk, Record
-from train.pool.shared_list import Board, Watcher
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 

@@ -1,10 +1,10 @@
 """Work that comes in pieces: each machine takes them by itself, as many as it can, and nothing crosses the network but
 who has which and what came of it. A recipe says what a piece is (recipes/generate, evaluate, sweep); the rest is here.
 
-pieces.py         a piece, who has it, what came of it; and the list that a group shares
-record.py         what is done, on the disk of each machine
-shared_list.py    a process in a group: it takes pieces from the list and brings what came of them
-piece_thread.py   the thread that does one piece after the other
+pieces.py           a piece, who has it, what came of it; and the list that a group shares
+record.py           what is done, on the disk of each machine
+hand_out_pieces.py  a process in a group: it takes pieces from the list and brings what came of them
+piece_thread.py     the thread that does one piece after the other
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from train.cluster import in_use
-from train.cluster.in_use import InUse, running_program
+from train.cluster import owner_uses_machine
 from train.cluster.may_run_here import Fitness
+from train.cluster.owner_uses_machine import InUse, running_program
 from train.cluster.step_aside import StepAside, on_battery
 from train.game_on_card import drawing
 from train.plan.settings.step_aside_rules import AsideRules
@@ -158,11 +158,11 @@ def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path, program
 
 def test_game_mode_and_the_card_are_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert in_use.who_uses_it(()) == "", "a machine without either"
+    assert owner_uses_machine.who_uses_it(()) == "", "a machine without either"
     xml = XML.format(process("G", "/opt/game", "4000 MiB"))
     for name, said in (("gamemoded", "gamemode is inactive"), ("nvidia-smi", xml)):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (tmp_path / name).chmod(0o755)
-    assert in_use.who_uses_it(()) == "game"
+    assert owner_uses_machine.who_uses_it(()) == "game"
     (tmp_path / "gamemoded").write_text("#!/bin/sh\necho 'gamemode is active'\n")
-    assert in_use.who_uses_it(()) == "a game (GameMode)"
+    assert owner_uses_machine.who_uses_it(()) == "a game (GameMode)"

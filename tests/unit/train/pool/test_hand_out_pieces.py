@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from train.clock import Clock
+from train.pool.hand_out_pieces import KEPT_S, Board, Watcher
 from train.pool.pieces import Done, Known, Piece
 from train.pool.record import OwnDisk, Record
-from train.pool.shared_list import KEPT_S, Board, Watcher
 
 
 class Store:

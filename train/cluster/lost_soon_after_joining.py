@@ -1,4 +1,5 @@
-"""Which machines that came back may join: one that was lost soon after it had joined waits for longer each time."""
+"""Which machines that came back may join: one that was lost soon after it had joined waits for longer each time.
+Whatever else a machine needs to join is membership.py's."""
 
 from __future__ import annotations
 
