@@ -222,10 +222,11 @@ def test_a_run_that_asks_for_it_lets_the_machine_sleep(host: Host) -> None:
     pace.until(lambda: settled(host, awake=False), 20, "it is still kept awake")
     wish(host, "rm")
     pace.until(lambda: settled(host, awake=True), 20, "it is not kept awake again")
-    drop_in(host, ASKED, "ExecStopPost=sleep 2")
+    drop_in(host, ASKED, 'ExecStopPost=sh -c "until [ -e /run/told ]; do sleep 0.1; done"')
     wish(host, "touch")
     pace.until(lambda: asked(host) == "deactivating", 20, "nobody has heard it")
     wish(host, "rm")  # it has looked, and nothing watches yet
+    host.run("touch", "/run/told")
     pace.until(lambda: settled(host, awake=True), 20, "it was not heard")
     assert main_pid(host) == before
     wish(host, "touch")
