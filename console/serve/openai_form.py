@@ -103,7 +103,7 @@ def message(one: object, where: str) -> dict[str, str]:
         content = "".join(part["text"] for part in content)
     if not isinstance(content, str) or one.get("tool_calls"):
         raise Refused(f"{where}: its content must be text, without calls of tools", where)
-    return {"role": str(one["role"]), "content": content}
+    return {"role": str(one["role"]), "content": in_whole_characters(content, where)}
 
 
 def prompt(body: Body) -> str:
@@ -112,7 +112,16 @@ def prompt(body: Body) -> str:
         given = given[0]
     if not isinstance(given, str):
         raise Refused("prompt: must be one text", "prompt")
-    return given
+    return in_whole_characters(given, "prompt")
+
+
+def in_whole_characters(text: str, where: str) -> str:
+    """The text. Half a character would end the process of every machine that reads it, and all answers there."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused(f"{where}: has half a character, as of a cut emoji, which no model reads", where) from None
+    return text
 
 
 def stops(body: Body) -> list[str]:

@@ -46,6 +46,8 @@ def test_what_asks_for_nothing_is_passed_over() -> None:
         ({"messages": [{"role": "boss", "content": "Hi"}]}, "messages[0]", "one of system, developer, user"),
         ({"messages": [*HI, {"role": "user", "content": [{"type": "image_url"}]}]}, "messages[1]", "must be text"),
         ({"messages": [{"role": "assistant", "content": None}]}, "messages[0]", "must be text"),
+        ({"messages": [{"role": "user", "content": "Hi \ud83d"}]}, "messages[0]", "half a character"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "\ude00"}]}]}, "messages[0]", "half a"),
         ({"model": "gpt-4o"}, "model", "there is no model 'gpt-4o' here; there is 'notes'"),
         ({"n": 2}, "n", "n: is not done here"),
         ({"tools": [{}]}, "tools", "not done here"),
@@ -69,6 +71,12 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(body: dict[str, Any], para
     error = refused.value.body["error"]
     assert error["param"] == param and error["type"] == "invalid_request_error"
     assert refused.value.status == (404 if param == "model" else 400)
+
+
+def test_a_prompt_has_whole_characters() -> None:
+    with pytest.raises(Refused, match="prompt: has half a character"):
+        asked(chat=False, prompt="\ud83d")
+    assert asked(chat=False, prompt="\U0001f600")["prompt"] == "\U0001f600"
 
 
 def test_a_body_that_is_no_object_is_refused() -> None:
