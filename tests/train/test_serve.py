@@ -183,6 +183,17 @@ def test_an_empty_request_is_wrong_and_changes_no_answer_beside_it(here, model, 
     assert here.text(1) == alone(model, chat, "Why?")
 
 
+NO_SYSTEM = "{{ raise_exception('no system') if messages[0].role == 'system' else messages[0].content }}"
+
+
+@pytest.mark.parametrize("template", ["", NO_SYSTEM])
+def test_a_system_message_alone_is_answered(model, chat, template):
+    here = Here(Batch(model, "cpu"), replace(chat, template=template or chat.template))
+    here.held.take({"ask": 1, "messages": [{"role": "system", "content": "Say why."}], **HOW})
+    here.goes_on()
+    assert here.said(1, "end") and not here.said(1, "wrong")
+
+
 @pytest.mark.parametrize(
     ("error", "said"), [(torch.OutOfMemoryError("no room\nat all"), "no room"), (MemoryError(), "MemoryError")]
 )

@@ -203,7 +203,8 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
     """
     known = tuple(_known(template, message) for message in messages)
     system = [message for message in known if message["role"] == "system"]
-    rest = tuple(message for message in known if message["role"] != "system")
+    nothing: Message = {"role": "user", "content": ""}  # a system message may be all that there is
+    rest = tuple(message for message in known if message["role"] != "system") or (nothing,)
     instructions = "\n\n".join(message["content"] for message in system)
     whole: list[Message] = [{**message, "content": instructions} for message in system[:1]]
     joined = (*whole, *rest)
