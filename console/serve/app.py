@@ -35,6 +35,7 @@ class Endpoint:
             Route("/v1/completions", self.completions, methods=["POST"]),
         ]
         handlers: Any = {Refused: refused, Wrong: refused, Nobody: refused, HTTPException: no_such_path}
+        handlers[ClientDisconnect] = unread
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def models(self, request: Request) -> Response:
@@ -135,6 +136,11 @@ def as_refused(why: Exception) -> Refused:
 async def refused(_: Request, why: Exception) -> Response:
     refusal = as_refused(why)
     return JSONResponse(refusal.body, refusal.status)
+
+
+async def unread(_: Request, __: Exception) -> Response:
+    """What nobody is sent who has left."""
+    return Response()
 
 
 async def no_such_path(request: Request, why: Exception) -> Response:

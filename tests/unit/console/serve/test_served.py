@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -96,12 +97,20 @@ def test_a_machine_that_is_lost_in_the_middle_of_a_stream_tears_and_doubles_noth
 
 def test_what_goes_on_without_its_asker_is_stopped(here: Served, homes: dict[str, Path]) -> None:
     for count, streams in enumerate((True, False), 1):
+        before = len(orders(homes["fast"]))
         connection = http.client.HTTPConnection("127.0.0.1", here.port)
         connection.request("POST", served.PATH, json.dumps(body(1, 100_000, stream=streams)))
         if streams:
             connection.getresponse().readline()
+        pace.until(lambda: len(orders(homes["fast"])) > before, 60, here.said)  # noqa: B023
         connection.close()
         pace.until(lambda: sum("drop" in one for one in orders(homes["fast"])) == count, 60, here.said)  # noqa: B023
+    with socket.create_connection(("127.0.0.1", here.port)) as line:
+        line.sendall(
+            f"POST {served.PATH} HTTP/1.1\r\nHost: localhost:{here.port}\r\nContent-Length: 99\r\n\r\n{{".encode()
+        )
+    assert ask(here.port, body())[0] == 200
+    assert "Traceback" not in here.said(), "it is no fault to be told at the terminal"
 
 
 def test_what_is_wrong_is_said_in_openais_form(here: Served) -> None:
