@@ -297,12 +297,14 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
 class Connection(H11Protocol):
     """A connection. Of those on which nothing is asked the newest stay: any number of strangers keeps nobody out."""
 
+    most_idle = MOST_IDLE
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.since = time.monotonic()
         ours = [one for one in self.connections if isinstance(one, Connection)]
         idle = [one for one in ours if not one.cycle or one.cycle.response_complete]
-        for one in sorted(idle, key=lambda one: one.since)[:-MOST_IDLE]:
+        for one in sorted(idle, key=lambda one: one.since)[: -self.most_idle]:
             one.transport.close()
 
 

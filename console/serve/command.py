@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from console.dashboard.server import listening, own_addresses
+from console.dashboard.server import Connection, listening, own_addresses
 from console.infra.choose import from_inventory
 from console.inventory.read import Inventory
 from console.serve.app import Endpoint
@@ -20,7 +20,7 @@ from console.serve.router import Router
 from console.text_layout import say
 from console.use_result import NowhereToAsk, find
 
-MOST_CONNECTIONS = 512
+MOST_CONNECTIONS, MOST_IDLE = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,14 @@ def announced(
     return [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *addresses)], token
 
 
+class ConnectionOfMany(Connection):
+    most_idle = MOST_IDLE
+
+
 async def listen(app: Guard, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False,
-        http="h11", ws="none", timeout_graceful_shutdown=1,
+        http=ConnectionOfMany, ws="none", timeout_graceful_shutdown=1,
         limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
     await uvicorn.Server(config).serve(sockets=[listener])

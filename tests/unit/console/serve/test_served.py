@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from console.serve.command import MOST_CONNECTIONS
 from tests.support import pace, served
 from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders, whole
@@ -111,6 +112,13 @@ def test_what_goes_on_without_its_asker_is_stopped(here: Served, homes: dict[str
         )
     assert ask(here.port, body())[0] == 200
     assert "Traceback" not in here.said(), "it is no fault to be told at the terminal"
+
+
+def test_strangers_who_hold_lines_open_keep_nobody_out(here: Served) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(MOST_CONNECTIONS + 20):
+            held.enter_context(socket.create_connection(("127.0.0.1", here.port), 60))
+        assert ask(here.port, body())[0] == 200
 
 
 def test_what_is_wrong_is_said_in_openais_form(here: Served) -> None:
