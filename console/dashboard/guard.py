@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
@@ -67,11 +66,10 @@ class Guard:
 
 
 def cookie(text: str) -> str:
-    try:
-        morsel = SimpleCookie(text).get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+    """The token among a browser's cookies: that of the nearest folder comes first. Python's own reader of cookies takes
+    seconds for a long one, in which nobody else is answered."""
+    cookies = (part.strip().partition("=") for part in text.split(";"))
+    return next((value for name, _, value in cookies if name == COOKIE), "")
 
 
 def guarded(send: Send) -> Send:

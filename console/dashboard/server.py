@@ -16,13 +16,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -79,7 +80,7 @@ class Dashboard:
             Route("/{name}", self.file),
         ]
         self.home = f"{folder}/"
-        handlers = {404: self.missing, 405: self.missing}
+        handlers: Any = {404: self.missing, 405: self.missing, ClientDisconnect: unread}
         return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts=hosts, folder=folder, token=token)
 
     # -- pages -------------------------------------------------------------------------------------------------------
@@ -262,6 +263,11 @@ async def typed(request: Request, name: str) -> str:
         if len(body) > LONGEST_FORM:
             return ""
     return parse_qs(body.decode("utf-8", "replace")).get(name, [""])[0].strip()
+
+
+async def unread(_: Request, __: Exception) -> Response:
+    """What nobody is sent who has left meanwhile."""
+    return Response()
 
 
 def event(kind: str, facts: object, number: str = "") -> str:

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from console.dashboard.server import unread
 from console.serve.machine import Answer, Wrong
 from console.serve.openai_form import Form, Refused, Wanted, wanted
 from console.serve.router import Nobody, Router
@@ -136,11 +137,6 @@ def as_refused(why: Exception) -> Refused:
 async def refused(_: Request, why: Exception) -> Response:
     refusal = as_refused(why)
     return JSONResponse(refusal.body, refusal.status)
-
-
-async def unread(_: Request, __: Exception) -> Response:
-    """What nobody is sent who has left."""
-    return Response()
 
 
 async def no_such_path(request: Request, why: Exception) -> Response:
