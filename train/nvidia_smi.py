@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+BAD_INFOROM = 14
+"""The exit code where it warns of a card that computes all the same: its infoROM is corrupted."""
+
 
 class Silent(Exception):
     """Why it showed no table."""
@@ -26,8 +29,9 @@ def table(what: str, fields: list[str], timeout_s: float = 15) -> list[dict[str,
         raise Silent(f"nvidia-smi gave no answer within {timeout_s:g} s") from None
     except OSError as broken:
         raise Silent(str(broken)) from None
-    if done.returncode:
+    if done.returncode not in (0, BAD_INFOROM):
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise Silent(lines[0] if lines else "it gave no answer")
     rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-    return [dict(zip(fields, row)) for row in rows]  # noqa: B905  Python 3.9 has no strict=
+    # A warning stands below the rows.
+    return [dict(zip(fields, row)) for row in rows if len(row) >= len(fields)]  # noqa: B905  Python 3.9 has no strict=

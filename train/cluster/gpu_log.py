@@ -49,7 +49,7 @@ class GpuReadings:
 
 
 def read_gpus() -> list[dict[str, str]]:
-    return [gpu for gpu in table("gpu", FIELDS, timeout_s=10) if len(gpu) == len(FIELDS)]
+    return table("gpu", FIELDS, timeout_s=10)
 
 
 def summary(gpus: list[dict[str, str]]) -> dict[str, float | None]:
