@@ -71,7 +71,8 @@ def running(inventory: Inventory, run: str, port: int) -> Client | None:
     file = inventory.state / FILE
     token = file.read_text().strip() if file.is_file() else ""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LOOK_S)
-    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError):
+    odd = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)  # anything may answer at that port
+    with contextlib.closing(connection), contextlib.suppress(*odd):
         connection.request("GET", "/v1/models", headers=authorization(token))
         [found] = json.loads(connection.getresponse().read())["data"]
         if found["owned_by"] == "motley" and found["id"] == (run or found["id"]):

@@ -11,12 +11,15 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from console.serve import chat
+from console.inventory.read import Inventory
+from console.serve import chat, client
 from tests.support import pace, served
 from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders
@@ -172,6 +175,21 @@ def test_an_endpoint_that_is_running_is_used(folder: Path, home: Path) -> None:
         assert done.returncode == 0 and "by ./motley serve" in done.stdout, done.stderr
         assert (home / "pid").read_text() == pid, "no machine has loaded the model again"
     assert messages(home) == [[("user", "Hi")]]
+
+
+@pytest.mark.parametrize("says", ['{"object": "list", "data": null}', "[]", '{"data": ["llama"]}', "hello"])
+def test_another_programs_server_at_that_port_is_not_taken_for_ours(says: str, tmp_path: Path) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(says.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        assert client.running(Inventory(path=tmp_path), "", server.server_port) is None
 
 
 @pytest.mark.parametrize(
