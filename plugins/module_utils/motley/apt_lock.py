@@ -7,6 +7,8 @@ import os
 import struct
 from pathlib import Path
 
+from .files import read
+
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 
 
@@ -17,6 +19,6 @@ def holder() -> str:
             asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
         if kind != fcntl.F_UNLCK:
-            name = Path(f"/proc/{pid}/comm")
-            return f"{name.read_text().strip()} (process {pid})" if pid and name.exists() else "another program"
+            name = read(Path(f"/proc/{pid}/comm"))
+            return f"{name} (process {pid})" if name else "another program"
     return ""

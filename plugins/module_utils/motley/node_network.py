@@ -18,9 +18,11 @@ Ask = Callable[..., str]
 def ask(*command: str) -> str:
     """What a program prints; empty where it is not there or fails."""
     try:
+        # The kernel cuts a program's name after 15 bytes: within a letter, where it is not English.
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=10, env={"PATH": SBIN, "LC_ALL": "C.UTF-8"}
-        )
+            command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=10,
+            env={"PATH": SBIN, "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""

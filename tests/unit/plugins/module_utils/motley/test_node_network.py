@@ -189,3 +189,9 @@ def test_a_card_is_taken_out_of_ifupdowns_files_and_the_others_stay(tmp_path: Pa
 
 def test_a_machine_without_ifupdown_has_none(tmp_path: Path) -> None:
     assert ifupdown.stanzas(tmp_path) == {} == ifupdown.without("enp5s0", tmp_path)
+
+
+def test_a_program_whose_name_the_kernel_cut_within_a_letter_is_read() -> None:
+    """comm has 15 bytes: of a Russian name, seven letters and a half."""
+    told = node_network.ask("printf", r'users:(("\320\274\320\276\321","pid=7"))')
+    assert told == 'users:(("мо\ufffd","pid=7"))'
