@@ -29,6 +29,8 @@ PRIORITIES = {"done": "default", "failed": "high", "lost": "high", "waiting": "h
 TAGS = {"done": "white_check_mark", "failed": "x", "lost": "zap", "waiting": "hourglass", "test": "wave"}
 NTFY = re.compile(r"(ntfy\+https?://|https?://([^/@]*@)?([^/]*\.)?ntfy[.:/])", re.IGNORECASE)
 """Knows ntfy by its name; a server of your own with another name says so: ntfy+https://push.example/secret."""
+LONGEST = 1200
+"""Letters of a text that goes out by HTTP: Discord refuses a message of 2000, and ntfy's ends at 4096 bytes."""
 COMMAND = 'command=$MOTLEY_NOTIFY; unset MOTLEY_NOTIFY; eval "$command"'
 
 
@@ -89,12 +91,13 @@ def _once(address: str, notice: Notice) -> tuple[bool, str]:
 
 def request(address: str, notice: Notice) -> urllib.request.Request:
     url, login = without_login(re.sub(r"^ntfy\+", "", address, flags=re.IGNORECASE))
+    text = notice.text if len(notice.text) <= LONGEST else f"{notice.text[:LONGEST]} …"
     if NTFY.match(address):
         headers = {"Title": notice.title, "Priority": PRIORITIES[notice.kind], "Tags": TAGS[notice.kind]}
-        return urllib.request.Request(url, notice.text.encode(), headers | login, method="POST")  # noqa: S310
+        return urllib.request.Request(url, text.encode(), headers | login, method="POST")  # noqa: S310
     facts = _facts(notice)
-    line = f"{notice.title}\n{notice.text}"
-    body = json.dumps(facts | {"message": notice.text, "text": line, "content": line})  # Slack's name, and Discord's
+    line = f"{notice.title}\n{text}"
+    body = json.dumps(facts | {"message": text, "text": line, "content": line})  # Slack's name, and Discord's
     headers = {"Content-Type": "application/json", "User-Agent": "motley"}
     return urllib.request.Request(url, body.encode(), headers | login, method="POST")  # noqa: S310
 

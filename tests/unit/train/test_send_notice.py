@@ -54,6 +54,15 @@ def test_another_webhook_gets_json_that_chats_understand(server):
     assert facts["text"] == facts["content"] == f"{LOST.title}\n{LOST.text}"
 
 
+def test_a_long_text_is_cut_to_what_chats_and_ntfy_take(server):
+    """As the reason of a run that failed: some libraries give a screenful."""
+    failed = Notice("failed", "notes", "run notes failed: " + "Größe " * 400)
+    assert send(server.address, failed) == "" == send(f"ntfy+{server.address}", failed)
+    (_, _, chat), (_, _, ntfy) = server.got
+    assert len(json.loads(chat)["content"]) <= 2000 and len(ntfy) <= 4096
+    assert ntfy.decode().startswith("run notes failed: Größe") and ntfy.decode().endswith(" …")
+
+
 def test_a_command_gets_the_text_on_stdin_and_in_its_environment(tmp_path):
     command = f'cat > {tmp_path}/stdin; echo "$MOTLEY_EVENT $MOTLEY_RUN $MOTLEY_TEXT" > {tmp_path}/env'
     command += f'; tr "\\0" " " < /proc/$$/cmdline > {tmp_path}/words; env | grep -c MOTLEY_NOTIFY > {tmp_path}/left'
