@@ -18,6 +18,8 @@ Body = Mapping[str, Any]
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MOST_STOPS = 4
+SEEDS = range(-(1 << 63), 1 << 63)
+"""What vLLM takes as one, and OpenAI."""
 NOT_DONE: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
@@ -79,7 +81,7 @@ def wanted(body: object, run: str, *, chat: bool) -> Wanted:
         "most": whole(body, most, usual, least=1),
         "temperature": number(body, "temperature", 1.0, 0.0, 2.0),
         "top_p": number(body, "top_p", 1.0, 0.0, 1.0) or 1e-9,
-        "seed": whole(body, "seed", secrets.randbits(62), least=None),
+        "seed": seed(body),
         "stop": stops(body),
     }
     return Wanted(Request(asks), chat, flag(body, "stream"), bool(options.get("include_usage")))
@@ -145,6 +147,13 @@ def whole(body: Body, name: str, usual: int | None, *, least: int | None) -> int
         return None
     if isinstance(given, bool) or not isinstance(given, int) or (least is not None and given < least):
         raise Refused(f"{name}: must be a whole number{'' if least is None else f' of at least {least}'}", name)
+    return given
+
+
+def seed(body: Body) -> int | None:
+    given = whole(body, "seed", secrets.randbits(62), least=None)
+    if given not in SEEDS:
+        raise Refused("seed: must be a whole number of 64 bits", "seed")
     return given
 
 

@@ -57,6 +57,7 @@ def test_what_asks_for_nothing_is_passed_over() -> None:
         ({"top_p": "high"}, "top_p", "a number from 0 to 1"),
         ({"max_tokens": 0}, "max_tokens", "a whole number of at least 1"),
         ({"max_tokens": 1.5}, "max_tokens", "a whole number"),
+        ({"seed": 1 << 63}, "seed", "seed: must be a whole number of 64 bits"),
         ({"seed": "x"}, "seed", "seed: must be a whole number"),
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "at most 4"),
         ({"stop": 3}, "stop", "a text"),
