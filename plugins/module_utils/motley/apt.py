@@ -123,9 +123,11 @@ class Apt:
 
     @staticmethod
     def _run(*command: str) -> subprocess.CompletedProcess[str]:
+        """A package's own scripts, and needrestart with the names of programs, print in whatever encoding."""
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env={**os.environ, **QUIET}
-        )
+            command, capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
+            env={**os.environ, **QUIET},
+        )  # fmt: skip
 
 
 def fresh(stamp: Path) -> bool:

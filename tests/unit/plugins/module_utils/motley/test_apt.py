@@ -29,3 +29,8 @@ def test_the_lists_are_asked_for_again_only_while_another_program_has_them(
     monkeypatch.setattr(apt.time, "sleep", lambda _: None)
     assert apt.Apt().refresh() == ("" if waits else BLOCKED.removeprefix("E: "))
     assert len(asked) == (3 if waits else 1)
+
+
+def test_what_a_packages_script_prints_in_another_encoding_is_no_failure_of_apt() -> None:
+    done = apt.Apt._run("printf", r"Setting up m\374ller (1) ...\n")
+    assert (done.returncode, done.stdout) == (0, "Setting up m\ufffdller (1) ...\n")
