@@ -11,6 +11,7 @@ import codecs
 import io
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -133,9 +134,14 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
     """Asks a question, or about a picture, which lies here and is sent along. `-`: the question is our input."""
     typed = sys.stdin.isatty() and sys.stdout.isatty()
     question = sys.stdin.read() if question == "-" else question
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        fix = "fix: iconv -f latin1 -t utf-8 FILE | ./motley ask --question -"
+        raise BadInput("the question is not UTF-8", fix=fix) from None
     picture = Path(question)
     given = ""
-    if picture.suffix.lower() in SUFFIXES and picture.is_file():
+    if picture.suffix.lower() in SUFFIXES and os.path.isfile(picture):  # noqa: PTH113 - it may be too long for a name
         given = base64.b64encode(picture.read_bytes()).decode()
         more = ["--question", picture.name, "--picture"]
     elif question:

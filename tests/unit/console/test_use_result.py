@@ -20,6 +20,7 @@ from console.infra.machines.node import LocalNode
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 from tests.support.stand_ins import program, running
+from train.errors import BadInput
 
 TOLD = """#!/bin/sh
 echo "$PWD" "$PYTHONPATH" "${HF_HUB_OFFLINE-online}" "$@"
@@ -79,6 +80,19 @@ def test_a_question_may_come_by_our_input(
     monkeypatch.setattr(sys, "stdin", io.StringIO("Two lines?\nYes."))
     assert use_result.ask(inventory, "", "-", "") == 3
     assert capfd.readouterr().out.endswith("--question -\nTwo lines?\nYes.")
+
+
+def test_a_long_question_that_ends_like_a_picture_is_a_question(
+    inventory: Inventory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    question = "Why? " * 60 + "as in shot.png"
+    assert use_result.ask(inventory, "", question, "") == 3
+    assert capfd.readouterr().out.endswith(f"--question -\n{question}")
+
+
+def test_a_question_in_another_encoding_is_refused_in_words(inventory: Inventory) -> None:
+    with pytest.raises(BadInput, match="the question is not UTF-8"):
+        use_result.ask(inventory, "", b"caf\xe9 \xf0\x9f\x98\x80".decode(errors="surrogateescape"), "")
 
 
 def test_what_a_script_made_is_not_asked(
