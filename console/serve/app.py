@@ -141,5 +141,5 @@ async def refused(_: Request, why: Exception) -> Response:
 
 async def no_such_path(request: Request, why: Exception) -> Response:
     status = why.status_code if isinstance(why, HTTPException) else 404
-    what = f"{request.method} {request.url.path} is not answered here; /v1/chat/completions is"
+    what = f"{request.method} {request.url.path} is not answered here; POST /v1/chat/completions is"
     return JSONResponse(Refused(what).body, status)
