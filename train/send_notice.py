@@ -83,6 +83,8 @@ def _once(address: str, notice: Notice) -> tuple[bool, str]:
         return True, f"no answer within {TIMEOUT_S:.0f} s"
     except (OSError, http.client.HTTPException) as error:
         cause = getattr(error, "reason", error)
+        if isinstance(cause, str):  # urllib's own, of https:///x
+            return False, "the address names no host"
         slow = isinstance(cause, TimeoutError)
         why = f"no answer within {TIMEOUT_S:.0f} s" if slow else getattr(cause, "strerror", None)
         return isinstance(error, OSError), why or type(cause).__name__

@@ -45,6 +45,10 @@ def test_an_address_of_nothing_is_not_sent_to():
     assert [send(nothing, LOST) for nothing in ("", " \n")] == ["the address is empty"] * 2
 
 
+def test_an_address_without_a_host_is_said_to_be_one():
+    assert send("https:///secret", LOST, pauses_s=(60,)) == "the address names no host"
+
+
 def test_another_webhook_gets_json_that_chats_understand(server):
     assert send(server.address, LOST) == ""
     ((_, headers, body),) = server.got
