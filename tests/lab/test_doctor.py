@@ -113,7 +113,7 @@ ROUNDS: dict[str, list[Fault]] = {
         Fault(OLD, "delay", "round trip", {"delay_ms": 20.0}),
     ],
     "lossy, and a renamed card": [
-        Fault(LAPTOP, "delay", "loss", {"delay_ms": 1.0, "loss_percent": 12.0}),
+        Fault(LAPTOP, "delay", "loss", {"delay_ms": 1.0, "loss_percent": 6.0}),
         Fault(OLD, "settings name the old card", "network"),
         Fault(OLD, "nic-renamed", "network"),
     ],

@@ -16,7 +16,7 @@ from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
-UNIT = "motley-run.service"
+UNIT, AWAKE = "motley-run.service", "motley-awake.service"
 BEGUN = "/dev/shm/begun"
 """Gone after a restart."""
 SAVES = "trap 'sleep 1; exit 143' TERM"
@@ -217,7 +217,9 @@ def test_a_run_that_asks_for_it_lets_the_machine_sleep(host: Host) -> None:
     """The agent is not root, and asks by a file: a laptop on battery, in a bag. The run itself stays."""
     starts(host, SAVES)
     pace.until(lambda: kept_awake(host), 20, "nothing keeps it awake")
-    before = main_pid(host)
+    before, awake = main_pid(host), main_pid(host, AWAKE)
+    host.run("kill", "-KILL", awake)
+    pace.until(lambda: main_pid(host, AWAKE) not in ("0", awake) and kept_awake(host), 20, "that could be ended")
     wish(host, "touch")
     pace.until(lambda: settled(host, awake=False), 20, "it is still kept awake")
     wish(host, "rm")
