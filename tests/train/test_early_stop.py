@@ -17,7 +17,10 @@ from tests.support import pace
 from tests.train import cluster
 from train.engine import between_steps
 from train.engine.early_stop import Gains
+from train.engine.run import train_run
+from train.plan.settings.config import load_config
 from train.runlog.state import replay
+from train.runlog.tail import read
 
 OPTIONS = {
     **{"model": "tiny", "max_steps": 80, "rows_per_step": 8, "lora_r": 8, "lora_alpha": 16, "wire": "fp32"},
@@ -95,6 +98,17 @@ def test_a_loss_that_is_no_number_is_neither_the_best_nor_a_gain(monkeypatch):
     for run.step in (1, 2, 3):
         between_steps.evaluate(run)
     assert (milestones.best["step"], milestones.gains.mark, milestones.gains.without) == (2, 2.0, 1)
+
+
+def test_where_no_evaluation_is_a_number_it_ends_all_the_same_and_says_so(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(between_steps, "held_out_loss", lambda _: (float("nan"), 10, {}))
+    settings = {**OPTIONS, "dataset": data, "home": tmp_path}
+    train_run(load_config({name: str(value) for name, value in settings.items()}), None)
+    events = read(tmp_path / "logs/runs/run/events.jsonl")
+    (end,) = [event for event in events if event["event"] == "early_stop"]
+    assert (end["step"], end["best"], end["loss"]) == (6, 6, None)
+    assert end["reason"] == "no finite loss on held-out rows in the last 3 evaluations"
+    assert (tmp_path / "results/run/adapter").is_dir() and not (tmp_path / "results/run/best").exists()
 
 
 def test_it_ends_three_evaluations_after_the_last_gain(alone):

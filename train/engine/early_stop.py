@@ -61,13 +61,15 @@ def ends_early(run: Run) -> bool:
 
 
 def conclude(run: Run) -> None:
-    """Says after the last step why it was the last, and puts the best weights in place of the last ones."""
-    best = run.milestones.best
-    if not run.config.patience or best is None:
+    """Says after the last step why it was the last, and puts the best weights in place of the last ones. Where no
+    evaluation gave a number, there is no best."""
+    if not run.config.patience:
         return
+    best: Best = run.milestones.best or {"step": run.step, "loss": math.nan, "metrics": {}}
     if ends_early(run):
         count = run.milestones.gains.without
-        reason = f"no gain of {LEAST_GAIN:.1%} on held-out rows in the last {count} evaluation{'s' * (count > 1)}"
+        what = f"no gain of {LEAST_GAIN:.1%}" if run.milestones.best else "no finite loss"
+        reason = f"{what} on held-out rows in the last {count} evaluation{'s' * (count > 1)}"
         run.reporter.write("early_stop", step=run.step, best=best["step"], loss=best["loss"], reason=reason)
         run.reporter.say(f"ends early at step {run.step}: {reason}; the result is step {best['step']}")
     if best["step"] != run.step:

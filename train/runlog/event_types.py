@@ -81,7 +81,7 @@ FIELDS: Mapping[str, Mapping[str, type | UnionType]] = {
     "local": {"step": int, "steps": int, "reason": str},
     "eval": {"step": int, "loss": float, "targets": int, "best": bool, "metrics": dict},
     "samples": {"step": int, "lines": list},
-    "early_stop": {"step": int, "best": int, "loss": float, "reason": str},
+    "early_stop": {"step": int, "best": int, "loss": float | None, "reason": str},
     "proof": {"step": int, "adapter": str},
     "checkpoint": {"step": int, "folder": str, "seconds": float, "staged": bool},
     "profile": {"step": int, "first": int, "bytes": int, "seconds": float},
