@@ -58,9 +58,25 @@ class Silent(Exception):
 
 
 def home_of(name: str, values: Mapping[str, Any], state: str) -> str:
-    """The node's folder, with what only Ansible would put in."""
-    home = str(values.get("motley_home", HOME))
-    return home.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
+    """The node's folder."""
+    return filled_in(str(values.get("motley_home", HOME)), name, state)
+
+
+def ssh_options(name: str, values: Mapping[str, Any], state: str) -> list[str]:
+    """What an inventory says of the way there, as Ansible hands it to ssh: options, key and port."""
+    words: list[str] = []
+    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+        words += shlex.split(filled_in(str(values.get(key, "")), name, state))
+    if identity := values.get("ansible_ssh_private_key_file"):
+        words += ["-i", filled_in(str(identity), name, state)]
+    if port := values.get("ansible_port"):
+        words += ["-p", str(port)]
+    return words
+
+
+def filled_in(value: str, name: str, state: str) -> str:
+    """A variable of a node with what only Ansible would put in."""
+    return value.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
 
 
 def text(name: str) -> str:

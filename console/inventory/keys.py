@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,13 @@ def is_network(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_words(value: Any) -> bool:
+    try:
+        return _is_text(value) and bool(shlex.split(value))
+    except ValueError:  # a quote that does not end
+        return False
 
 
 def is_folder(value: Any) -> bool:
@@ -141,8 +149,8 @@ KEYS: dict[str, Key] = {
     "ansible_host": Key("an address or name", _is_text),
     "ansible_python_interpreter": Key("a path on the node", _is_text),
     "ansible_ssh_private_key_file": Key("a path on the controller", _is_text),
-    "ansible_ssh_common_args": Key("options for ssh", _is_text),
-    "ansible_ssh_extra_args": Key("options for ssh", _is_text),
+    "ansible_ssh_common_args": Key("options for ssh", _is_words),
+    "ansible_ssh_extra_args": Key("options for ssh", _is_words),
     "ansible_control_path": Key("a path pattern", _is_text),
     "ansible_connection": Key("ssh or local", lambda value: value in ("ssh", "local")),
     # No role declares motley_hub_token (of the Hugging Face hub) and motley_notify: that would unlock them everywhere.

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from console.infra import is_local
-from console.infra.node import ROOT, Node, Silent, home_of
+from console.infra.node import ROOT, Node, Silent, home_of, ssh_options
 from plugins.module_utils.motley.hostkeys import greets
 
 SETTINGS = ROOT / "ansible.cfg"
 KNOCK_S = 1.2
+BEHIND = ("-J", *(f"{before}{option}" for before in ("", "-o") for option in ("ProxyJump", "ProxyCommand")))
+"""How an option of ssh begins that leads over another machine."""
 
 
 def node(name: str, values: Mapping[str, Any], state: str) -> Node:
@@ -35,7 +37,7 @@ def node(name: str, values: Mapping[str, Any], state: str) -> Node:
         name=name,
         home=home,
         addresses=tuple(dict.fromkeys(address for address in addresses if "{{" not in address)),
-        state=state,
+        options=tuple(ssh_options(name, values, state)),
         user=str(values["ansible_user"]) if "ansible_user" in values else "",
         port=int(values["ansible_port"]) if "ansible_port" in values else 22,
     )
@@ -52,8 +54,8 @@ class LocalNode(Node):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SshNode(Node):
     addresses: tuple[str, ...]
-    state: str
-    """The controller's folder for this cluster."""
+    options: tuple[str, ...]
+    """Those of its inventory: which key opens it, which host key it has, and the way there."""
     user: str = ""
     port: int = 22
 
@@ -61,7 +63,7 @@ class SshNode(Node):
         return [*self.ssh(self.answering()), shlex.join(words)]
 
     def ssh(self, address: str) -> list[str]:
-        """Our options come first, as ssh takes the first of two; then those of ansible.cfg."""
+        """Our options come first, as ssh takes the first of two; then those of ansible.cfg, and of the inventory."""
         settings = configparser.ConfigParser(interpolation=None)
         settings.read(SETTINGS)
         own = {
@@ -72,16 +74,16 @@ class SshNode(Node):
             "ServerAliveCountMax": 2,
             "BatchMode": "yes",
             "LogLevel": "ERROR",
-            "UserKnownHostsFile": f'"{self.state}/known_hosts"',  # ssh itself takes a space for the next file
-            "HostKeyAlias": self.name,
         }
         words = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
         shared = shlex.split(settings["ssh_connection"]["ssh_args"])
-        who = ["-i", f"{self.state}/controller_ed25519", "-p", str(self.port), f"{self.user}@{address}"]
-        return ["ssh", "-T", *words, *shared, *who]
+        return ["ssh", "-T", *words, *shared, *self.options, f"{self.user}@{address}"]
 
     def answering(self) -> str:
-        """The first of its addresses that answers; its host key shows later whether it is the machine that is meant."""
+        """The first of its addresses that answers; its host key shows later whether it is the machine that is meant.
+        Behind another machine only ssh gets there."""
+        if any(word.startswith(BEHIND) for word in self.options):
+            return self.addresses[0]
         knocks = [_knocking(address, self.port) for address in self.addresses]
         for address, answers in zip(self.addresses, knocks, strict=True):
             if answers.result():

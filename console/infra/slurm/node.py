@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from console.infra import is_local
-from console.infra.node import MOTLEY, SENT_ALONG, Node, Silent, home_of
+from console.infra.node import MOTLEY, SENT_ALONG, Node, Silent, home_of, ssh_options
 from plugins.module_utils.motley.node_replies import Hashes, Places, Stopped
 
 STOP_S = 90.0
@@ -21,20 +21,14 @@ ASK_S = 20.0
 
 
 def node(name: str, values: Mapping[str, Any], state: str) -> Node:
-    ssh = () if is_local(values) else login(name, values)
+    ssh = () if is_local(values) else login(name, values, state)
     return SlurmNode(name=name, home=home_of(name, values, state), ssh=ssh)
 
 
-def login(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+def login(name: str, values: Mapping[str, Any], state: str) -> tuple[str, ...]:
     """The ssh command to log in as Ansible does, by the person's keys and ~/.ssh/config: it is no machine of ours."""
     usual = ("BatchMode=yes", "ConnectTimeout=8", "LogLevel=ERROR", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-    options = [f"-o{option}" for option in usual]
-    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
-        options += shlex.split(str(values.get(key, "")))
-    if identity := values.get("ansible_ssh_private_key_file"):
-        options += ["-i", str(identity)]
-    if port := values.get("ansible_port"):
-        options += ["-p", str(port)]
+    options = [*(f"-o{option}" for option in usual), *ssh_options(name, values, state)]
     who = f"{user}@" if (user := values.get("ansible_user")) else ""
     return ("ssh", "-T", *options, f"{who}{values.get('ansible_host', name)}")
 

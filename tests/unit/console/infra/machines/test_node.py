@@ -1,19 +1,24 @@
-"""Where a machine answers, at sockets of this one that play it."""
+"""How one gets to a machine, and where it answers, at sockets of this one that play it."""
 
+import json
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
+from console.infra.choose import from_inventory
 from console.infra.machines import node as ssh
 from console.infra.machines.node import SshNode
 from console.infra.node import Silent
+from console.inventory.check import check
 
+REPOSITORY = Path(__file__).parents[5]
 GREETING = b"SSH-2.0-test\r\n"
 
 
 def node(*addresses, port=22):
-    return SshNode(name="gpu-1", home="~/ai-cluster", addresses=addresses, port=port, state="/nonexistent")
+    return SshNode(name="gpu-1", home="~/ai-cluster", addresses=addresses, port=port, options=())
 
 
 def answering_late(monkeypatch, answers):
@@ -78,3 +83,40 @@ def test_a_server_must_say_who_it_is():
         assert node("127.0.0.1", port=port).answering() == "127.0.0.1"
         with pytest.raises(Silent, match=r"nobody answers at 127\.0\.0\.2"):
             node("127.0.0.2", port=mute.getsockname()[1]).answering()
+
+
+def written(folder: Path, inventory: str, **more: object) -> Path:
+    """An inventory of this project with one machine."""
+    (folder / "group_vars").symlink_to(REPOSITORY / "inventory" / inventory / "group_vars")
+    host = {"ansible_user": "anna", "motley_address": "192.168.1.5", "motley_state": str(folder / "my state")} | more
+    (folder / "hosts.yml").write_text(json.dumps({"cluster": {"hosts": {"gpu-1": host}}}))
+    return folder
+
+
+def described(folder: Path, inventory: str, **more: object) -> SshNode:
+    [node] = from_inventory(check(written(folder, inventory, **more)))
+    return node
+
+
+@pytest.mark.parametrize("inventory", ["homelab", "elsewhere", "rented"])
+def test_a_direct_question_goes_by_motleys_key_and_the_pinned_host_key(inventory, tmp_path):
+    words = described(tmp_path, inventory, ansible_host="192.168.1.5", ansible_port=2222).ssh("192.168.1.5")
+    assert "IdentitiesOnly=yes" in words and "StrictHostKeyChecking=yes" in words
+    own = [f'UserKnownHostsFile="{tmp_path}/my state/known_hosts"', "-o", "HostKeyAlias=gpu-1"]
+    own += ["-i", f"{tmp_path}/my state/controller_ed25519", "-p", "2222", "anna@192.168.1.5"]
+    assert words[-len(own) :] == own
+
+
+@pytest.mark.parametrize("option", ["-J gate", "-o ProxyJump=gate", "-oProxyCommand='ssh -W %h:%p gate'"])
+def test_behind_another_machine_a_direct_question_goes_the_way_that_ansible_goes(option, tmp_path):
+    way = {"ansible_ssh_extra_args": option, "ansible_ssh_private_key_file": "~/.ssh/gate"}
+    found = described(tmp_path, "elsewhere", ansible_host="10.0.0.5", **way)
+    words = found.command(["true"])
+    assert words[-4:-1] == ["-i", "~/.ssh/gate", "anna@10.0.0.5"]
+    assert "HostKeyAlias=gpu-1" in words and "gate" in words[-5]
+
+
+def test_options_of_ssh_that_are_no_words_are_a_finding(tmp_path):
+    way = {"ansible_ssh_extra_args": "-o 'ProxyJump=gate"}
+    [finding] = check(written(tmp_path, "elsewhere", ansible_host="10.0.0.5", **way)).findings
+    assert "ansible_ssh_extra_args" in finding.what

@@ -59,7 +59,7 @@ def test_what_ansible_is_told_of_the_way_holds_here_too() -> None:
         **{"ansible_ssh_private_key_file": "/k", "ansible_ssh_common_args": "-o ProxyJump=gate"},
         "ansible_ssh_extra_args": "-4",
     }
-    words = login("login", values)
+    words = login("login", values, "/state")
     assert words[-1] == "anna@l.org"
     assert " ".join(words[-8:-1]) == "-o ProxyJump=gate -4 -i /k -p 2222"
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from console.infra.machines.node import SshNode
 from plugins.callback.calm import unfit
 from plugins.module_utils.motley import try_key
 from tests.support import pace
@@ -41,12 +40,6 @@ def test_a_key_that_waits_for_a_touch_is_not_waited_for_without_end(
     began = pace.now()
     assert not try_key.opens([], {"name": "a", "port": 22, "user": "anna", "address": "192.0.2.1"}, "state")
     assert pace.now() - began < 20
-
-
-def test_a_direct_question_offers_our_key_alone() -> None:
-    node = SshNode(name="a", addresses=("192.168.1.5",), home="~", state="/state", user="anna")
-    words = node.ssh("192.168.1.5")
-    assert "IdentitiesOnly=yes" in words and "/state/controller_ed25519" in words
 
 
 def test_an_ansible_that_cannot_run_our_playbooks_says_why() -> None:
