@@ -27,7 +27,7 @@ SWITCHES = {
 MEMORY = 8 << 30
 CARD = SimpleNamespace(
     name="interpreted", total_memory=MEMORY, major=9, minor=0, multi_processor_count=1, warp_size=32,
-    max_threads_per_multi_processor=2048,
+    max_threads_per_multi_processor=2048, is_integrated=False,
 )  # fmt: skip
 
 

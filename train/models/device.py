@@ -27,6 +27,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         if local_rank >= torch.cuda.device_count():
             raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
         memory = torch.cuda.get_device_properties(local_rank).total_memory
+        main_bytes = 0 if in_main_memory(local_rank) else main_bytes
         bf16, capability = has_bf16(local_rank), capability_of(local_rank)
         device = f"cuda:{local_rank}"
     else:
@@ -61,6 +62,13 @@ def cards_alike() -> tuple[str, ...]:
 
 def has_bf16(gpu: int) -> bool:
     return float(capability_of(gpu)) >= BF16_SINCE
+
+
+def in_main_memory(gpu: int | str) -> bool:
+    """Whether its memory is the machine's own: what is there cannot be beside it as well."""
+    import torch
+
+    return bool(torch.cuda.get_device_properties(gpu).is_integrated)
 
 
 def best_device() -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from train.errors import BadInput
 from train.models import experts, four_bit
 from train.models.backends import ModelSpec
+from train.models.device import in_main_memory
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
 from train.models.wrapper import LoadOptions, class_of
@@ -166,8 +167,8 @@ def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, 
 
 
 def fits_main_memory(stream: Stream, device: str) -> bool:
-    """Whether the layers fit main memory; on a processor the mapped files are main memory already."""
-    if device == "cpu":
+    """Whether the layers fit main memory beside the GPU; on a processor the mapped files are main memory already."""
+    if device == "cpu" or in_main_memory(device):
         return False
     facts = Path("/proc/meminfo").read_text()
     free_kb = int(facts.partition("MemAvailable:")[2].split()[0])

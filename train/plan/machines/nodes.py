@@ -34,7 +34,7 @@ class Device:
     base_bytes: int = 0
     """Size of the base's files, where they are here already."""
     main_bytes: int = 0
-    """Main memory beside a GPU, for one process."""
+    """Main memory beside a GPU, for one process; 0 where the GPU's memory is the main memory, as on a GB10."""
     weights: str = ""
     """Where the base is held (gpu or stream), if that is set for this node alone."""
     processes: int = 1
@@ -123,6 +123,7 @@ def device_of(name: str, facts: LaunchFacts, asked: str) -> Device:
     gpu = asked != "cpu" and bool(versions.get("cuda")) and bool(node.cards)
     count = int(facts.processes.get(name) or (len(node.cards) if gpu else 1))
     cards = node.cards[:count] if gpu else ()
+    in_main_memory = any(card.bytes == node.memory_bytes for card in cards)
     return Device(
         name,
         "cuda" if gpu else "cpu",
@@ -131,7 +132,7 @@ def device_of(name: str, facts: LaunchFacts, asked: str) -> Device:
         bf16=all(float(card.capability or BF16_SINCE) >= BF16_SINCE for card in cards),
         unsloth=bool(versions.get("unsloth")),
         bitsandbytes=gpu,  # a node that computes on its CPU has the set without it
-        main_bytes=node.memory_bytes // count,
+        main_bytes=0 if in_main_memory else node.memory_bytes // count,
         weights=facts.weights.get(name, ""),
         processes=count,
     )

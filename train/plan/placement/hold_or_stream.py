@@ -34,8 +34,11 @@ HELD = Place("gpu")
 
 
 def on_node(setup: Setup, node: Device) -> Setup:
-    """The setup as this node has it: a CPU holds the base in fp32."""
-    return setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit")
+    """The setup as this node has it: a CPU holds the base in fp32, and without memory beside the GPU nothing waits
+    there."""
+    if not node.is_gpu:
+        return replace(setup, device="cpu", load_in="32bit")
+    return setup if node.main_bytes else replace(setup, offloads=False)
 
 
 def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Place:

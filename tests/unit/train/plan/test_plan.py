@@ -22,9 +22,11 @@ from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan
 from train.plan.machines.nodes import PlanNode, Speeds, link, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import memory
 from train.plan.model.sources import BaseModel
 from train.plan.placement.first_way_that_fits import choose
-from train.plan.placement.fit import Fit
+from train.plan.placement.fit import Fit, setup_for
+from train.plan.placement.hold_or_stream import on_node
 from train.plan.settings import request
 from train.plan.settings.read_settings import load_config
 from train.plan.speed.prediction import remedies_as_text
@@ -93,6 +95,19 @@ def test_processes_of_a_node_share_its_main_memory_and_unsloth_is_where_it_is_in
     assert found[0].device.main_bytes * 2 == found[1].device.main_bytes == found[1].facts.memory_bytes
     assert not found[0].device.unsloth
     assert nodes(look(cards=[card("x", 8)]), cuda=True, unsloth="2026.9")[0].device.unsloth
+
+
+def test_a_card_whose_memory_is_the_main_memory_has_none_beside_it():
+    """A GB10: what is streamed there from main memory would be in it twice."""
+    gb10 = card("GB10", 32) | {"capability": "12.1"}
+    (node,) = nodes(look(cards=[gb10]), cuda=True)
+    assert (node.device.memory_bytes, node.device.main_bytes) == (32 * GB, 0)
+    held = fitted([node], {"model": "qwen2.5-14b", "load_in": "16bit", "gradient_checkpointing": "unsloth"}).nodes[0]
+    assert held.place.why.endswith("of layers come from its files"), "in 0.8 of the same 32 GB they would"
+    config, facts = load_config({"model": "qwen2.5-14b"}), resolve_model("qwen2.5-14b").facts
+    waits = setup_for(config, "unsloth")
+    beside = replace(node.device, main_bytes=32 * GB)
+    assert memory(facts, on_node(waits, node.device)).total > memory(facts, on_node(waits, beside)).total
 
 
 def test_unequal_versions_name_cause_and_mend_once():
