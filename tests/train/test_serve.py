@@ -20,7 +20,7 @@ from train.results.answer_question import Questioner
 from train.results.finished_run import FinishedRun
 from train.serve.batch import Batch
 from train.serve.by_vllm import ByVllm, can_serve, serving
-from train.serve.conversation import Conversations, seconds_for_a_token
+from train.serve.conversation import HANGS_S, Conversations, seconds_for_a_token
 from train.serve.memory import Room, room
 from train.serve.request import Asked, Made
 from train.serve.written import Written
@@ -73,6 +73,26 @@ def here(model, chat):
 LONG = "What does os.path.join do, and which of its arguments is thrown away?"
 QUESTIONS = ["Why?", LONG, "And now?", "Who are you?"]
 DRAWN = {"temperature": 1.0, "top_p": 0.9}
+
+
+def test_an_engine_that_makes_nothing_hangs_once_all_requests_could_have_been_read(chat, monkeypatch):
+    now, made = [0.0], []
+    monkeypatch.setattr("train.serve.conversation.time.monotonic", lambda: now[0])
+    here = Here(SimpleNamespace(begin=lambda _: None, step=lambda: made, drop=lambda _: None), chat)
+    now[0] = 1000.0
+    assert not here.held.hangs(token_s=1.0), "nobody has asked"
+    here.asks(1, LONG)
+    read = len(here.held.live[1].asked.prompt)
+    now[0] += HANGS_S + 2 * read
+    assert not here.held.hangs(token_s=1.0)
+    made.append(Made(1, (5,)))
+    here.held.step()
+    made.clear()
+    now[0] += HANGS_S + 2 * read
+    here.held.step()
+    assert not here.held.hangs(token_s=1.0), "it went on in between"
+    now[0] += 1
+    assert here.held.hangs(token_s=1.0) and not here.held.hangs(token_s=2.0)
 
 
 def alone(model, chat, question, **how):

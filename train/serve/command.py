@@ -94,6 +94,14 @@ def report_well(write: Callable[[Order], None]) -> None:
         time.sleep(WELL_S)
 
 
+def end_if_it_hangs(hangs: Callable[[], bool], write: Callable[[Order], None]) -> None:
+    """A card or a server that hangs: whoever waits goes to another machine, and this one is asked again later."""
+    while not hangs():
+        time.sleep(WELL_S)
+    write({"cannot": "its model makes no more tokens, and hangs"})
+    os._exit(1)
+
+
 def refuse(run: FinishedRun) -> None:
     what = ""
     if run.is_own:
@@ -120,7 +128,11 @@ def serve(run: FinishedRun, orders: queue.Queue[Order | None], write: Callable[[
     with contextlib.closing(engine_of(run, trained, space)) as engine:
         seconds = seconds_for_a_token(engine, trained.chat)
         write({"ready": engine.name, "slots": space.slots, "context": space.context, "seconds": seconds})
-        Conversations(engine, trained.chat, space.context, write).hold(orders)
+        conversations = Conversations(engine, trained.chat, space.context, write)
+        threading.Thread(
+            target=end_if_it_hangs, args=(lambda: conversations.hangs(seconds), write), daemon=True
+        ).start()
+        conversations.hold(orders)
 
 
 def engine_of(run: FinishedRun, trained: Trained, space: Room) -> Engine:

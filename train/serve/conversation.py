@@ -16,6 +16,8 @@ from train.serve.written import Written
 
 WARM, TRIAL = 4, 8
 """Tokens of an answer of its own, before the first request: by the later ones this machine's speed is measured."""
+HANGS_S = 120.0
+"""Without a token, beside the time in which requests are read."""
 
 Order = dict[str, Any]
 
@@ -33,6 +35,8 @@ class Conversations:
         self.engine, self.chat, self.context, self.write = engine, chat, context, write
         self.ends = frozenset(end_ids(chat))
         self.live: dict[int, Answering] = {}
+        self.heard = 0.0
+        """When the engine made its last token; when it was asked, where nothing else was going on."""
 
     def hold(self, orders: queue.Queue[Order | None]) -> None:
         """Until the input has ended."""
@@ -66,6 +70,7 @@ class Conversations:
         chance = {name: order[name] for name in ("temperature", "top_p", "seed")}
         asked = Asked(number=number, prompt=tuple(prompt), begun=tuple(begun), **chance)
         written = Written.begun(self.decode, order["stop"], begun, order.get("sent", 0))
+        self.heard = self.heard if self.live else time.monotonic()
         self.live[number] = Answering(asked, written, min(order.get("most") or room, room))
         if not self.is_over(self.live[number]):
             self.engine.begin(asked)
@@ -88,7 +93,9 @@ class Conversations:
 
     def step(self) -> None:
         over = []
-        for made in self.engine.step():
+        news = self.engine.step()
+        self.heard = time.monotonic() if news else self.heard
+        for made in news:
             answering = self.live.get(made.number)
             if answering is None:
                 continue
@@ -99,6 +106,12 @@ class Conversations:
             over.append(made.number)
             del self.live[made.number]  # a stream may have brought tokens behind its end already
         self.engine.drop(over)
+
+    def hangs(self, token_s: float) -> bool:
+        """Whether the engine has made nothing for longer than it takes to read all requests. To read a token never
+        takes longer than to make one (`token_s`), but for the attention of long requests."""
+        read = sum(len(one.asked.prompt) + len(one.asked.begun) for one in list(self.live.values()))
+        return bool(read) and time.monotonic() - self.heard > HANGS_S + 2 * token_s * read
 
     def goes_on(self, answering: Answering, made: Made) -> bool:
         """Takes the tokens up to its end and sends what may be sent of them."""
