@@ -90,14 +90,36 @@ def spans(trace) -> list[dict]:
     return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 
+def watched(folder: Path, said: list[str], step: int = 0) -> SimpleNamespace:
+    """A run of which nothing is asked but to be recorded."""
+    return SimpleNamespace(
+        config=SimpleNamespace(log_folder=folder, profile="4-13", run="run"),
+        world=SimpleNamespace(local_rank=0, rank=0, node="a"),
+        workers=SimpleNamespace(names=["a"]),
+        reporter=SimpleNamespace(
+            warn=lambda _, message: said.append(message), say=said.append, write=lambda *_, **__: None
+        ),
+        device="cpu",
+        step=step,
+        total_steps=30,
+    )
+
+
+@pytest.mark.parametrize(("last", "said"), [(3, "recorded, this run ends with step 3"), (5, "steps 4-5 recorded")])
+def test_a_run_that_ends_early_says_what_it_could_not_record(last, said, tmp_path):
+    messages: list[str] = []
+    profile = Profile(run := watched(tmp_path, messages))
+    for step in range(1, last + 1):
+        profile.begin(step)
+        run.step = step
+        profile.end(step)
+    profile.conclude(last)
+    assert len(messages) == 1 and said in messages[0]
+    if last > 3:
+        assert read_trace(tmp_path / "trace-0.json.gz")["motley"]["steps"] == [4, 5]
+
+
 def test_a_recording_that_is_torn_is_one_that_is_missing(tmp_path):
     warnings: list[str] = []
     (tmp_path / "trace-0.json.gz").write_bytes(b"\x1f\x8b torn")
-    run = SimpleNamespace(
-        config=SimpleNamespace(log_folder=tmp_path, profile="4-13"),
-        world=SimpleNamespace(local_rank=0),
-        reporter=SimpleNamespace(warn=lambda _, message: warnings.append(message)),
-        step=20,
-        total_steps=30,
-    )
-    assert not Profile(run).steps and len(warnings) == 1
+    assert not Profile(watched(tmp_path, warnings, step=20)).steps and len(warnings) == 1

@@ -136,6 +136,7 @@ def train(run: Run) -> None:
         recorded = profile.end(run.step)
         if between_steps(run) or recorded:
             since = time.perf_counter()  # a step's seconds are its own
+    profile.conclude(run.step)
 
 
 def rows_due(run: Run, slices: list[tuple[int, int]]) -> list[int]:

@@ -54,6 +54,16 @@ class Profile:
         self.profiler = None
         return True
 
+    def conclude(self, step: int) -> None:
+        """Called after the last step, which `patience` may have made the last before all of these were recorded."""
+        if self.steps.stop <= step + 1:
+            return
+        if self.profiler:
+            self.steps = range(self.steps.start, step + 1)
+            self._try(self._write)
+        else:
+            self.run.reporter.warn(step, to_record(self.run.config.profile, step, step)[1])
+
     def _has(self, steps: range) -> bool:
         """Whether a recording of these steps is there from before a restart."""
         with contextlib.suppress(Exception):  # none is there, or it is torn
