@@ -22,6 +22,7 @@ def said(question, answer):
 
 
 ANSWER = {"from": "gpt", "value": "A"}
+SYSTEM = {"role": "system", "content": "S"}
 DEVELOPER = {"role": "developer", "content": "D"}
 ASKED = said("Q", "A")
 
@@ -48,6 +49,15 @@ ASKED = said("Q", "A")
             ({"role": "assistant", "content": "Hello!"}, *ASKED),
         ),
         ("chat", {"messages": [{"role": "developer", "content": "D"}, *ASKED]}, (DEVELOPER, *ASKED)),
+        ("chat", {"system": "S", "messages": [DEVELOPER, *ASKED]}, (DEVELOPER, *ASKED)),
+        ("chat", {"system": "S", "messages": list(ASKED)}, (SYSTEM, *ASKED)),
+        ("prompt", {"system": "S", "prompt": "Q", "completion": "A"}, (SYSTEM, *ASKED)),
+        ("prompt", {"system": "S", "prompt": [ASKED[0]], "completion": [ASKED[1]]}, (SYSTEM, *ASKED)),
+        ("alpaca", {"system": "S", "instruction": "Q", "output": "A"}, (SYSTEM, *ASKED)),
+        ("alpaca", {"instruction": "Q", "output": "A", "history": [["P", "B"]]}, (*said("P", "B"), *ASKED)),
+        ("prompt", {"prompt": "Q", "response": "A", "history": [["P", "B"]]}, (*said("P", "B"), *ASKED)),
+        ("prompt", {"prompt": "Q", "response": "A", "history": "of Rome"}, ASKED),
+        ("alpaca", {"instruction": "Double it.", "input": 0, "output": 0}, said("Double it.\n\n0", "0")),
     ],
 )
 def test_each_format_is_detected_and_becomes_a_conversation(name, record, messages):
@@ -90,6 +100,8 @@ def test_plain_text_stays_text():
         ("prompt", {}, "'prompt' is missing"),
         ("prompt", {"prompt": [{"role": "user", "content": "Q"}]}, "list of turns is empty or no list"),
         ("text", {"text": "  "}, "the text is empty"),
+        ("alpaca", {"instruction": "Q", "output": "A", "history": ["P"]}, "no list of questions, each with its answer"),
+        ("chat", {"messages": [ASKED[0], {**ASKED[1], "weight": 0}]}, "none of its answers is to be trained on"),
     ],
 )
 def test_a_bad_record_says_why(name, record, reason):
@@ -108,13 +120,14 @@ CALL = {"id": "call1", "type": "function", "function": {"name": "weather", "argu
     "turn",
     [
         {"tool_calls": [CALL]},
+        {"tool_calls": [CALL], "content": None},
         {"tool_calls": [{**CALL, "function": {"name": "weather", "arguments": '{"town": "Ulm"}'}}]},
         {"function_call": {"name": "weather", "arguments": '{"town": "Ulm"}'}},
     ],
 )
 def test_a_call_of_a_tool_is_an_answer(turn):
     result = {"role": "tool", "content": "12 degrees", "tool_call_id": "call1"}
-    record = {"messages": [ASKED[0], {"role": "assistant", "content": None, **turn}, result, ASKED[1]]}
+    record = {"messages": [ASKED[0], {"role": "assistant", **turn}, result, ASKED[1]]}
     record["tools"] = '[{"type": "function", "function": {"name": "weather"}}]'
     example = convert("chat", record)
     assert example.messages[1]["content"] == ""

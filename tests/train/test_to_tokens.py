@@ -6,8 +6,8 @@ import json
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from train.data.convert_record import BadRecord, Example
-from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
+from train.data.convert_record import BadRecord, Example, convert
+from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat, shown
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 
@@ -182,6 +182,29 @@ def test_a_call_of_a_tool_is_trained_in_the_templates_words_or_in_the_usual_ones
     plain = trained_text(with_template(tiny, CHATML), Example(messages))
     assert plain.startswith('<tool_call>\n{"name": "weather"')
     assert plain.endswith("</tool_call><|im_end|>Red.<|im_end|></s>")
+
+
+def test_an_answer_without_weight_is_read_and_not_trained_on(tiny):
+    turns = [TURNS[0], {"role": "assistant", "content": "Blue.", "weight": 0}, *TURNS[2:4]]
+    assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})) == "Red.<|im_end|></s>"
+    turns[1] |= {"weight": 1}
+    assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})).startswith("Blue.")
+
+
+def test_the_words_of_an_answer_in_its_question_are_not_taken_for_it(tiny):
+    """A template that puts something before the last question alone, as Mistral's its tools."""
+    last = (
+        "{% for m in messages %}{% if loop.index0 == (messages | selectattr('role', 'eq', 'user') | list | length - 1)"
+        " * 2 %}[TOOLS]{% endif %}[{{ m['role'] }}]{{ m['content'] }}</s>{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    asked = {"role": "user", "content": "Red or blue?"}
+    told = (asked, {"role": "assistant", "content": "Red"}, asked, {"role": "assistant", "content": "blue"})
+    chat = with_template(tiny, last)
+    ((tokens, trained),) = encode(chat, [Example(told)], True)
+    assert shown(chat, tokens, trained).startswith(
+        "[user]Red or blue?</s>[assistant]«Red</s>»[TOOLS][user]Red or blue?"
+    )
 
 
 def test_the_system_message_that_a_template_writes_by_itself_is_known(tiny):

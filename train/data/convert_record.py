@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Required, TypedDict
 
@@ -61,6 +61,8 @@ class Example:
     """What the assistant may call, as chat templates read it."""
     trained_turns: int = 0
     """How many of the assistant's turns are trained on, the last ones; 0: all."""
+    untrained: frozenset[int] = frozenset()
+    """Those of the assistant's turns that are never trained on, counted from the last, which is 1."""
 
 
 class BadRecord(ValueError):
@@ -113,14 +115,19 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def from_chat(record: JsonObject) -> Example:
-    turns = record.get("messages", record.get("conversations"))
-    return Example(tuple(_turn(turn, "role", "content") for turn in _turns(turns)), tools=_tools(record))
+    turns = _turns(record.get("messages", record.get("conversations")))
+    messages = tuple(_turn(turn, "role", "content") for turn in turns)
+    answers = [turn for turn, message in zip(turns, messages, strict=True) if message["role"] == "assistant"]
+    # OpenAI's form: an answer that is there to be read, and not to be learned.
+    untrained = frozenset(place for place, turn in enumerate(reversed(answers), 1) if turn.get("weight") == 0)
+    if answers and len(untrained) == len(answers):
+        raise BadRecord("none of its answers is to be trained on (weight: 0)")
+    return Example((*_system(record, messages), *messages), tools=_tools(record), untrained=untrained)
 
 
 def from_sharegpt(record: JsonObject) -> Example:
-    system = [Message(role="system", content=_text(record, "system"))] if record.get("system") else []
     turns = [_turn(turn, "from", "value") for turn in _turns(record.get("conversations"))]
-    return Example((*system, *turns), tools=_tools(record))
+    return Example((*_system(record, turns), *turns), tools=_tools(record))
 
 
 def from_alpaca(record: JsonObject) -> Example:
@@ -128,23 +135,40 @@ def from_alpaca(record: JsonObject) -> Example:
     dolly = "output" not in record and "response" in record
     extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
     question = _text(record, "instruction")
-    if record.get(extra_key):
+    if record.get(extra_key) not in (None, "", []):
         question = f"{question}\n\n{_text(record, extra_key)}"
-    system = [Message(role="system", content=_text(record, "system"))] if record.get("system") else []
-    return Example((*system, *_exchange(question, _text(record, answer_key))))
+    return Example(_answered(record, question, _text(record, answer_key)))
 
 
 def from_pair(record: JsonObject) -> Example:
     """prompt and completion: two strings, or two lists of turns."""
     asked, answered = next((pair for pair in PAIRS if set(pair) <= record.keys()), PAIRS[0])
     if isinstance(record.get(asked), list):
-        turns = [*_turns(record[asked]), *_turns(record.get(answered))]
-        return Example(tuple(_turn(turn, "role", "content") for turn in turns))
-    return Example(_exchange(_text(record, asked), _text(record, answered)))
+        listed = [*_turns(record[asked]), *_turns(record.get(answered))]
+        turns = [_turn(turn, "role", "content") for turn in listed]
+        return Example((*_system(record, turns), *turns))
+    return Example(_answered(record, _text(record, asked), _text(record, answered)))
 
 
 def from_text(record: JsonObject) -> Example:
     return Example(text=_text(record, "text"))
+
+
+def _answered(record: JsonObject, question: str, answer: str) -> tuple[Message, ...]:
+    """A question with its answer, and what stands before them in the record."""
+    listed = record.get("history")
+    history = listed if isinstance(listed, list) else []
+    if not all(isinstance(said, list) and len(said) == 2 for said in history):
+        raise BadRecord("'history' is no list of questions, each with its answer")
+    before = [turn for said in history for turn in _exchange(*(as_text(text, "'history'") for text in said))]
+    return (*_system(record), *before, *_exchange(question, answer))
+
+
+def _system(record: JsonObject, turns: Sequence[Message] = ()) -> list[Message]:
+    """The message that stands beside the turns, where they do not begin with one."""
+    if not record.get("system") or (turns and turns[0]["role"] in ("system", "developer")):
+        return []
+    return [Message(role="system", content=_text(record, "system"))]
 
 
 def _exchange(question: str, answer: str) -> tuple[Message, ...]:
@@ -160,12 +184,12 @@ def _turns(turns: Any) -> list[Any]:
 
 
 def _turn(turn: Any, role_key: str, content_key: str) -> Message:
-    if not isinstance(turn, dict) or role_key not in turn or content_key not in turn:
+    if not isinstance(turn, dict) or role_key not in turn or not turn.keys() & {content_key, *CALLS}:
         raise BadRecord(f"a turn lacks '{role_key}' or '{content_key}'")
     role = ROLES.get(str(turn[role_key]).lower())
     if role is None:
         raise BadRecord(f"the role '{turn[role_key]}' is unknown")
-    content, calls = turn[content_key], _calls(turn)
+    content, calls = turn.get(content_key), _calls(turn)
     if isinstance(content, list):  # content in parts, as multimodal data sets write it
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
             raise BadRecord("a turn holds something other than text")
@@ -234,6 +258,8 @@ def as_text(value: Any, what: str) -> str:
     return value
 
 
+CALLS = ("tool_calls", "function_call")
+"""A turn that has one of these may be without words."""
 PAIRS = (("prompt", "completion"), ("prompt", "response"), ("question", "answer"), ("query", "response"))
 
 

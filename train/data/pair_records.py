@@ -116,7 +116,7 @@ def prompt_of(record: JsonObject, form: str, *, is_answered: bool = False) -> tu
     if not form or (form == "prompt" and record.get(name) is None):
         raise BadRecord("there is no 'prompt' that is answered")
     if form == "prompt":
-        return question_of(record[name], name), None
+        return question_of(record, name), None
     asked, answer = asked_in(form, record)
     if answer is not None and not is_answered:
         raise BadRecord("what is asked ends with an answer, and there are others beside it")

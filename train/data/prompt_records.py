@@ -66,7 +66,7 @@ def as_json(value: Any) -> Any:
 def of_question(record: JsonObject) -> Prompt:
     name = question_name(record)
     columns = {key: value for key, value in record.items() if key != name}
-    return Prompt(record.get(name), question_of(record.get(name), name), columns)
+    return Prompt(record.get(name), question_of(record, name), columns)
 
 
 def of_conversation(form: str, record: JsonObject) -> Prompt:

@@ -10,11 +10,12 @@ from typing import Any
 
 from train.data.convert_record import FORMATS, BadRecord, JsonObject, Message, as_text, convert
 
+BEFORE = ("system", "history")
 QUESTIONS = ("prompt", "question", "query")
 USED = {
-    "chat": frozenset({"messages", "conversations", "tools"}),
+    "chat": frozenset({"messages", "conversations", "system", "tools"}),
     "sharegpt": frozenset({"conversations", "system", "tools"}),
-    "alpaca": frozenset({"instruction", "input", "context", "output", "response", "system"}),
+    "alpaca": frozenset({"instruction", "input", "context", "output", "response", "system", "history"}),
 }
 """What each form reads of a record: the rest are columns."""
 NEXT = {"role": "assistant", "content": "-"}
@@ -42,22 +43,23 @@ def asked_in(form: str, record: JsonObject) -> tuple[tuple[Message, ...], str | 
     return asked, None if lacks_answer or not answered else str(turns[-1]["content"])
 
 
-def as_asked(turns: list[Any]) -> tuple[Message, ...]:
-    """Turns as a conversation is read elsewhere, with something in the last one."""
-    messages = convert("chat", {"messages": [*turns, NEXT]}).messages[:-1]
+def as_asked(turns: list[Any], beside: Any = None) -> tuple[Message, ...]:
+    """Turns as a conversation is read elsewhere, with something in the last one; `beside`: what else the record has."""
+    messages = convert("chat", {**(beside or {}), "messages": [*turns, NEXT]}).messages[:-1]
     if not str(messages[-1]["content"]).strip():
         raise BadRecord("the prompt is empty")
     return messages
 
 
-def question_of(asked: Any, name: str) -> tuple[Message, ...]:
-    """The turns of a prompt, which is a text or a list of turns."""
+def question_of(record: JsonObject, name: str) -> tuple[Message, ...]:
+    """The turns of a prompt, which is a text or a list of turns, with those that the record has before it."""
+    asked, beside = record.get(name), {key: record[key] for key in BEFORE if key in record}
     if isinstance(asked, list):
-        messages = as_asked(asked)
+        messages = as_asked(asked, beside)
         if messages[-1]["role"] == "assistant":
             raise BadRecord(f"'{name}' ends with a turn of the assistant, and an answer comes next")
         return messages
     text = as_text(asked, f"'{name}'")
     if not text.strip():
         raise BadRecord("the prompt is empty")
-    return convert("prompt", {"prompt": text, "completion": NEXT["content"]}).messages[:1]
+    return convert("prompt", {**beside, "prompt": text, "completion": NEXT["content"]}).messages[:-1]

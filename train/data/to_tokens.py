@@ -188,7 +188,9 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
         try:
             text = chat.render(messages, tools=example.tools)
             spans = answer_spans(chat, messages, text, example.tools) if answers_only else [(0, len(text.rstrip()))]
-            spans = spans[-example.trained_turns :]
+            if answers_only:
+                counted = list(zip(range(len(spans), 0, -1), spans, strict=True))[-example.trained_turns :]
+                spans = [span for place, span in counted if place not in example.untrained]
         except BadRecord as error:
             problem = problem or error
         else:
@@ -245,7 +247,7 @@ def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: An
         upto = text if number + 1 == len(messages) else chat.render(messages[: number + 1], tools=tools)
         if not content and not (text.startswith(before) and text.startswith(upto)):
             raise BadRecord("the chat template writes a call of a tool differently once others follow")
-        start = len(before) if text.startswith(before) else text.find(content, after)
+        start = len(before) if text.startswith(before) else text.find(content, _behind(text, messages[:number], after))
         if text.startswith(upto):
             end = len(upto.rstrip())
         else:
@@ -257,6 +259,12 @@ def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: An
         spans.append((start, end))
         after = end
     return spans
+
+
+def _behind(text: str, messages: Sequence[Message], after: int) -> int:
+    """Where what was said last ends: the words of an answer may stand in its question as well."""
+    said = messages[-1]["content"].strip() if messages else ""
+    return max(after, text.find(said, after) + len(said)) if said in text[after:] else after
 
 
 def _sample(chat: Chat, example: Example, encoding: Encoding, spans: list[Span], begins: list[int]) -> Sample:
