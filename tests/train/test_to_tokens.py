@@ -191,6 +191,14 @@ def test_an_answer_without_weight_is_read_and_not_trained_on(tiny):
     assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})).startswith("Blue.")
 
 
+def test_what_was_thought_before_an_answer_is_trained_where_the_template_writes_it(tiny):
+    writes = CHATML.replace("{{ m['content'] }}", "{{ '(%s)' % m.thinking if m.thinking else '' }}{{ m['content'] }}")
+    turns = [TURNS[2], TURNS[3] | {"thinking": "Not blue."}]
+    example = convert("chat", {"messages": turns})
+    assert trained_text(with_template(tiny, writes), example) == "(Not blue.)Red.<|im_end|></s>"
+    assert trained_text(with_template(tiny, CHATML), example) == "Red.<|im_end|></s>"
+
+
 def test_the_words_of_an_answer_in_its_question_are_not_taken_for_it(tiny):
     """A template that puts something before the last question alone, as Mistral's its tools."""
     last = (

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Required, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 JsonObject = dict[str, object]
 """A JSON object as somebody wrote it: each value is looked at before it is used."""
@@ -32,9 +32,14 @@ class Message(TypedDict, total=False):
     content: Required[str]
     name: str
     tool_call_id: str
+    reasoning_content: str
+    thinking: str
     tool_calls: list[ToolCall]
 
 
+KEPT: tuple[Literal["name", "tool_call_id", "reasoning_content", "thinking"], ...]
+KEPT = ("name", "tool_call_id", "reasoning_content", "thinking")
+"""What else of a turn a chat template may write."""
 ROLES = {
     "human": "user",
     "user": "user",
@@ -196,10 +201,9 @@ def _turn(turn: Any, role_key: str, content_key: str) -> Message:
         content = "".join(str(part.get("text", "")) for part in content)
     text = "" if content is None and calls else as_text(content, f"a turn's '{content_key}'")
     message = Message(role=role, content=text)
-    if isinstance(turn.get("name"), str):
-        message["name"] = turn["name"]
-    if isinstance(turn.get("tool_call_id"), str):
-        message["tool_call_id"] = turn["tool_call_id"]
+    for key in KEPT:
+        if isinstance(turn.get(key), str):
+            message[key] = turn[key]
     if calls:
         message["tool_calls"] = calls
     return message
