@@ -22,6 +22,7 @@ from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import end_group
 from console.text_layout import counted, in_place, progress_bar, say
+from train.errors import BadInput
 from train.files import DISK_FULL
 from train.plan.machines.nodes import gb
 from train.plan.run_name import RULE, is_name
@@ -120,11 +121,12 @@ def fetched_lines(
 
 
 def trace_lines(folder: Path) -> list[str]:
-    merged = merge_traces.merge(folder)
-    if merged is None:
-        return []
-    first, *rest = merge_traces.words(merged)
-    return [f"  trace     {first}", *(f"            {line}" for line in rest)]
+    try:
+        merged = merge_traces.merge(folder)
+        lines = merge_traces.words(merged) if merged else []
+    except BadInput as wrong:
+        lines = str(wrong).splitlines()
+    return [f"  {'' if number else 'trace':<9} {line}" for number, line in enumerate(lines)]
 
 
 def no_name(run: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import zlib
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
@@ -57,10 +58,27 @@ class Merged:
     """What a person should know of it."""
 
 
-def merge(folder: Path) -> Merged | None:
-    """Merges all traces below the folder into one; None where there is none."""
-    traces = newest([read_trace(file) for file in sorted(folder.rglob(TRACES))])
-    return write_merged(folder / TRACE, traces) if traces else None
+def merge(*folders: Path) -> Merged | None:
+    """Merges all traces below the folders into one in the first; None where there is none."""
+    files = [file for folder in folders for file in sorted(folder.rglob(TRACES))]
+    traces = {file: trace for file in files if (trace := usable(file))}
+    left_out = [f"{file} cannot be read, and is left out" for file in files if file not in traces]
+    if files and not traces:
+        raise BadInput("\n".join(left_out))
+    return write_merged(folders[0] / TRACE, newest([*traces.values()]), left_out) if traces else None
+
+
+def usable(file: Path) -> Event | None:
+    """The trace; None where the disk or the node has damaged it: what merging asks of it is asked here once."""
+    try:
+        trace = read_trace(file)
+        newest([trace])
+        collective_ends(trace)
+        moved(0, trace, Clock())
+        first, last = trace["motley"]["steps"]
+        return trace if int(first) <= int(last) else None
+    except (OSError, EOFError, zlib.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None
 
 
 def newest(traces: list[Event]) -> list[Event]:
@@ -85,7 +103,7 @@ def second(trace: Event, ts: float) -> float:
     return float(trace["base_ns"]) / 1e9 + ts / 1e6
 
 
-def write_merged(file: Path, traces: list[Event]) -> Merged:
+def write_merged(file: Path, traces: list[Event], left_out: list[str]) -> Merged:
     ends = [collective_ends(trace) for trace in traces]
     clocks = [Clock(), *(clock_of(own, ends[0]) for own in ends[1:])]
     names = [trace["motley"]["process"] for trace in traces]
@@ -96,7 +114,8 @@ def write_merged(file: Path, traces: list[Event]) -> Merged:
         if event["ph"] == "X":
             event["ts"] = round(1e6 * (event["ts"] - zero), 3)
     absent = [name for name in facts["processes"] if name not in names]
-    notes = [aligned(names, clocks), *([f"without {', '.join(absent)}: no trace of these steps"] if absent else [])]
+    without = [f"without {', '.join(absent)}: no trace of these steps"] if absent else []
+    notes = [aligned(names, clocks), *without, *left_out]
     about = {
         "run": facts["run"],
         "steps": facts["steps"],
@@ -192,11 +211,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    files = [file for folder in args.folder for file in sorted(folder.rglob(TRACES))]
-    if not files:
+    merged = merge(*args.folder)
+    if not merged:
         places = ", ".join(map(str, args.folder))
         raise BadInput(f"no {TRACES} lies below {places}", fix="record steps first: train run --profile 20-23")
-    merged = write_merged(args.folder[0] / TRACE, newest([read_trace(file) for file in files]))
     result = {"ok": True, "file": str(merged.file), "bytes": merged.bytes, "lines": merged.lines}
     print(json.dumps(result) if args.json else "\n".join(words(merged)))
     return 0

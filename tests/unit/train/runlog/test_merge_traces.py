@@ -1,5 +1,6 @@
 """Traces of machines whose clocks are seconds apart, and drift, as one picture."""
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -117,3 +118,34 @@ def test_of_too_many_events_the_longest_stay_and_every_label(monkeypatch):
     kept, _ = slim([*every, span(f"{STEP}1", 0, 100), span(FIGURES, 50, 50)])
     assert [event["name"] for event in kept] == [f"{STEP}1", FIGURES, "aten::mm", "aten::mm", "aten::mm"]
     assert [event["ts"] / 1e6 for event in kept[2:]] == [97, 98, 99]
+
+
+@pytest.mark.parametrize("damage", ["torn", "empty", "no gzip", "no trace", "a list", "an odd event", "an odd process"])
+def test_a_trace_that_cannot_be_read_is_left_out_and_named(tmp_path, damage):
+    for name in NAMES:
+        write_made(tmp_path, name, real_spans(name))
+    file = tmp_path / "nodes" / "worker-1" / "trace-0.json.gz"
+    whole = file.read_bytes()
+    trace = read_trace(file)
+    changed = {
+        "torn": whole[:-20],
+        "empty": b"",
+        "no gzip": b"{}" + whole,
+        "no trace": gzip.compress(b"{}"),
+        "a list": gzip.compress(b"[[1, 2]]"),
+        "an odd event": gzip.compress(json.dumps(trace | {"traceEvents": [{"ph": "X", "ts": "soon"}]}).encode()),
+        "an odd process": gzip.compress(json.dumps(trace | {"motley": trace["motley"] | {"process": "x"}}).encode()),
+    }
+    file.write_bytes(changed[damage])
+    said = trace_lines(tmp_path)
+    assert "steps 20-23 of head, worker-2" in said[0]
+    assert f"            {file} cannot be read, and is left out" in said
+    file.write_bytes(whole)
+    assert "steps 20-23 of head, worker-1, worker-2" in trace_lines(tmp_path)[0]
+
+
+def test_of_traces_that_all_cannot_be_read_a_fetch_has_none(tmp_path):
+    write_made(tmp_path, "head", real_spans("head"))
+    file = tmp_path / "nodes" / "head" / "trace-0.json.gz"
+    file.write_bytes(file.read_bytes()[:-20])
+    assert trace_lines(tmp_path) == [f"  trace     {file} cannot be read, and is left out"]
