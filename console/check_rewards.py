@@ -9,7 +9,7 @@ from console.check_model import node_python
 from train.errors import BadInput
 
 
-def check_rewards(*, rewards: str, dataset: str, rows: str, as_json: bool) -> int:
+def check_rewards(*, rewards: str, dataset: str, rows: int, as_json: bool) -> int:
     if not rewards:
         raise BadInput(
             "name the rewards", fix="./motley check-rewards ./rewards.py sums.jsonl, or exact, number, json …"

@@ -130,7 +130,7 @@ def bring_gguf(run: str, node: Node, quant: str, results: Path) -> int:
     return fetch_export.fetch(node, run, export, results)
 
 
-def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
+def ask(inventory: Inventory, run: str, question: str, tokens: int) -> int:
     """Asks a question, or about a picture, which lies here and is sent along. `-`: the question is our input."""
     typed = sys.stdin.isatty() and sys.stdout.isatty()
     question = sys.stdin.read() if question == "-" else question
@@ -151,7 +151,7 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
         if typed:
             say("each question stands for itself; end: an empty line")
     if tokens:
-        more += ["--answer-tokens", tokens]
+        more += ["--answer-tokens", str(tokens)]
     return on_a_node(inventory, run, ["ask"], more=more, given=given)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -40,6 +40,9 @@ class Option:
     """What a switch gives."""
     variable: str = ""
     """The launch variable that it sets, where the verb's function gets it as one of `settings`."""
+    least: int = 0
+    most: int = 10**9
+    """What it may be, where its default is a number."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -128,6 +131,18 @@ class Parser(argparse.ArgumentParser):
         return (self.parse_intermixed_args if takes_words else super().parse_args)(args, namespace)
 
 
+def number_of(option: Option) -> Callable[[str], float]:
+    """What reads its value; argparse shows the name of the function where the value is no number."""
+
+    def number(text: str) -> float:
+        value: float = type(option.default)(text)
+        if not option.least <= value <= option.most:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {option.least} to {option.most}")
+        return value
+
+    return number
+
+
 def parser_of(verb: Verb, called: str) -> Parser:
     ends = [f"example: {called} {verb.example}".rstrip(), f"page:    {verb.page}" if verb.page else ""]
     made = Parser(
@@ -168,5 +183,8 @@ def add(made: Parser, option: Option, *, hidden: bool = False) -> None:
     else:
         kind |= {"metavar": option.value, "default": option.default}
         kind |= {"choices": None if option.other else option.choices or None}
-        kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
+        if isinstance(option.default, list):
+            kind["action"] = "append"
+        else:
+            kind["type"] = number_of(option) if isinstance(option.default, (int, float)) else type(option.default)
     made.add_argument(*option.flags, **kind)

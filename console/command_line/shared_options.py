@@ -33,7 +33,7 @@ FIX = Option("fix", "fix what can be fixed safely")
 YES = Option("yes", "do not ask")
 VERBOSE = Option("verbose", "show everything that Ansible prints", also=("v",))
 VAULT = Option("vault", "ask for your vault's password", "ask", choices=("ask",))
-PORT = Option("port", "the port on this machine", "N", default=7007)
+PORT = Option("port", "the port on this machine", "N", default=7007, most=65535)
 INFRA = Option(
     "infra",
     "where it runs; all but machines are described in inventory/NAME",

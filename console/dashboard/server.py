@@ -339,9 +339,8 @@ def listening(port: int, *, lan: bool) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("0.0.0.0" if lan else "127.0.0.1", port))  # noqa: S104 - asked for, and said
-    except (OSError, OverflowError) as error:
-        why = error.strerror if isinstance(error, OSError) else "ports end at 65535"
-        raise BadInput(f"port {port} cannot be had: {why}", fix="another one: --port 7008") from None
+    except OSError as error:
+        raise BadInput(f"port {port} cannot be had: {error.strerror}", fix="another one: --port 7008") from None
     listener.listen(64)  # who opens the address at once waits for the first page
     return listener
 

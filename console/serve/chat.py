@@ -24,7 +24,7 @@ HOTTEST = 2.0
 
 
 def chat(
-    inventory: Inventory, *, run: str = "", temperature: str = "", tokens: str = "", system: str = "", port: int = 0
+    inventory: Inventory, *, run: str = "", temperature: str = "", tokens: int = 0, system: str = "", port: int = 0
 ) -> int:
     how = options(temperature, tokens)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -45,7 +45,7 @@ class Options(TypedDict, total=False):
     max_tokens: int
 
 
-def options(temperature: str, tokens: str) -> Options:
+def options(temperature: str, tokens: int) -> Options:
     options: Options = {}
     with contextlib.suppress(ValueError):
         options["temperature"] = float(temperature or 0.7)
@@ -54,9 +54,7 @@ def options(temperature: str, tokens: str) -> Options:
             f"temperature: {temperature} is no number from 0 to {HOTTEST:g}", fix="such as --temperature 0.7"
         )
     if tokens:
-        if not tokens.isdecimal() or not int(tokens):
-            raise BadInput(f"tokens: {tokens} is no whole number above 0", fix="such as --tokens 400")
-        options["max_tokens"] = int(tokens)
+        options["max_tokens"] = tokens
     return options
 
 

@@ -13,7 +13,7 @@ from tests.support import pace
 from tests.support.stand_ins import program
 from train.errors import BadInput
 
-TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": "", "as_json": False}
+TRIED: dict[str, Any] = {"rewards": "exact", "dataset": "", "rows": 0, "as_json": False}
 
 
 def test_it_runs_where_training_does(
@@ -21,7 +21,7 @@ def test_it_runs_where_training_does(
 ) -> None:
     program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')
     monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
-    assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows="3", as_json=True) == 1
+    assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows=3, as_json=True) == 1
     assert capfd.readouterr().out == "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
 
 
@@ -37,9 +37,9 @@ def test_without_such_an_environment_it_runs_here(
 
 def test_rewards_and_data_set_stand_behind_it() -> None:
     args = parser("check-rewards").parse_args(["./r.py,exact", "--rows", "2", "sums.jsonl"])
-    assert (args.rewards, args.dataset, args.rows) == ("./r.py,exact", "sums.jsonl", "2")
+    assert (args.rewards, args.dataset, args.rows) == ("./r.py,exact", "sums.jsonl", 2)
     args = parser("check-rewards").parse_args(["exact"])
-    assert (args.rewards, args.dataset, args.rows) == ("exact", "", "")
+    assert (args.rewards, args.dataset, args.rows) == ("exact", "", 0)
     with pytest.raises(SystemExit):
         parser("check-rewards").parse_args(["exact", "a", "b"])
 

@@ -66,7 +66,7 @@ def test_what_a_node_says_commands_no_terminal(
 def test_the_newest_that_is_done_is_asked_where_it_lies(
     inventory: Inventory, tmp_path: Path, run: str, asked_on: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert use_result.ask(inventory, run, 'what\'s `this` $HOME "now"?', "7") == 3, "its exit code is the node's"
+    assert use_result.ask(inventory, run, 'what\'s `this` $HOME "now"?', 7) == 3, "its exit code is the node's"
     said, named = capfd.readouterr().out.splitlines(), run or "new"
     assert said[0] == f"run {named} · on {asked_on}"
     words = "--question - --answer-tokens 7"
@@ -78,7 +78,7 @@ def test_a_question_may_come_by_our_input(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("Two lines?\nYes."))
-    assert use_result.ask(inventory, "", "-", "") == 3
+    assert use_result.ask(inventory, "", "-", 0) == 3
     assert capfd.readouterr().out.endswith("--question -\nTwo lines?\nYes.")
 
 
@@ -104,9 +104,9 @@ def test_what_a_script_made_is_not_asked(
         folder = tmp_path / f"home of {name}" / "logs/runs/train-4"
         folder.mkdir()
         (folder / "agent.json").write_text(json.dumps(view))
-    assert use_result.ask(inventory, "", "Why?", "") == 3
+    assert use_result.ask(inventory, "", "Why?", 0) == 3
     assert capfd.readouterr().out.startswith("run new · on b\n"), "the newest is no script"
-    assert use_result.ask(inventory, "train-4", "Why?", "") == 1
+    assert use_result.ask(inventory, "train-4", "Why?", 0) == 1
     said = "train-4 was a script of your own (train.py): Motley does not know what it made\nfix: ./motley fetch"
     assert said in capfd.readouterr().out
 
@@ -120,7 +120,7 @@ def test_a_stopped_run_is_asked_where_its_newest_checkpoint_lies(
         home = tmp_path / f"home of {name}"
         (home / "models/checkpoints/cut" / f"step-{step}").mkdir(parents=True)
         begun(home, "cut", 7, {"event": "step", "time": 8, "step": 44, "loss": 1}, steps=90)
-    assert use_result.ask(inventory, run, "why?", "") == 3
+    assert use_result.ask(inventory, run, "why?", 0) == 3
     said = capfd.readouterr().out.splitlines()
     assert said[0] == "run cut · stopped at step 44 of 90 · on b"
     assert said[1].endswith("ask --run cut --home . --question -") and said[2:] == ["why?"]
@@ -133,18 +133,18 @@ def test_a_stopped_run_that_lost_its_event_log_is_not_meant_by_itself(
     folder = tmp_path / "home of a/models/checkpoints/cut"
     (folder / "step-20").mkdir(parents=True)
     os.utime(folder, (4e9, 4e9))  # the newest of all
-    assert use_result.ask(inventory, "", "why?", "") == 3
+    assert use_result.ask(inventory, "", "why?", 0) == 3
     assert capfd.readouterr().out.startswith("run new · on b\n")
 
 
 def test_a_picture_from_here_travels(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "my cat.JPG"
     picture.write_bytes(bytes(range(256)))
-    assert use_result.ask(inventory, "new", str(picture), "") == 3
+    assert use_result.ask(inventory, "new", str(picture), 0) == 3
     said = capfd.readouterr().out
     assert "ask --run new --home . --question my cat.JPG --picture\n" in said
     assert base64.b64decode(said.splitlines()[-1]) == bytes(range(256))
-    assert use_result.ask(inventory, "new", "is my cat.jpg a dog?", "") == 3
+    assert use_result.ask(inventory, "new", "is my cat.jpg a dog?", 0) == 3
     assert "--picture" not in capfd.readouterr().out
 
 
@@ -154,7 +154,7 @@ def test_of_a_node_that_reads_no_picture_the_own_words_are_heard(
     (tmp_path / "home of b/env/bin/python").write_text("#!/bin/sh\necho no such run >&2; exit 2\n")
     picture = tmp_path / "cat.png"
     picture.write_bytes(bytes(1 << 20))  # more than a pipe holds
-    assert use_result.ask(inventory, "new", str(picture), "") == 2
+    assert use_result.ask(inventory, "new", str(picture), 0) == 2
     assert capfd.readouterr().err == "no such run\n"
 
 

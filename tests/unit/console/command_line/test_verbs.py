@@ -42,6 +42,26 @@ def test_what_means_nothing_is_refused(words: str) -> None:
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("logs --lines -1", "-1 is no number from 0 to 1000000000"),
+        ("dashboard --port 70000", "70000 is no number from 0 to 65535"),
+        ("chat --port -5", "-5 is no number from 0 to 65535"),
+        ("ask why --tokens 0", "0 is no number from 1 to 1000000000"),
+        ("queue --move a --to 0", "0 is no number from 1"),
+        ("check-rewards exact --rows -3", "-3 is no number from 1"),
+        ("rent --hours nan", "nan is no number from 0"),
+        ("logs --lines many", "invalid number value: 'many'"),
+    ],
+)
+def test_a_number_that_means_nothing_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    verb, *options = words.split()
+    with pytest.raises(SystemExit) as ended:
+        parser(verb).parse_args(options)
+    assert ended.value.code == 2 and said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["plan", "launch"])
 def test_every_launch_variable_is_an_option(verb: str) -> None:
     takes = parser(verb)

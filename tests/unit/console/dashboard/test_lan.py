@@ -49,11 +49,6 @@ def test_only_where_it_is_asked_for(
     assert ("▀" in said or "▄" in said) is lan, "a code for a telephone"
 
 
-def test_a_port_that_is_none_is_refused_in_words() -> None:
-    with pytest.raises(BadInput, match="port 70000 cannot be had: ports end at 65535"):
-        server.listening(70000, lan=False)
-
-
 class Probe:
     """A socket of a machine whose network has no router: it leads to 192.168.9.0/24 and to itself."""
 
