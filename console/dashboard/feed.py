@@ -4,12 +4,9 @@ anything. The whole event log is read once, then its end as it comes.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +22,9 @@ from console.watch.follow import Follower
 from console.watch.run_in_words import RunView
 from console.watch.status import runs_of
 from plugins.module_utils.motley.node_replies import Look
+from train.runlog.event_types import is_event
 from train.runlog.state import Change, Event, RunState, time_of
+from train.runlog.tail import events_of
 
 LOOK_S = 45.0
 """Between two looks at the machines that are not read anyway, while somebody watches."""
@@ -183,17 +182,14 @@ class Feed:
             self.kwh[node] = self.kwh.get(node, 0.0) + took
 
 
-def lines_of(process: subprocess.Popen[bytes]) -> Iterator[Event]:
+def lines_of(process: subprocess.Popen[bytes]) -> list[Event]:
     """The events of a log, which stand behind one line that says where it begins."""
     assert process.stdout
     try:
         lines = process.stdout.read().split(b"\n")[1:]
     finally:
         end_group(process)
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            if isinstance(event := json.loads(line), dict) and "time" in event and "event" in event:
-                yield event
+    return [event for event, _ in events_of(lines, whole=True)]
 
 
 class FeedView(RunView):
@@ -206,7 +202,7 @@ class FeedView(RunView):
             view = facts.get("now") or {}
             with self.feed.lock:
                 self.feed.read_gpus(node, view.get("gpus") or [], float(facts["time"]))
-        elif "time" in facts and "event" in facts:
+        elif is_event(facts, whole=True):
             self.feed.take(facts)
         lines = RunView.take(self, node, kind, facts)
         if kind == "now":

@@ -31,8 +31,9 @@ ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
-    *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths", "runlog.tail")),
-    *(f"{TRAIN}.runlog.{name}" for name in ("last_launch", "secret", "queue_order", "queue_files")),
+    *(f"{TRAIN}.{name}" for name in ("files", "layout", "nvidia_smi", "pause", "runlog.paths")),
+    *(f"{TRAIN}.runlog.{name}" for name in ("event_types", "tail", "last_launch", "secret", "queue_order")),
+    f"{TRAIN}.runlog.queue_files",
     *(f"{MOTLEY}.{name}" for name in ("node_replies", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "change_queue")),
 )

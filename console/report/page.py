@@ -41,7 +41,7 @@ def environment() -> jinja2.Environment:
 
 def write_page(history: History, file: Path) -> Path:
     text = environment().get_template("report.html.j2").render(**view(history))
-    write_atomic(file, text.encode())
+    write_atomic(file, text.encode(errors="replace"))  # half a character, as JSON may have one
     return file
 
 
@@ -89,7 +89,7 @@ def live_view(history: History) -> dict[str, object]:
         "samples": written(history),
         "pictures": history.launch.get("all", {}).get("recipe") == "images",
         "decisions": history.starts[-1]["decisions"],
-        "reasons": history.starts[-1]["reasons"],
+        "reasons": history.starts[-1].get("reasons", []),
     }
 
 

@@ -15,6 +15,7 @@ from plugins.module_utils.motley.files import read_json
 from plugins.module_utils.motley.node_replies import Launched
 from train.plan.settings.read_settings import RunConfig, kind_of
 from train.runlog import scores
+from train.runlog.event_types import is_event
 from train.runlog.paths import AGENT, ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
@@ -192,4 +193,4 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
 def _gather(folder: Path, name: str) -> list[Event]:
     """The events in the files of this name, of all nodes, in order of time."""
     events = [event for file in sorted(folder.rglob(name)) for event in read(file)]
-    return sorted((event for event in events if "time" in event and "event" in event), key=time_of)
+    return sorted((event for event in events if is_event(event, whole=True)), key=time_of)

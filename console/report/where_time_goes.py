@@ -48,7 +48,7 @@ def parts_of(step: Event, node: str) -> Parts | None:
     if not processes:
         return None
     slowest = max(processes, key=lambda facts: float(facts["compute_s"]))
-    return [float(slowest["compute_s"]), float(slowest["wait_s"]), float(step["sync_s"])]
+    return [max(0.0, float(part)) for part in (slowest["compute_s"], slowest["wait_s"], step["sync_s"])]
 
 
 class PartRow(TypedDict):

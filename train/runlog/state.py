@@ -215,7 +215,7 @@ class RunState:
         elif kind == "waiting":
             self.state, self.reason = "waiting", reason
         elif kind == "ended":
-            self._end(reason, done=event["done"])
+            self._end(reason, done=bool(event.get("done")))
         return new
 
     def _end(self, reason: str, *, done: bool) -> None:

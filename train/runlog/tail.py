@@ -1,14 +1,16 @@
-"""Reads a file of events that another process is writing: whole lines alone, each once.
+"""Reads a file of events that another process is writing: whole lines alone, each once; no line that is no event.
 
 Standard library alone: console/infra/node.py sends this file to the nodes as it is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from .event_types import is_event
 
 Event = dict[str, Any]
 """A line of events.jsonl (event_types.py) or of members.jsonl."""
@@ -44,12 +46,7 @@ class Tail:
 
     def news(self) -> list[tuple[Event, bytes]]:
         """Each event and its line."""
-        news = []
-        for line in self.read().split(b"\n"):
-            with contextlib.suppress(ValueError):
-                if isinstance(event := json.loads(line), dict):
-                    news.append((event, line))
-        return news
+        return events_of(self.read().split(b"\n"))
 
     def events(self) -> list[Event]:
         return [event for event, _ in self.news()]
@@ -58,3 +55,16 @@ class Tail:
 def read(file: Path) -> list[Event]:
     """All events of a file; none where there is none."""
     return Tail(file).events()
+
+
+def events_of(lines: Iterable[bytes], *, whole: bool = False) -> list[tuple[Event, bytes]]:
+    """Each event and its line; of a line that was torn or changed nothing. `whole`: nor of one that lacks something."""
+    events = []
+    for line in lines:
+        try:
+            event = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            continue
+        if is_event(event, whole=whole):
+            events.append((event, line))
+    return events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..train.runlog.last_launch import last_launch
 from ..train.runlog.paths import AGENT, EVENTS, MEMBERS, MEMORY, PIECES, SETTINGS, checkpoints, logs, results
-from ..train.runlog.tail import Tail
+from ..train.runlog.tail import Tail, events_of
 from .files import read_json
 from .node_replies import AgentView, Event
 
@@ -21,13 +21,10 @@ TAIL_BYTES = 1 << 18
 
 def launched_start(folder: Path) -> Event:
     """The newest start of a run so long that it is no longer in the end of its event log."""
-    newest: Event = {}
+    starts: list[bytes] = []
     with contextlib.suppress(OSError), (folder / EVENTS).open("rb") as file:
-        for line in file:
-            if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
-                with contextlib.suppress(ValueError):  # one that a power cut left in pieces
-                    newest = json.loads(line)
-    return newest
+        starts = [line for line in file if line.startswith(b'{"event": "start"') and line.endswith(b"\n")]
+    return next((event for event, _ in reversed(events_of(starts))), {})
 
 
 def named_run(home: Path) -> str:

@@ -117,7 +117,7 @@ def test_a_volume_that_is_full_for_a_moment_ends_no_sign_of_life(tmp_path, monke
 def test_the_last_words_are_few_and_say_how_it_ended(tmp_path):
     log = tmp_path / "logs/runs/qa"
     log.mkdir(parents=True)
-    steps = [{"event": "step", "step": n, "nodes": {"x": "y" * 30}} for n in range(200)]
+    steps = [{"event": "step", "step": n, "nodes": {"y" * 30: {}}} for n in range(200)]
     (log / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in [*steps, {"event": "done", "step": 199}]))
     (log / "members.jsonl").write_text(json.dumps({"event": "ended", "done": True, "reason": "all"}) + "\n")
     kubernetes.leave_words(tmp_path, "qa", str(tmp_path / "words"))
