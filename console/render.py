@@ -68,6 +68,7 @@ def files(
     """`of_owner`: what else the cluster's file says of this node. The script may hold secrets too, of
     motley_render_environment."""
     here = own(plan.nodes, node)
+    require_visible(more, here)
     return [
         launch_script(plan.run, here, plan.nodes, more, command=AGENT, offline=True),
         settings_file(plan, here),
@@ -142,6 +143,18 @@ def checked_environment(more: Mapping[str, Any]) -> dict[str, Any]:
                 f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
             )
     return dict(more)
+
+
+def require_visible(more: Mapping[str, Any], here: TrainingNode) -> None:
+    """Requires that each process sees its card: the plan counts those that nvidia-smi shows."""
+    if "CUDA_VISIBLE_DEVICES" in more and here.device == "cuda":
+        seen = len([card for card in str(more["CUDA_VISIBLE_DEVICES"]).split(",") if card.strip() not in ("", "-1")])
+        if seen < here.processes:
+            raise BadInput(
+                f"motley_render_environment: CUDA_VISIBLE_DEVICES shows {seen} of the {here.processes} cards that "
+                f"{here.name} is to compute on",
+                fix=f"fix: motley_processes: {seen} for {here.name} as well" if seen else "fix: motley_gpu: none",
+            )
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:

@@ -25,7 +25,9 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: ./motley doctor; on it: nvidia-smi")
     if cuda and config.device != "cpu":
         if local_rank >= torch.cuda.device_count():
-            raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
+            hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+            why = "one process a GPU" if hidden is None else f"CUDA_VISIBLE_DEVICES={hidden} there hides the others"
+            raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix=why)
         memory = torch.cuda.get_device_properties(local_rank).total_memory
         main_bytes = 0 if in_main_memory(local_rank) else main_bytes
         bf16, capability = has_bf16(local_rank), capability_of(local_rank)

@@ -1,6 +1,7 @@
 """What a launch writes of how a machine's owner lives with it."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -8,6 +9,7 @@ from console import render
 from console.infra.machines import plan
 from tests.unit.train.plan.test_plan import look
 from train.errors import BadInput
+from train.plan.launch.launch_plan import TrainingNode
 from train.plan.settings import step_aside_rules
 
 
@@ -24,6 +26,20 @@ def test_limits_of_a_card_as_the_script_reads_them() -> None:
     assert render.card_limits({"motley_power_limit_w": 250, "motley_max_celsius": 75}) == {"watts": 250, "celsius": 75}
     assert render.card_limits({"motley_max_celsius": 75}) == {"celsius": 75}
     assert render.card_limits({}) == {}
+
+
+def test_a_process_for_a_card_that_it_could_not_see_is_refused() -> None:
+    def checked(shown: object, device: str = "cuda") -> None:
+        here = SimpleNamespace(name="a", device=device, processes=2)
+        render.require_visible({"CUDA_VISIBLE_DEVICES": shown}, cast(TrainingNode, here))
+
+    said = "CUDA_VISIBLE_DEVICES shows 1 of the 2 cards that a is to compute on\nfix: motley_processes: 1 for a as well"
+    with pytest.raises(BadInput, match=said):
+        checked(1)
+    with pytest.raises(BadInput, match=r"shows 0 of the 2 .*\nfix: motley_gpu: none"):
+        checked("-1")
+    checked("1,0")
+    checked("", device="cpu")
 
 
 def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> None:
