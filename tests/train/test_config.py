@@ -42,6 +42,8 @@ def test_warm_up_is_a_tenth_of_a_run_at_most_unless_it_is_set():
     usual, given = load_config({}), load_config({"warmup_steps": 4})
     assert [usual.warm_up(steps) for steps in (1, 20, 50, 900)] == [0, 2, 5, 5]
     assert given.warm_up(20) == 4
+    (never,) = load_config({"warmup_steps": 4, "max_steps": 4}).length_reasons(99)
+    assert never.startswith("warm-up in all 4 steps: the learning rate never gets to its peak")
 
 
 @pytest.mark.parametrize(

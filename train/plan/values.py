@@ -15,6 +15,9 @@ Settings: TypeAlias = dict[str, Any]
 MAY_BE_OFF = ("pipes", "prune")
 """Settings that are a word, and may be `off`: which YAML reads as false where nobody quotes it."""
 
+MOST = 1e15
+"""No setting is larger: rows, steps and weights are computed from it."""
+
 
 def coerce(spec: Field[Any], value: Any) -> Any:
     """A value from YAML or the command line as the field's type."""
@@ -27,7 +30,9 @@ def coerce(spec: Field[Any], value: Any) -> Any:
     read, noun = _READERS[str(spec.type).removesuffix(" | None")]
     try:
         return read(value)
-    except (TypeError, ValueError, KeyError, OverflowError):  # the last: of an integer beyond all floats
+    except OverflowError:
+        raise BadInput(f"{spec.name}: {str(value)[:20]} is too large a number") from None
+    except (TypeError, ValueError, KeyError):
         raise BadInput(f"{spec.name}: '{value}' is not {noun}") from None
 
 
@@ -40,6 +45,8 @@ def nearest(word: str, known: Any) -> str:
 def _finite(value: Any) -> float:
     if isinstance(value, bool) or not math.isfinite(number := float(value)):
         raise ValueError
+    if abs(number) > MOST:
+        raise OverflowError
     return number
 
 

@@ -207,6 +207,17 @@ def test_what_is_not_finite_is_no_number(name: str, value: str) -> None:
     assert "shares: 'nan,1' is not a list of numbers" in refusal(shares="nan,1")
 
 
+@pytest.mark.parametrize("name", ["epochs", "max_steps", "rows_per_step", "learning_rate"])
+@pytest.mark.parametrize("value", ["1e308", "-1e16", 10**400])
+def test_a_number_that_nothing_can_be_computed_from_is_refused(name: str, value: object) -> None:
+    assert f"{name}: {str(value)[:20]} is too large a number" in refusal(**{name: value})
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused() -> None:
+    """As a disk of Windows 98 has it: Python hands on what it cannot read as half characters."""
+    assert r"dataset: 'caf\udce9.jsonl' is no name in UTF-8" in refusal(dataset="./caf\udce9.jsonl")
+
+
 @pytest.mark.parametrize("name", ["model", "dataset", "recipe", "tokenizer", "rewards", "adapter"])
 def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
     assert f"{name}: a name has at most 255 letters, {'ä' * 20}… has 130" in refusal(**{name: f"./{'ä' * 130}"})

@@ -297,18 +297,19 @@ class RunConfig:
 
     def warm_up(self, steps: int) -> int:
         """Steps until the peak rate, of so many. Set to what is the default, it gives way to a short run too."""
-        usual = next(spec.default for spec in fields(self) if spec.name == "warmup_steps")
-        return min(self.warmup_steps, steps // 10) if self.warmup_steps == usual else self.warmup_steps
+        is_usual = self.warmup_steps == type(self).warmup_steps
+        return min(self.warmup_steps, steps // 10) if is_usual else self.warmup_steps
 
     def length_reasons(self, rows: int) -> list[str]:
         """What of it follows from a rule, for the start of a run."""
-        steps = self.steps_over(rows)
+        steps, reasons = self.steps_over(rows), list[str]()
         passes = steps * self.drawn_per_step / self.steps_per_draw / max(1, rows)
-        reasons = []
         if not self.length_is_set and steps == LEAST_STEPS:
             reasons.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
         if self.warm_up(steps) != self.warmup_steps:
             reasons.append(f"warm-up of {self.warm_up(steps)} steps, a tenth of {steps}: set warmup_steps for another")
+        elif self.warmup_steps >= steps:
+            reasons.append(f"warm-up in all {steps} steps: the learning rate never gets to its peak (warmup_steps)")
         return reasons
 
     def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:

@@ -84,6 +84,8 @@ LONGEST = 255
 def refuse_long_names(given: Settings) -> None:
     for name in PLACES[:-1]:  # a chat template may be its own text
         for part in re.split(r"[/,\s]", str(given.get(name, ""))):
+            if any("\ud800" <= letter <= "\udfff" for letter in part):  # so Python shows bytes that are no UTF-8
+                raise BadInput(f"{name}: {part!r} is no name in UTF-8", fix="fix: give the file another name")
             if len(part.encode()) > LONGEST:
                 raise BadInput(
                     f"{name}: a name has at most {LONGEST} letters, {part[:20]}… has {len(part)}",
