@@ -26,7 +26,15 @@ class Vaulted(str):
 
 
 class _Strict(_Loader):  # type: ignore[misc]
-    pass
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, AttributeError, KeyError):  # such as 2026-02-30: YAML takes it for a date
+            where = f"{node.start_mark.name}:{node.start_mark.line + 1}"
+            kind = node.tag.rpartition(":")[2]
+            raise YamlError(
+                f"'{str(node.value)[:20]}' is no {kind}", where, "put it into quotes, or correct it"
+            ) from None
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -60,5 +68,7 @@ def load(path: Path) -> Any:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             fix = "mind the colon with a space after it, and spaces (never tabs) at the line's start"
             raise YamlError(f"this is not YAML: {wrong.problem}", where, fix) from None
+        except RecursionError:
+            raise YamlError("too much stands within one another", str(path), "write lines like  name: value") from None
         except (UnicodeDecodeError, yaml.reader.ReaderError):
             raise YamlError("this is not a text in UTF-8", str(path), "save it again with the encoding UTF-8") from None
