@@ -31,8 +31,18 @@ is_right && exit 0
   exit 2
 }
 
+may_write() {
+  local folder me
+  folder=$(realpath "$(dirname "$1")") me=$(id -un)
+  [[ -w $folder ]] || {
+    printf '%s\n' "$me may not write in $folder, which belongs to $(stat -c %U "$folder")" \
+      "fix: sudo chown -R $me '$folder'; then again" >&2
+    return 2
+  }
+}
 # Two at once would take each other's folder away.
 mkdir -p "$(dirname "$target")"
+may_write "$target"
 exec 9>"$target.lock"
 flock -n 9 || { echo "waiting: another make builds $(basename "$target")" >&2 && flock 9; }
 is_right && exit 0
