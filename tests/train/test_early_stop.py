@@ -18,7 +18,7 @@ from tests.train import cluster
 from train.engine import between_steps
 from train.engine.early_stop import Gains
 from train.engine.run import train_run
-from train.plan.settings.config import load_config
+from train.plan.settings.read_settings import load_config
 from train.runlog.state import replay
 from train.runlog.tail import read
 
