@@ -89,7 +89,7 @@ def test_the_demo_is_split_where_its_lines_and_its_steps_are(tmp_path: Path, mon
     monkeypatch.setattr(demo, "RESULTS", tmp_path)
     trained = [(100.0, 3), (101.0, 3), (111.0, 2), (112.0, 2), (120.0, 3), (121.0, 3)]
     (tmp_path / "gpu-master").mkdir()
-    events = [{"event": "step", "time": at, "nodes": dict.fromkeys("abc"[:count])} for at, count in trained]
+    events = [{"event": "step", "time": at, "nodes": {name: {} for name in "abc"[:count]}} for at, count in trained]
     log = tmp_path / "gpu-master" / demo.EVENTS
     log.write_text("".join(json.dumps(event) + "\n" for event in events))
     ends = {"tools": 11.0, "machines": 15.0, "bootstrap": 80.0, "starts": 113.0, "answers": 140.0}
