@@ -256,7 +256,7 @@ def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(progress):
     assert group.is_deaf()
 
 
-@pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
+@pytest.mark.parametrize(("weights", "least_s"), [(10**6, 3.5), (168 * 10**6, 13.0)])
 def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, progress):
     progress.file.write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
     progress.read()
