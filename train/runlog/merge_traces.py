@@ -75,8 +75,8 @@ def usable(file: Path) -> Event | None:
         newest([trace])
         collective_ends(trace)
         moved(0, trace, Clock())
-        first, last = trace["motley"]["steps"]
-        return trace if int(first) <= int(last) else None
+        _first, _last = map(int, trace["motley"]["steps"])
+        return trace
     except (OSError, EOFError, zlib.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None
 

@@ -120,13 +120,16 @@ def test_of_too_many_events_the_longest_stay_and_every_label(monkeypatch):
     assert [event["ts"] / 1e6 for event in kept[2:]] == [97, 98, 99]
 
 
-@pytest.mark.parametrize("damage", ["torn", "empty", "no gzip", "no trace", "a list", "an odd event", "an odd process"])
+@pytest.mark.parametrize(
+    "damage", ["torn", "empty", "no gzip", "no trace", "a list", "an odd event", "an odd process", "odd steps"]
+)
 def test_a_trace_that_cannot_be_read_is_left_out_and_named(tmp_path, damage):
     for name in NAMES:
         write_made(tmp_path, name, real_spans(name))
     file = tmp_path / "nodes" / "worker-1" / "trace-0.json.gz"
     whole = file.read_bytes()
     trace = read_trace(file)
+    about = trace["motley"]
     changed = {
         "torn": whole[:-20],
         "empty": b"",
@@ -134,7 +137,8 @@ def test_a_trace_that_cannot_be_read_is_left_out_and_named(tmp_path, damage):
         "no trace": gzip.compress(b"{}"),
         "a list": gzip.compress(b"[[1, 2]]"),
         "an odd event": gzip.compress(json.dumps(trace | {"traceEvents": [{"ph": "X", "ts": "soon"}]}).encode()),
-        "an odd process": gzip.compress(json.dumps(trace | {"motley": trace["motley"] | {"process": "x"}}).encode()),
+        "an odd process": gzip.compress(json.dumps(trace | {"motley": about | {"process": "x"}}).encode()),
+        "odd steps": gzip.compress(json.dumps(trace | {"motley": about | {"steps": ["two", 3]}}).encode()),
     }
     file.write_bytes(changed[damage])
     said = trace_lines(tmp_path)
