@@ -97,6 +97,8 @@ def announced(
 
 
 class ConnectionOfMany(Connection):
+    """Programs keep more connections open than the browsers of a live page."""
+
     most_idle = MOST_IDLE
 
 

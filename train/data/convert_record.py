@@ -67,7 +67,7 @@ class Example:
     trained_turns: int = 0
     """How many of the assistant's turns are trained on, the last ones; 0: all."""
     untrained: frozenset[int] = frozenset()
-    """Those of the assistant's turns that are never trained on, counted from the last, which is 1."""
+    """The assistant's turns that are never trained on, counted from the last, which is 1."""
 
 
 class BadRecord(ValueError):

@@ -55,7 +55,7 @@ class LocalNode(Node):
 class SshNode(Node):
     addresses: tuple[str, ...]
     options: tuple[str, ...]
-    """Those of its inventory: which key opens it, which host key it has, and the way there."""
+    """Its inventory's own for ssh: which key opens it, which host key it has, and the way there."""
     user: str = ""
     port: int = 22
 
