@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -37,6 +38,8 @@ SENT_ALONG = (
     *(f"{MOTLEY}.{name}" for name in ("node_replies", "files", "run_files", "run_processes", "run_unit")),
     *(f"{MOTLEY}.{name}" for name in ("pausing", "waking", "change_queue")),
 )
+FOR_ANSIBLE = re.compile(r"\{\{ *(\w+) *\}\}")
+"""A variable that only Ansible would put in."""
 ANSWER_S = 12.0
 """A small machine that trains on all its cores has needed more than 6."""
 NOTIFY_S = 45.0
@@ -67,7 +70,8 @@ def ssh_options(name: str, values: Mapping[str, Any], state: str) -> list[str]:
     """What an inventory says of the way there, as Ansible hands it to ssh: options, key and port."""
     words: list[str] = []
     for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
-        words += shlex.split(filled_in(str(values.get(key, "")), name, state))
+        text = FOR_ANSIBLE.sub(r"{{\1}}", str(values.get(key, "")))
+        words += [filled_in(word, name, state) for word in shlex.split(text)]  # a folder may have a ' in its name
     if identity := values.get("ansible_ssh_private_key_file"):
         words += ["-i", filled_in(str(identity), name, state)]
     if port := values.get("ansible_port"):
@@ -77,7 +81,8 @@ def ssh_options(name: str, values: Mapping[str, Any], state: str) -> list[str]:
 
 def filled_in(value: str, name: str, state: str) -> str:
     """A variable of a node with what only Ansible would put in."""
-    return value.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
+    known = {"motley_state_folder": state, "inventory_hostname": name}
+    return FOR_ANSIBLE.sub(lambda variable: known.get(variable[1], variable[0]), value)
 
 
 def text(name: str) -> str:

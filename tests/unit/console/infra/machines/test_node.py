@@ -6,11 +6,12 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 
 from console.infra.choose import from_inventory
 from console.infra.machines import node as ssh
 from console.infra.machines.node import SshNode
-from console.infra.node import Silent
+from console.infra.node import Silent, ssh_options
 from console.inventory.check import check
 
 REPOSITORY = Path(__file__).parents[5]
@@ -120,3 +121,13 @@ def test_options_of_ssh_that_are_no_words_are_a_finding(tmp_path):
     way = {"ansible_ssh_extra_args": "-o 'ProxyJump=gate"}
     [finding] = check(written(tmp_path, "elsewhere", ansible_host="10.0.0.5", **way)).findings
     assert "ansible_ssh_extra_args" in finding.what
+
+
+def test_a_folder_may_have_any_name():
+    """As a home folder has it, or a checkout; Motley's own inventory quotes for spaces alone."""
+    values = yaml.safe_load((REPOSITORY / "inventory/homelab/group_vars/cluster.yml").read_text())
+    state = "/home/o'neil/my lab"
+    assert ssh_options("gpu-1", values, state) == [
+        "-o", f'UserKnownHostsFile="{state}/known_hosts"', "-o", "HostKeyAlias=gpu-1",
+        "-i", f"{state}/controller_ed25519",
+    ]  # fmt: skip
