@@ -136,8 +136,10 @@ def number_of(option: Option) -> Callable[[str], float]:
 
     def number(text: str) -> float:
         value: float = type(option.default)(text)
-        if not option.least <= value <= option.most:
-            raise argparse.ArgumentTypeError(f"{text} is no number from {option.least} to {option.most}")
+        if value < option.least:
+            raise argparse.ArgumentTypeError(f"{text} is below {option.least}")
+        if not value <= option.most:
+            raise argparse.ArgumentTypeError(f"{text} is no number up to {option.most}")
         return value
 
     return number
