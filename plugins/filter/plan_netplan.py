@@ -9,17 +9,18 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from console.netplan_yaml import SECTIONS, Data, address_of, join, load, read
+from plugins.module_utils.motley import ifupdown
+
 OWN_FILE = "/etc/netplan/60-motley.yaml"
 CLOUD_INIT = "/etc/cloud/cloud.cfg.d/99-motley-network.cfg"
 HEADER = "# Written by Motley; the files before it are kept in /var/lib/motley/before/static_ip.\n"
-SECTIONS = ("ethernets", "wifis", "bonds", "bridges", "vlans")
 REPLACED = ("dhcp4", "dhcp4-overrides", "gateway4", "addresses", "routes", "nameservers")
 # Of a NetworkManager profile: its IPv4, for which NIC it is, and that it is used with nobody logged in.
 DECIDED_HERE = (
@@ -30,11 +31,6 @@ MAIN_TABLE = "254"
 RESOLV_CONF = "/etc/resolv.conf"
 # What lies on a NIC has the NIC's MAC.
 NOT_A_CARD = "vlan bridge bond macvlan ipvlan"
-# What netplan does as well as ifupdown; the rest of a NIC's words there would be lost.
-KNOWN = "address netmask broadcast network gateway mtu dns-nameservers dns-nameserver dns-search dns-domain".split()
-METHODS = {"inet": ("static", "dhcp"), "inet6": ("auto", "static", "dhcp")}
-
-Data = dict[str, Any]
 
 
 def by_its_mac(name: str, nic: Data) -> dict[str, str]:
@@ -52,9 +48,9 @@ def motley_netplan(node: Data, params: Data) -> Data:
     if nic is None:
         return _no_nic(node, params)
     nic = {**nic, "dns": node.get("dns", {}).get(nic["name"]) or {"servers": [], "search": []}}
-    documents = {
-        path: _load(node["netplan"][path]) for path in sorted(node["netplan"], key=lambda path: Path(path).name)
-    }
+    documents, unread = read_all(node["netplan"])
+    if unread:
+        return unread
     section, name, stanza, homes = take_out(documents, nic)
     manager = renderer(documents, stanza) == "NetworkManager"
     base = {"nic": nic["name"], "mac": nic["mac"], "manager": manager, "adopts": False, "install": []}
@@ -62,7 +58,7 @@ def motley_netplan(node: Data, params: Data) -> Data:
     if refused := _left_alone(node, params, nic, stanza) or _transient(homes):
         return base | refused
     if adopts:
-        stanza = from_ifupdown(node["ifupdown"][nic["name"]])
+        stanza = ifupdown.as_netplan(node["ifupdown"][nic["name"]])
         if nic["dns"]["servers"]:  # ifupdown's own are words for resolvconf, which may not be there
             stanza.pop("nameservers", None)
     if section == "ethernets" and not manager:
@@ -76,7 +72,7 @@ def motley_netplan(node: Data, params: Data) -> Data:
     files = {
         hides(path): _dump(document)
         for path, document in documents.items()
-        if path == OWN_FILE or document != _load(node["netplan"][path])
+        if path == OWN_FILE or document != load(node["netplan"][path])
     }
     if not nic["permanent_mac"] and section == "ethernets" and not manager:
         files |= by_its_mac(name, nic)
@@ -87,6 +83,17 @@ def motley_netplan(node: Data, params: Data) -> Data:
     install = ["netplan.io"] if adopts and not node["has_netplan"] else []
     address = f"{params['address']}/{params['prefix']}"
     return base | {"address": address, "adopts": adopts, "install": install, "files": files}
+
+
+def read_all(texts: dict[str, str]) -> tuple[Data, Data]:
+    """The files in netplan's order, by name; and which of them it would refuse, if one."""
+    documents = Data()
+    for path in sorted(texts, key=lambda path: Path(path).name):
+        documents[path], why = read(texts[path])
+        if why:
+            fix = "correct it (on it, sudo netplan generate says the same), then run again"
+            return {}, {"error": f"its netplan file {path} cannot be read: {why}", "fix": fix}
+    return documents, {}
 
 
 def find_nic(nics: list[Data], params: Data) -> Data | None:
@@ -128,7 +135,7 @@ def _left_alone(node: Data, params: Data, nic: Data, stanza: Data) -> Data:
     if not ifupdowns or nic["wireless"]:
         return {"error": what, "fix": fix}
     rival = "NetworkManager" if node.get("network_manager") else ""
-    if odd := beyond_netplan(nic["name"], node["ifupdown"]) or rival:
+    if odd := ifupdown.beyond_netplan(nic["name"], node["ifupdown"]) or rival:
         return {"error": f"{what}, and with '{odd}', which netplan would not take over", "fix": fix}
     if not agreed:
         return {"error": what, "fix": f"motley_static_ip_adopt: netplan lets netplan take it over; or {fix}"}
@@ -184,18 +191,6 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
             return section, name, {}, []
         joined.pop("networkmanager", None)
     return section, name, joined, homes
-
-
-def join(earlier: Data, later: Data) -> Data:
-    """As netplan joins the files: lists become longer, what is below a key is joined too, all else is the later one."""
-    joined = {**earlier, **{key: value for key, value in later.items() if value is not None or key not in earlier}}
-    for key in earlier.keys() & later.keys():
-        match earlier[key], later[key]:
-            case dict() as before, dict() as after:
-                joined[key] = join(before, after)
-            case list() as before, list() as after:
-                joined[key] = [*before, *(value for value in after if value not in before)]
-    return joined
 
 
 def put_in(document: Data, section: str, name: str, stanza: Data) -> None:
@@ -266,44 +261,6 @@ def renderer(documents: Data, stanza: Data) -> str:
     return str(stanza.get("renderer") or next((name for name in reversed(named) if name), "networkd"))
 
 
-def beyond_netplan(name: str, stanzas: Data) -> str:
-    """What of ifupdown's settings netplan could not do: an option, a method, or another interface on the NIC."""
-    for other, of in stanzas.items():
-        words = " ".join(value for stanza in of for _, value in stanza["options"]).split()
-        if other != name and (other.startswith((f"{name}.", f"{name}:")) or name in words):
-            return other
-    for stanza in stanzas[name]:
-        if stanza["method"] not in METHODS.get(stanza["family"], ()):
-            return f"{stanza['family']} {stanza['method']}"
-        for option, _ in stanza["options"]:
-            if option not in KNOWN:
-                return str(option)
-    return ""
-
-
-def from_ifupdown(stanzas: list[Data]) -> Data:
-    """netplan's words for what may stay of a NIC's settings in ifupdown."""
-    kept: Data = {}
-    for stanza in stanzas:
-        options = dict(stanza["options"])
-        if "mtu" in options:
-            kept["mtu"] = int(options["mtu"])
-        servers = options.get("dns-nameservers", options.get("dns-nameserver", "")).split()
-        search = " ".join([options.get("dns-search", ""), options.get("dns-domain", "")]).split()
-        named = {"addresses": servers, "search": search}
-        kept["nameservers"] = {key: [*kept.get("nameservers", {}).get(key, []), *named[key]] for key in named}
-        if stanza["family"] == "inet6" and stanza["method"] == "dhcp":
-            kept["dhcp6"] = True
-        if stanza["method"] == "static":
-            address, _, prefix = options["address"].partition("/")
-            prefix = prefix or options.get("netmask", "64" if stanza["family"] == "inet6" else "32")
-            own = str(ipaddress.ip_interface(f"{address}/{prefix}"))
-            kept["addresses"] = [*kept.get("addresses", []), own]
-            if stanza["family"] == "inet6" and "gateway" in options:
-                kept["routes"] = [{"to": "::/0", "via": options["gateway"]}]
-    return {key: value for key, value in kept.items() if value not in ([], {"addresses": [], "search": []})}
-
-
 def resolv_conf(stanza: Data) -> str:
     servers, search = (stanza["nameservers"].get(key, []) for key in ("addresses", "search"))
     lines = [f"nameserver {server}" for server in servers] + ([f"search {' '.join(search)}"] if search else [])
@@ -345,7 +302,7 @@ def passed_on(stanza: Data) -> Data:
 
 def _stays(address: Any, params: Data) -> bool:
     """IPv6, and of another subnet what is not left."""
-    own = ipaddress.ip_interface(next(iter(address)) if isinstance(address, dict) else str(address))
+    own = address_of(address)
     subnet = ipaddress.ip_interface(f"{params['address']}/{params['prefix']}").network
     return own.version == 6 or (own.ip not in subnet and str(own.ip) != params["reached_at"])
 
@@ -355,21 +312,6 @@ def _is_default(route: Data) -> bool:
     if str(route.get("table", MAIN_TABLE)) != MAIN_TABLE:
         return False
     return str(route.get("to")) in ("default", "0.0.0.0/0", "0/0") and ":" not in str(route.get("via", ""))
-
-
-class _AsNetplan(yaml.SafeLoader):
-    """Takes words for what netplan takes them for. In YAML 1.1 a password 01234567 would be the number 342391, a Wi-Fi
-    network called on would be true, and a MAC 52:54:00:12:34:56 a number to the base of 60."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as its base declares it
-
-
-for _tag, _words in {"null": "~|null|", "bool": "true|false", "int": "0|[1-9][0-9]*"}.items():
-    _AsNetplan.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_words})$"), None)
-
-
-def _load(text: str) -> Any:
-    return yaml.load(text, Loader=_AsNetplan) or {}  # noqa: S506  a SafeLoader
 
 
 def _dump(document: Data) -> str:

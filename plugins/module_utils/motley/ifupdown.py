@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import ipaddress
 import re
 from pathlib import Path, PurePosixPath
-from typing import TypedDict
+from typing import Any, TypedDict
 
 MAIN = "/etc/network/interfaces"
 NOTE = "# {nic} is netplan's, by Motley; this file before: /var/lib/motley/before/static_ip\n"
 LISTS = ("auto", "allow-")  # what comes up by itself
 OPENS = ("iface", "mapping", "source", "source-directory", "rename", "no-auto-down", "no-scripts", *LISTS)
+# What netplan does as well as ifupdown; the rest of a NIC's words there would be lost.
+KNOWN = "address netmask broadcast network gateway mtu dns-nameservers dns-nameserver dns-search dns-domain".split()
+METHODS = {"inet": ("static", "dhcp"), "inet6": ("auto", "static", "dhcp")}
 FOLDER_NAMES = re.compile(r"[a-zA-Z0-9_-]+")  # of the files that it reads from a source-directory
 Line = tuple[str, list[str], bool]
 """The text, with continuations; its words; whether it opens a stanza."""
@@ -110,3 +114,41 @@ def shorter(line: str, words: list[str], nic: str) -> str:
         return line
     others = [word for word in words if word != nic]
     return f"{' '.join(others)}\n" if len(others) > 1 else ""
+
+
+def beyond_netplan(name: str, stanzas: dict[str, list[Stanza]]) -> str:
+    """What of ifupdown's settings netplan could not do: an option, a method, or another interface on the NIC."""
+    for other, of in stanzas.items():
+        words = " ".join(value for stanza in of for _, value in stanza["options"]).split()
+        if other != name and (other.startswith((f"{name}.", f"{name}:")) or name in words):
+            return other
+    for stanza in stanzas[name]:
+        if stanza["method"] not in METHODS.get(stanza["family"], ()):
+            return f"{stanza['family']} {stanza['method']}"
+        for option, _ in stanza["options"]:
+            if option not in KNOWN:
+                return str(option)
+    return ""
+
+
+def as_netplan(stanzas: list[Stanza]) -> dict[str, Any]:
+    """netplan's words for what may stay of a NIC's settings in ifupdown."""
+    kept: dict[str, Any] = {}
+    for stanza in stanzas:
+        options = dict(stanza["options"])
+        if "mtu" in options:
+            kept["mtu"] = int(options["mtu"])
+        servers = options.get("dns-nameservers", options.get("dns-nameserver", "")).split()
+        search = " ".join([options.get("dns-search", ""), options.get("dns-domain", "")]).split()
+        named = {"addresses": servers, "search": search}
+        kept["nameservers"] = {key: [*kept.get("nameservers", {}).get(key, []), *named[key]] for key in named}
+        if stanza["family"] == "inet6" and stanza["method"] == "dhcp":
+            kept["dhcp6"] = True
+        if stanza["method"] == "static":
+            address, _, prefix = options["address"].partition("/")
+            prefix = prefix or options.get("netmask", "64" if stanza["family"] == "inet6" else "32")
+            own = str(ipaddress.ip_interface(f"{address}/{prefix}"))
+            kept["addresses"] = [*kept.get("addresses", []), own]
+            if stanza["family"] == "inet6" and "gateway" in options:
+                kept["routes"] = [{"to": "::/0", "via": options["gateway"]}]
+    return {key: value for key, value in kept.items() if value not in ([], {"addresses": [], "search": []})}
