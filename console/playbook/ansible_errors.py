@@ -20,6 +20,10 @@ KNOCKS = {
         "it is on, but no SSH server answers at {at}",
         "on it: sudo apt install openssh-server",
     ),
+    "behind": (
+        "ssh reaches {at} over another machine (ProxyJump, ProxyCommand); its host key must be seen directly",
+        "type this on a computer in its network, such as the machine in between (README.md, Your own machines)",
+    ),
 }
 """What a machine that answers no ssh does at its port, and what to do."""
 

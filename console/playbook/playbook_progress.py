@@ -133,7 +133,7 @@ class Progress:
             node = self.nodes.setdefault(name, NodeProgress(name=name, since=time.monotonic()))
             if contact["state"] == "off":
                 at = " or ".join(contact["tried"])
-                what, node.off_fix = KNOCKS["closed"] if contact.get("knock") == "closed" else NOBODY
+                what, node.off_fix = KNOCKS.get(contact.get("knock", ""), NOBODY)
                 node.off = what.format(at=at)
                 if contact["twin"]:
                     node.off += f" but {contact['twin']}"

@@ -50,7 +50,12 @@ class ActionModule(OnController):
 
 def places_of(nodes: list[Facts]) -> list[NodeAddresses]:
     return [
-        NodeAddresses(node["name"], tuple(dict.fromkeys(node["addresses"])), int(node.get("port") or 22))
+        NodeAddresses(
+            node["name"],
+            tuple(dict.fromkeys(node["addresses"])),
+            int(node.get("port") or 22),
+            str(node.get("options") or ""),
+        )
         for node in nodes
     ]
 
@@ -61,10 +66,15 @@ def found(places: list[NodeAddresses], known_hosts: Path, prefer_s: float, wait_
         contacts = [hostkeys.wait_for(place, known_hosts, prefer_s, wait_s) for place in places]
     else:
         contacts = hostkeys.look(places, known_hosts)
-    ports = {place.name: place.port for place in places}
+    named = {place.name: place for place in places}
     off = [contact for contact in contacts if contact.state == "off" and not contact.twin]
     with ThreadPoolExecutor(max(1, len(off))) as pool:
-        knocks = pool.map(lambda contact: hostkeys.knock(contact.tried, ports[contact.name]), off)
+        knocks = pool.map(lambda contact: knock_of(named[contact.name]), off)
         for contact, knock in zip(off, knocks, strict=True):
             contact.knock = knock
     return contacts
+
+
+def knock_of(place: NodeAddresses) -> str:
+    found = hostkeys.knock([*place.addresses], place.port)
+    return "behind" if found == "nobody" and hostkeys.is_behind(place.addresses[0], place.options) else found

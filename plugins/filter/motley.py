@@ -14,11 +14,14 @@ from plugins.module_utils.motley.listening_ports import Service
 from plugins.module_utils.motley.try_key import Login
 from train.plan.run_name import is_name
 
+SSH_OPTIONS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+
 
 class Place(TypedDict):
     name: str
     addresses: list[str]
     port: int
+    options: str
 
 
 def motley_places(names: list[str], hostvars: Any) -> list[Place]:
@@ -32,6 +35,7 @@ def motley_places(names: list[str], hostvars: Any) -> list[Place]:
                 if key in hostvars[name]
             ],
             "port": int(hostvars[name].get("ansible_port", 22)),
+            "options": " ".join(str(hostvars[name].get(key, "")) for key in SSH_OPTIONS),
         }
         for name in names
     ]

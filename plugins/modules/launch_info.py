@@ -71,6 +71,7 @@ versions: {type: dict, returned: always, description: Key to version or hash; nu
 KNOCK_S = 10.0
 PROOF_S = 120.0
 MEASURED_RUNS, MEASURED_STEPS = 8, 20
+NO_MEMORY = ("[N/A]", "[Not Supported]")
 
 
 def main() -> None:
@@ -145,20 +146,24 @@ def cards() -> list[dict[str, Any]]:
     return [
         {
             "name": row["name"],
-            **card_memory(row["memory.total"], row["memory.used"]),
+            **memory,
             "capability": row["compute_cap"],
             "power_limit": row["power.limit"],
         }
         for row in rows
+        if (memory := card_memory(row["memory.total"], row["memory.used"]))
     ]
 
 
 def card_memory(total_mb: str, used_mb: str) -> dict[str, int]:
-    """The machine's own where the card has none and nvidia-smi writes [N/A], as on a GB10."""
+    """The machine's own where the card has none and nvidia-smi writes [N/A], as on a GB10. Nothing where the card does
+    not answer (ERR!, [Unknown Error]): it cannot compute either."""
+    if total_mb in NO_MEMORY:
+        return {"bytes": memory_bytes(), "used": memory_bytes() - preloading.available_bytes()}
     try:
         return {"bytes": int(float(total_mb)) << 20, "used": int(float(used_mb)) << 20}
     except ValueError:
-        return {"bytes": memory_bytes(), "used": memory_bytes() - preloading.available_bytes()}
+        return {}
 
 
 def memory_bytes() -> int:

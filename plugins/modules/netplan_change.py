@@ -192,7 +192,9 @@ def write_and_generate(wanted: Texts) -> str:
     except OSError as error:
         return str(error)
     done = subprocess.run(["netplan", "generate"], capture_output=True, text=True, check=False)
-    return f"netplan refuses the new settings: {done.stderr.strip()}" if done.returncode else ""
+    said = done.stderr.strip()
+    marked = re.search(r"(?m)^\S+\.yaml:\d+:\d+: .*", said)  # what stands before it are warnings
+    return f"netplan refuses the new settings: {marked[0] if marked else said}" if done.returncode else ""
 
 
 def shown(text: str | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import socket
 import subprocess
 import time
@@ -24,6 +25,7 @@ ASKED_AS = dict(zip(PREFERRED, ("ed25519", "ecdsa", "rsa")))  # noqa: B905  Pyth
 EVERY_KIND = ",".join(ASKED_AS.values())
 GREETING = "SSH-2.0-"
 MARK = "motley-pinned-"
+OVER_ANOTHER = re.compile(r"""(?:^|\s)["']?(?:-J|-o\s*["']?proxy(?:jump|command)\b)""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class NodeAddresses:
     name: str
     addresses: tuple[str, ...]  # the wanted one first
     port: int = 22
+    options: str = ""  # of ssh, that the inventory has for it
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Contact:
     twin: str = ""
     twin_at: str = ""  # where the twin's key was seen
     tried: list[str] = field(default_factory=list)
-    knock: str = ""  # of one that is off: nobody, refused, silent, closed, greets
+    knock: str = ""  # of one that is off: nobody, behind, refused, silent, closed, greets
 
 
 def fingerprint(key: str) -> str:
@@ -230,6 +233,12 @@ def knock(addresses: list[str], port: int) -> str:
         except OSError:
             continue
     return worst
+
+
+def is_behind(address: str, options: str = "", config: tuple[str, ...] = ()) -> bool:
+    """Whether ssh goes there over another machine, by its options in the inventory or by the person's own config."""
+    told = subprocess.run(["ssh", *config, "-G", address], capture_output=True, text=True, check=False).stdout
+    return bool(OVER_ANOTHER.search(options) or re.search(r"(?m)^proxy(jump|command) (?!none$)", told))
 
 
 def greets(address: str, port: int, timeout_s: float) -> bool:

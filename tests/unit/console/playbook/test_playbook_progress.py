@@ -106,6 +106,9 @@ def test_a_node_that_is_off_or_whose_sshd_holds_us_off_is_named_with_its_address
     tried = {"state": "off", "tried": ["192.168.1.5", "192.168.1.6"], "twin": ""}
     for contact, told in (
         (tried, "one was skipped: nobody answers at 192.168.1.5 or 192.168.1.6"),
+        (tried | {"knock": "refused"}, "one was skipped: it is on, but no SSH server answers at 192.168.1.5"),
+        (tried | {"knock": "silent"}, "one was skipped: it hangs"),
+        (tried | {"knock": "behind"}, "one was skipped: ssh reaches 192.168.1.5 or 192.168.1.6 over another machine"),
         (tried | {"knock": "closed"}, "closes each connection from here at 192.168.1.5"),
     ):
         progress, seen = Progress(), {"contacts": {"one": contact}}

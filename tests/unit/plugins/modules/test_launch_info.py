@@ -43,6 +43,13 @@ def test_a_card_without_memory_of_its_own_has_that_of_its_machine(monkeypatch: p
     assert (card["bytes"], card["used"]) == (128 << 30, 8 << 30)
 
 
+@pytest.mark.parametrize("says", ["ERR!", "[Unknown Error]", "[GPU requires reset]", "[GPU is lost]"])
+def test_a_card_that_does_not_know_its_memory_is_none_to_train_on(monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+    row = SHOWN | {"memory.total": says, "memory.used": says}
+    monkeypatch.setattr(launch_info.nvidia_smi, "table", lambda *_, **__: [row, SHOWN])
+    assert [card["bytes"] >> 20 for card in launch_info.cards()] == [12282]
+
+
 def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:
     step = {"event": "step", "nodes": {"a": {"rows": 8, "compute_s": 2.0, "layers": [0, 3]}}}
     for run, decided in {"cut": {"stage_speeds": "a=16.7,b=4.5"}, "other": {}}.items():

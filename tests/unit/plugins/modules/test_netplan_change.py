@@ -80,6 +80,31 @@ def test_a_way_back_that_has_begun_is_not_stopped(
     assert "ExecStart=/bin/sh /var" in change.AT_BOOT_TEXT
 
 
+SAYS = """
+** (generate:4711): WARNING **: 19:02:03.104: Permissions for /etc/netplan/01-netcfg.yaml are too open. \
+Netplan configuration should NOT be accessible by others.
+
+** (generate:4711): WARNING **: 19:02:03.104: `gateway4` has been deprecated, use default routes instead.
+See the 'Default routes' section of the documentation for more details.
+
+** (generate:4711): WARNING **: 19:02:03.105: Permissions for /etc/netplan/50-old.yaml are too open. \
+Netplan configuration should NOT be accessible by others.
+/etc/netplan/50-old.yaml:5:7: Error in network definition: unknown key 'adresses'
+      adresses: [192.168.1.40/24]
+      ^
+"""
+
+
+def test_of_what_netplan_says_the_error_is_shown_and_not_its_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bootstrap shows three lines of a message, and each old file of mode 0644 has a warning."""
+    done = subprocess.CompletedProcess([], 78, "", SAYS)
+    monkeypatch.setattr(change, "subprocess", SimpleNamespace(run=lambda *_, **__: done))
+    error = "/etc/netplan/50-old.yaml:5:7: Error in network definition: unknown key 'adresses'"
+    assert change.write_and_generate({}) == f"netplan refuses the new settings: {error}"
+    done.stderr = "netplan: what nobody has seen yet\n"
+    assert change.write_and_generate({}) == "netplan refuses the new settings: netplan: what nobody has seen yet"
+
+
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [

@@ -64,6 +64,25 @@ def test_a_server_that_holds_us_off_is_not_called_off(says: bytes, found: str) -
     assert hostkeys.knock(["127.0.0.1"], port) == "refused"
 
 
+@pytest.mark.parametrize(
+    ("options", "config", "behind"),
+    [
+        ("", "", False),
+        ("-o 'UserKnownHostsFile=\"/home/o'hara/.motley/known_hosts\"' -o HostKeyAlias=a", "Host *\n  User anna\n", False),
+        ("-J anna@gate", "", True),
+        ("-o HostKeyAlias=a -o 'ProxyCommand=ssh gate nc %h %p'", "", True),
+        ("-oproxyjump=gate", "", True),
+        ("", "Host 10.9.*\n  ProxyJump gate\n", True),
+        ("", "Host 10.8.*\n  ProxyJump gate\n", False),
+    ],
+)
+def test_a_machine_that_ssh_reaches_over_another_is_known(
+    options: str, config: str, behind: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(config)
+    assert hostkeys.is_behind("10.9.0.5", options, ("-F", str(tmp_path / "config"))) == behind
+
+
 def seen(
     places: list[NodeAddresses], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: Path
 ) -> list[Contact]:
