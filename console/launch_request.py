@@ -174,7 +174,7 @@ def begin(clock: Any) -> tuple[float, list[str]]:
     """The next time that the clock here shows this."""
     if clock in (None, ""):
         return 0.0, []
-    if isinstance(clock, int):  # YAML reads 22:00 as a number to the base of 60
+    if isinstance(clock, int) and clock >= 60:  # YAML reads 22:00 as a number to the base of 60, and 1:00 is the least
         clock = f"{clock // 60}:{clock % 60:02}"
     try:
         return step_aside_rules.next_time(str(clock), time.time()), []

@@ -81,7 +81,7 @@ def depends_on(package: Package) -> set[str]:
 def images(packages: dict[str, Package], catalogue: Catalogue) -> list[str]:
     """Installed kernels, oldest first."""
     found = [name for name in packages if re.search(catalogue["kernel_images"], name)]
-    return sorted(found, key=natural)
+    return sorted(found, key=lambda name: natural(release_of(name)))
 
 
 def natural(text: str) -> list[tuple[int, str]]:

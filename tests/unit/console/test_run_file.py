@@ -125,7 +125,12 @@ def test_a_time_means_the_same_in_yaml() -> None:
     """It reads 22:00 as a number to the base of 60, and Ansible with it."""
     (number,) = yaml.safe_load("at: 22:00").values()
     assert number == 1320 and launch_request.begin(number) == launch_request.begin("22:00")
-    assert launch_request.begin(yaml.safe_load("23:05")) == launch_request.begin("23:05")
+    for clock in ("23:05", "1:00", "0:59", "00:01"):
+        assert launch_request.begin(yaml.safe_load(clock)) == launch_request.begin(clock)
+    for value in (True, False, 9, 22):
+        assert launch_request.begin(value)[1] == [f"at: '{value}' is no time of the day\nfor example: --at 22:00"], (
+            "no minutes after midnight"
+        )
 
 
 # -- written back ------------------------------------------------------------------------------------------------------

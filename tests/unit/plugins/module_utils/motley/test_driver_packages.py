@@ -76,6 +76,15 @@ def test_the_newest_kernel_is_the_one_that_starts_next() -> None:
         "6.8.0-88-generic",
         "6.14.0-36-generic",
     ]
+    mainline = {
+        f"linux-image-unsigned-{release}-generic": Package("6") for release in ("6.9.3-060903", "6.15.1-061501")
+    }
+    assert [rules.release_of(name) for name in rules.images(UBUNTU | mainline, CATALOGUE)] == [
+        "6.8.0-88-generic",
+        "6.9.3-060903-generic",
+        "6.14.0-36-generic",
+        "6.15.1-061501-generic",
+    ]
 
 
 def test_driver_and_kernel_are_protected_and_nothing_else() -> None:

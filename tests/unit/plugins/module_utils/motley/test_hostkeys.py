@@ -68,7 +68,11 @@ def test_a_server_that_holds_us_off_is_not_called_off(says: bytes, found: str) -
     ("options", "config", "behind"),
     [
         ("", "", False),
-        ("-o 'UserKnownHostsFile=\"/home/o'hara/.motley/known_hosts\"' -o HostKeyAlias=a", "Host *\n  User anna\n", False),
+        (
+            "-o 'UserKnownHostsFile=\"/home/o'hara/.motley/known_hosts\"' -o HostKeyAlias=a",
+            "Host *\n  User anna\n",
+            False,
+        ),
         ("-J anna@gate", "", True),
         ("-o HostKeyAlias=a -o 'ProxyCommand=ssh gate nc %h %p'", "", True),
         ("-oproxyjump=gate", "", True),
