@@ -65,6 +65,7 @@ offered: {type: dict, returned: with a card, description: The drivers that the p
 """
 NO_CARD = "no NVIDIA card on its bus: nothing to do"
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+NOT_CHECKED = Path("/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23")
 DISPLAY_MANAGER = Path("/etc/systemd/system/display-manager.service")
 CRYPTTAB = Path("/etc/crypttab")
 CLEVIS = ("usr/share/initramfs-tools/hooks/clevis", "usr/lib/dracut/modules.d/60clevis")
@@ -135,7 +136,10 @@ def look(cards: list[NamedCard], params: Options, check_mode: bool) -> GpuLook:
 
 
 def secure_boot() -> bool:
-    """The firmware's own variable; mokutil where it cannot be read."""
+    """The firmware's own variable, unless shim was told not to check (mokutil --disable-validation); mokutil where it
+    cannot be read."""
+    if NOT_CHECKED.exists():
+        return False
     try:
         return SECURE_BOOT.read_bytes()[-1:] == b"\x01"
     except OSError:
