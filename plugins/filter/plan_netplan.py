@@ -285,6 +285,8 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
         kept = {"match": {"macaddress": nic["mac"]}, **{key: kept[key] for key in kept if key != "match"}}
         if manager:  # before any profile that NetworkManager made by itself for every wired NIC
             kept["networkmanager"] = {"passthrough": {**passed_on(stanza), "connection.autoconnect-priority": "100"}}
+    elif points := kept.get("access-points"):
+        kept = without_ipv4(kept) | {"access-points": {name: without_ipv4(point) for name, point in points.items()}}
     return {
         **kept,
         "dhcp4": False,
@@ -292,6 +294,15 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
         **({"routes": routes} if routes else {}),
         **({"nameservers": nameservers} if nameservers else {}),
     }
+
+
+def without_ipv4(of: Any) -> Any:
+    """A Wi-Fi network's settings without what NetworkManager keeps of its IPv4: that is stronger than netplan's."""
+    theirs = ((of or {}).get("networkmanager") or {}).get("passthrough")
+    if not (of and theirs):
+        return of
+    left = {key: value for key, value in theirs.items() if not key.startswith("ipv4.")}
+    return {**of, "networkmanager": {**of["networkmanager"], "passthrough": left}}
 
 
 def passed_on(stanza: Data) -> Data:

@@ -283,6 +283,21 @@ def test_only_the_wifi_network_in_use_gets_the_address(uuid: str, ssid: str, add
     assert not planned(SAVED | plan["files"], at, nics=radio(uuid, ssid, address))["files"]
 
 
+def test_an_address_that_was_typed_into_network_managers_window_does_not_win_over_ours() -> None:
+    """netplan passes on what it has no word for, such as an address with its gateway, and that is stronger."""
+    own = {"connection.permissions": "", "ipv6.ip6-privacy": "-1"}
+    typed = {"ipv4.address1": "192.168.1.24/24,192.168.1.1", "ipv4.method": "manual", "ipv4.dns-search": ""}
+    home = yaml.safe_load(SAVED["/etc/netplan/90-NM-11.yaml"])
+    network = home["network"]["wifis"]["NM-11"] | {"addresses": ["192.168.1.24/24"]}
+    network["access-points"]["Home"]["networkmanager"]["passthrough"] = own | typed
+    network["access-points"]["Guests"] = {}
+    home["network"]["wifis"]["NM-11"] = network
+    [text] = planned({"/etc/netplan/90-NM-11.yaml": yaml.dump(home)}, BY_WIFI, nics=radio("11", "Home"))["files"].values()
+    now = yaml.safe_load(text)["network"]["wifis"]["NM-11"]
+    assert now["access-points"]["Home"]["networkmanager"] == {"uuid": "11", "name": "Home", "passthrough": own}
+    assert (now["addresses"], now["access-points"]["Guests"]) == (["192.168.1.100/24"], {})
+
+
 def test_a_wifi_network_that_is_saved_for_any_card_is_found_by_its_connection() -> None:
     plan = planned(saved("Home", "11", "{}") | saved("Home", "22", "{}"), BY_WIFI, nics=radio("22", "Home"))
     assert list(plan["files"]) == ["/etc/netplan/90-NM-22.yaml"]
