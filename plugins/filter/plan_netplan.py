@@ -101,7 +101,7 @@ def find_nic(nics: list[Data], params: Data) -> Data | None:
 
     What lies on a NIC (a VLAN, a bridge) has its MAC too: the one that has the address is meant, else the NIC.
     """
-    known = [nic for nic in nics if not params["mac"] or nic["mac"].lower() == params["mac"].lower()]
+    known = [nic for nic in nics if not params["mac"] or has_mac(nic, params["mac"])]
     for address in (params["reached_at"], params["address"]):
         for nic in known:
             if any(own.split("/")[0] == address for own in nic["addresses"]):
@@ -213,7 +213,7 @@ def before_patterns(documents: Data, name: str, nic: Data) -> str:
 def _has_pattern_for(stanza: Any, nic: Data) -> bool:
     """A driver is not known here: it may be the NIC's."""
     match = stanza.get("match") if isinstance(stanza, dict) else None
-    if match is None or str(match.get("macaddress", nic["mac"])).lower() != nic["mac"].lower():
+    if match is None or not has_mac(nic, match.get("macaddress", nic["mac"])):
         return False
     names = match.get("name") or ["*"]
     return any(fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names))
@@ -226,12 +226,17 @@ def _is_nic(device: str, stanza: Data, nic: Data, section: str) -> bool:
     if section not in ("ethernets", "wifis") or "match" not in stanza:
         return bool(device == nic["name"])
     if "macaddress" in match:
-        return str(match["macaddress"]).lower() == nic["mac"].lower() and not nic.get("lower")
+        return has_mac(nic, match["macaddress"]) and not nic.get("lower")
     names = match.get("name") or []
     # A pattern such as en* stands for other NICs as well: it is not this NIC's own.
     return any(
         fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names)
     ) and (names == nic["name"] or names == [nic["name"]])
+
+
+def has_mac(nic: Data, written: Any) -> bool:
+    """Whether this is its burnt-in MAC, or the one that it shows instead (a cloned one)."""
+    return str(written).lower() in (nic["mac"].lower(), nic["permanent_mac"].lower())
 
 
 def _is_in_use(device: str, stanza: Data, nic: Data) -> bool:
@@ -243,7 +248,7 @@ def _is_in_use(device: str, stanza: Data, nic: Data) -> bool:
     patterns = [names] if isinstance(names, str) else names
     if not any(fnmatch.fnmatch(nic["name"], pattern) for pattern in patterns):
         return False
-    if str(match.get("macaddress", nic["mac"])).lower() != nic["mac"].lower():
+    if not has_mac(nic, match.get("macaddress", nic["mac"])):
         return False
     points = stanza.get("access-points") or {}
     saved = [stanza, *(point for point in points.values() if isinstance(point, dict))]
@@ -282,7 +287,8 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
     search = list(named.get("search") or nic["dns"]["search"])
     nameservers = ({"addresses": servers} if servers else {}) | ({"search": search} if search else {})
     if section == "ethernets":
-        kept = {"match": {"macaddress": nic["mac"]}, **{key: kept[key] for key in kept if key != "match"}}
+        burnt_in = {"macaddress": nic["permanent_mac"] or nic["mac"]}
+        kept = {"match": burnt_in, **{key: kept[key] for key in kept if key != "match"}}
         if manager:  # before any profile that NetworkManager made by itself for every wired NIC
             kept["networkmanager"] = {"passthrough": {**passed_on(stanza), "connection.autoconnect-priority": "100"}}
     elif points := kept.get("access-points"):

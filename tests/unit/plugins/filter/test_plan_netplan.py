@@ -292,7 +292,8 @@ def test_an_address_that_was_typed_into_network_managers_window_does_not_win_ove
     network["access-points"]["Home"]["networkmanager"]["passthrough"] = own | typed
     network["access-points"]["Guests"] = {}
     home["network"]["wifis"]["NM-11"] = network
-    [text] = planned({"/etc/netplan/90-NM-11.yaml": yaml.dump(home)}, BY_WIFI, nics=radio("11", "Home"))["files"].values()
+    plan = planned({"/etc/netplan/90-NM-11.yaml": yaml.dump(home)}, BY_WIFI, nics=radio("11", "Home"))
+    [text] = plan["files"].values()
     now = yaml.safe_load(text)["network"]["wifis"]["NM-11"]
     assert now["access-points"]["Home"]["networkmanager"] == {"uuid": "11", "name": "Home", "passthrough": own}
     assert (now["addresses"], now["access-points"]["Guests"]) == (["192.168.1.100/24"], {})
@@ -301,6 +302,20 @@ def test_an_address_that_was_typed_into_network_managers_window_does_not_win_ove
 def test_a_wifi_network_that_is_saved_for_any_card_is_found_by_its_connection() -> None:
     plan = planned(saved("Home", "11", "{}") | saved("Home", "22", "{}"), BY_WIFI, nics=radio("22", "Home"))
     assert list(plan["files"]) == ["/etc/netplan/90-NM-22.yaml"]
+
+
+BURNT_IN = "3c:7c:3f:00:00:aa"
+
+
+@pytest.mark.parametrize("by", [BURNT_IN, NIC["mac"]])
+def test_a_card_with_a_cloned_mac_is_matched_by_its_burnt_in_one(by: str) -> None:
+    """networkd and NetworkManager compare that one alone: by the other the card would be left without settings."""
+    text = f"network: {{ethernets: {{lan: {{match: {{macaddress: '{by}'}}, macaddress: '{NIC['mac']}', mtu: 9000}}}}}}"
+    plan = planned(text, nics=[NIC | {"permanent_mac": BURNT_IN}])
+    assert plan["own"]["match"] == {"macaddress": BURNT_IN} and plan["mac"] == NIC["mac"]
+    assert (plan["own"]["macaddress"], plan["own"]["mtu"], plan["rest"]) == (NIC["mac"], 9000, {})
+    radio_by = [NIC, radio("11", "Home")[1] | {"permanent_mac": BURNT_IN}]
+    assert planned(saved("Home", "11", f"{{macaddress: '{BURNT_IN}'}}"), BY_WIFI, nics=radio_by)["files"]
 
 
 BRIDGE = {**NIC, "name": "br0", "permanent_mac": "", "lower": ["enp5s0"]}
