@@ -29,8 +29,8 @@ def ask(*command: str) -> str:
 
 
 def netplan_files(root: Path = Path("/")) -> dict[str, str]:
-    """Path → text of the files that netplan reads, in its order: by name, whatever the folder."""
-    files = {file.name: file for folder in NETPLAN for file in (root / folder).glob("*.yaml")}
+    """Path → text of the files that netplan reads, in its order: by name, whatever the folder; none that is hidden."""
+    files = {file.name: file for folder in NETPLAN for file in (root / folder).glob("[!.]*.yaml") if file.exists()}
     return {f"/{files[name].relative_to(root)}": files[name].read_text(errors="replace") for name in sorted(files)}
 
 

@@ -92,6 +92,9 @@ def test_netplan_files_shadow_each_other_and_go_by_name(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"# " + path.encode() + b" \xdf\r\n")
     (tmp_path / "etc/netplan/99.yaml.bak").write_text("")
+    (tmp_path / "etc/netplan/.50-b.yaml").write_text("hidden")
+    (tmp_path / "etc/netplan/.#60-c.yaml").symlink_to("anna@desktop.4711:1732260000")  # as an editor locks a file
+    (tmp_path / "etc/netplan/70-gone.yaml").symlink_to("/opt/gone.yaml")
     found = node_network.netplan_files(tmp_path)
     assert list(found) == ["/usr/lib/netplan/00-a.yaml", "/etc/netplan/50-b.yaml", "/run/netplan/60-c.yaml"]
 
