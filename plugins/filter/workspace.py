@@ -24,7 +24,8 @@ def motley_package(folder: str) -> dict[str, str]:
             entry = tarfile.TarInfo(f"{root.name}/{path.relative_to(root)}")
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
-    packed = gzip.compress(raw.getvalue(), compresslevel=1, mtime=0)  # for each node again; the smallest takes six times as long
+    # For each node again: the smallest takes six times as long.
+    packed = gzip.compress(raw.getvalue(), compresslevel=1, mtime=0)
     return {"hash": package_hash(root), "archive": base64.b64encode(packed).decode()}
 
 
