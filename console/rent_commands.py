@@ -97,8 +97,11 @@ def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asl
 
 def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> which_offers_do.Needs:
     for name, value in (("gpu", gpu), ("hours", hours), ("max", usd_h)):
-        if not value or (not isinstance(value, str) and not 0 < value < 1000):
-            raise BadInput(f"rent needs --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
+        example = 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50'
+        if not value or (not isinstance(value, str) and value < 0):
+            raise BadInput(f"rent needs --{name}", example)
+        if not isinstance(value, str) and value >= leases.LONGEST_H:
+            raise BadInput(f"{name}: {value:g} is not below {leases.LONGEST_H}", example)
     named = {**values_of(settings), **({"model": model} if model else {})}
     found = request.read(named) if named else None
     return which_offers_do.needs_of(

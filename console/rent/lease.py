@@ -23,6 +23,9 @@ from train.errors import BadInput
 ROOT = Path(__file__).parents[2]
 ORDERING, HELD, READY, RETURNING = "ordering", "held", "ready", "returning"
 RENTING = "renting.lock"
+LONGEST_H = 1000
+BILL = {"order", "gpu", "usd_h", "began", "ended", "usd_at_most", "why", "balance_before", "balance_after"}
+"""What is shown of a receipt."""
 
 
 def folder() -> Path:
@@ -132,11 +135,14 @@ class Book:
         return [lease for lease in found if lease]
 
     def read(self, mark: str) -> Lease | None:
-        """A file that is no lease is none: its order, if there is one, has no lease, and goes back."""
+        """A file that is no lease is none: its order, if there is one, has no lease, and goes back. Neither is one that
+        would never end."""
         try:
             known = json.loads((self.place / f"{mark}.json").read_bytes())
             known |= {"born": Moment(**known["born"]), "before": tuple(known["before"])}
-            return Lease(**known)
+            lease = Lease(**known)
+            ends = 0 < lease.hours < LONGEST_H and lease.left_s(now()) < float("inf") and lease.usd_h >= 0
+            return lease if ends else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -172,10 +178,12 @@ class Book:
                 os.unlink(self.place / f"{lease.mark}.{end}")  # noqa: PTH108
 
     def receipt(self, mark: str) -> dict[str, object] | None:
+        """None where there is none, or one that says nothing of a bill."""
         try:
-            return dict(json.loads((self.receipts / f"{mark}.json").read_bytes()))
-        except (OSError, ValueError):
+            known = dict(json.loads((self.receipts / f"{mark}.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
             return None
+        return known if known.keys() >= BILL else None
 
     def in_doubt(self, mark: str) -> bool:
         """Whether its order is in doubt: it may be made late, or the market may only have forgotten it."""

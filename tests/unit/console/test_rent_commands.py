@@ -165,6 +165,7 @@ def test_on_a_full_disk_it_is_given_back_without_its_bill(
     [
         ({"gpu": ""}, "rent needs --gpu"),
         ({"hours": 0.0}, "rent needs --hours"),
+        ({"hours": 1000.0}, "hours: 1000 is not below 1000"),
         ({"usd_h": -1.0}, "rent needs --max"),
         ({"model": "lama2-7b"}, "llama2-7b"),
         ({"settings": ["max_stps=4"]}, "max_steps"),

@@ -3,6 +3,7 @@ one wish, always given back, never beyond what was agreed to."""
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from console.rent import lease as leases
 from console.rent import watcher
 from console.rent.compare_and_give_back import want_back
+from console.rent.lease import Book
 from console.rent.order import take
 from lab.market import FAULTS
 from tests.support.rented import Killed, World, bound_usd
@@ -172,3 +174,27 @@ def test_two_machines_of_one_image_leave_each_others_orders_alone(
     monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / "one/rented"))
     with pytest.raises(BadInput, match="damaged"):
         leases.owner()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hours", float("nan")), ("hours", "2"), ("hours", 1e308), ("usd_h", None), ("born", {})]
+)
+def test_a_lease_whose_numbers_are_none_is_none_and_its_machine_goes_back(
+    name: str, value: object, tmp_path: Path
+) -> None:
+    """As after an edit by hand, to keep it longer."""
+    world = World(place=tmp_path)
+    lease = world.has_rented()
+    file = tmp_path / f"{lease.mark}.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
+    world.later.append((4 * 3600, lambda: pytest.fail("it is kept")))
+    world.watches(lease)
+    assert (world.living(), world.book.leases()) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["5", "{}", '{"mark": "a"}'])
+def test_a_bill_that_cannot_be_read_is_not_shown(text: str, tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.receipts.mkdir()
+    (book.receipts / "motley-a.json").write_text(text)
+    assert book.receipt("motley-a") is None
