@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from console import launch_playbook, while_rented
-from console.extra_vars import extra_vars
+from console.extra_vars import extra_vars, values_of
 from console.fetch import fetch
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
@@ -60,6 +60,8 @@ def free_name(runs: Mapping[str, KnownRun], wanted: str) -> str:
 def run_it(inventory: Inventory, run: str, settings: Mapping[str, object], more: list[str], results: Path) -> int:
     """Launches the run, watches it and fetches what it has made; 0 only where that is here. `more`: settings as they
     were typed."""
+    if "run" in values_of(more):
+        raise BadInput("run: its name is given with --as", fix=f"fix: --as {values_of(more)['run']}")
     words = extra_vars([json.dumps({**settings, "run": run}), *more])
     with while_rented.used(inventory):  # a rented machine is given back behind it: all is fetched before
         if code := launch_playbook.launch(inventory, words):

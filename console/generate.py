@@ -9,6 +9,7 @@ from console import commands_in_pieces
 from console.inventory.read import Inventory
 from console.text_layout import say
 from train.errors import BadInput
+from train.plan.model import data_sets
 from train.runlog import paths
 
 
@@ -21,7 +22,8 @@ def generate(
     runs = commands_in_pieces.known_runs(inventory)
     if resume:
         # The launch refuses a setting with which the run was not begun.
-        asked, name = asked | {"recipe": "generate", "resume": resume}, resume
+        given = {setting: value for setting, value in {"dataset": prompts, "model": model}.items() if value}
+        asked, name = asked | {"recipe": "generate", "resume": resume, **given}, resume
     else:
         if not prompts:
             raise BadInput("what is to be answered?", fix="fix: ./motley generate --prompts FILE")
@@ -44,6 +46,14 @@ def target_of(out: str, prompts: str) -> Path | None:
     file = Path(out).expanduser()
     if file.is_dir() or not file.parent.is_dir():
         raise BadInput(f"out: {out} is no file in a folder that is there", fix="fix: --out ./answers.jsonl")
-    if any(file.resolve() == Path(name).expanduser().resolve() for name in prompts.split(",")):
+    place = file.resolve()
+    if any(source == place or (source in place.parents and file.exists()) for source in sources_of(prompts)):
         raise BadInput(f"out: {out} has the prompts, which would be lost", fix="fix: --out ./answers.jsonl")
     return file
+
+
+def sources_of(prompts: str) -> list[Path]:
+    """The files and folders that are named, without what of them is taken."""
+    entries = [prompts] if data_sets.is_here(prompts) else prompts.split(",")
+    names = [data_sets.name_of(entry.strip(), Path()) for entry in entries if entry.strip()]
+    return [Path(name).expanduser().resolve() for name in names]

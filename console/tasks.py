@@ -27,6 +27,9 @@ def evaluate(
     require_files(tasks)
     runs = commands_in_pieces.known_runs(inventory)
     if resume:
+        if given := [option for option, value in {"tasks": tasks, **named}.items() if value]:
+            what = f"{given[0]}: what goes on asks what it was begun with"
+            raise BadInput(what, fix=f"fix: leave it out; or without --resume {resume}")
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
     else:
         of_run, base = commands_in_pieces.trained(runs, run)

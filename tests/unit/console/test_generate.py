@@ -98,6 +98,30 @@ def test_what_cannot_be_is_refused_before_a_launch(launched: list[Any], wrong: d
     assert launched == []
 
 
+@pytest.mark.parametrize("prompts", ["q.jsonl?prompt=question", "q.jsonl[:5]", "other.jsonl,q.jsonl:2", "folder"])
+def test_prompts_of_which_a_part_is_taken_are_not_written_over(
+    launched: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prompts: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for file in ("q.jsonl", "other.jsonl", "folder/q.jsonl"):
+        (tmp_path / file).touch()
+    out = "folder/q.jsonl" if prompts == "folder" else "q.jsonl"
+    with pytest.raises(BadInput, match="has the prompts, which would be lost"):
+        generate.generate(INVENTORY, **NOTHING | {"prompts": prompts, "out": out})
+    assert launched == []
+    generate.generate(INVENTORY, **NOTHING | {"prompts": prompts, "out": "folder/answers.jsonl"})
+    generate.generate(INVENTORY, **NOTHING | {"prompts": "", "resume": "new-answers", "out": "q.jsonl"})
+    assert len(launched) == 2
+
+
+def test_other_prompts_or_another_model_of_what_goes_on_are_handed_on_to_be_refused(launched: list[Any]) -> None:
+    generate.generate(INVENTORY, **NOTHING | {"resume": "new-answers", "model": "tiny"})
+    assert launched[0][1] == {
+        "recipe": "generate", "resume": "new-answers", "dataset": "./q.jsonl", "model": "tiny",
+    }  # fmt: skip
+
+
 def test_answers_are_where_results_says_and_in_the_file_that_was_named(
     launched: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +156,12 @@ def test_a_rented_machine_is_given_back_once_all_is_fetched(monkeypatch: pytest.
     inventory = Inventory(path=Path("inventory/rented"), nodes={}, findings=[])
     assert commands_in_pieces.run_it(inventory, "a", {"recipe": "generate"}, [], Path("results")) == 0
     assert happened == ["fetched", "given back"]
+
+
+@pytest.mark.parametrize("setting", ["run=mine", '{"run": "mine"}'])
+def test_a_name_among_the_settings_is_refused_as_another_run_would_be_waited_for(setting: str) -> None:
+    with pytest.raises(BadInput, match="run: its name is given with --as\nfix: --as mine"):
+        commands_in_pieces.run_it(INVENTORY, "a", {"recipe": "generate"}, [setting], Path("results"))
 
 
 @pytest.mark.parametrize(("facts", "said"), [
