@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,16 +45,19 @@ def sweep(inventory: Inventory, *, results: Path, then: str, trials: str, grid: 
 def as_sweep(values: Mapping[str, Any]) -> dict[str, object]:
     """What was asked for as a launch, with every setting that has several values as part of the search."""
     tried = {
-        name: str(value)
+        name: launch_commands.as_text(value)
         for name, value in values.items()
-        if name in request.MATH and name != "search" and is_search(name, str(value))
+        if name in request.MATH and name != "search" and is_search(name, launch_commands.as_text(value))
     }
     if values.get("resume"):
         if tried:
             fix = "leave it out, or leave resume out"
             raise BadInput(f"{next(iter(tried))}: a sweep that continues tries what it tried", fix=fix)
         return {**values, "recipe": "sweep"}
-    words = [*([str(values["search"])] if values.get("search") else []), *(f"{n}={v}" for n, v in tried.items())]
+    words = [
+        *([str(values["search"])] if values.get("search") else []),
+        *(shlex.quote(f"{n}={v}") for n, v in tried.items()),
+    ]
     if not words:
         raise BadInput("nothing is tried: every setting has one value", fix="--set learning_rate=1e-5..1e-3:log")
     recipe = str(values.get("recipe") or "sweep")

@@ -111,9 +111,12 @@ def test_bad_input_is_refused_before_anything_is_connected_to(
     assert launched == []
 
 
-def test_what_is_launched_is_a_launch_that_is_taken() -> None:
-    values = sweep.as_sweep({"model": "tiny", "dataset": "stdlib-qa", "lora_r": "8,16"})
+@pytest.mark.parametrize("listed", ["8,16", "8, 16", [8, 16]])
+def test_what_is_launched_is_a_launch_that_is_taken(listed: object) -> None:
+    """Also with a space behind the comma, and as a list of a run's file."""
+    values = sweep.as_sweep({"model": "tiny", "dataset": "stdlib-qa", "lora_r": listed})
     assert launch_request.read(values, ["a", "b"]).values == values
+    assert load_config(values).searched[0].values == (8, 16)
 
 
 def test_the_table_has_the_best_first_and_says_what_became_of_each(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def _range(spec: Field[Any], text: str) -> Range:
     if kind not in ("int", "float", "int | float"):
         fix = f"list its values: {spec.name}=A|B" if spec.name in WITH_COMMAS else f"list its values: {spec.name}=A,B"
         raise BadInput(f"search: {spec.name} is no number, and '{text}' is a range", fix=fix)
-    if len(ends) != 2 or ":" in ends[1]:
+    if len(ends) != 2 or ":" in ends[1] or "..." in text:
         raise BadInput(f"search: {spec.name}: '{text}' is not LOW..HIGH or LOW..HIGH:log", fix=EXAMPLE)
     low, high = (coerce(spec, end) for end in ends)
     if low is None or high is None:  # as nothing and `none` are read, where the setting may be unset

@@ -64,6 +64,7 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends():
         ("learning_rate=1e-5..inf", "'inf' is not a number"),
         ("learning_rate=0..1e-3:log", "a range with :log begins above 0"),
         ("learning_rate=1e-5..1e-3:lgo", "is not LOW..HIGH or LOW..HIGH:log"),
+        ("learning_rate=1e-5...1e-3", "is not LOW..HIGH or LOW..HIGH:log"),
         ("max_steps=..50", "max_steps: '..50' has an end without a number"),
         ("epochs=1..none", "epochs: '1..none' has an end without a number"),
         ("learning_rate=-1..1e-3", "learning_rate and timeout_s must be above 0"),
