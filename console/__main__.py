@@ -66,15 +66,22 @@ def run_verb(verb: str, words: list[str]) -> int:
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
         return 1 if isinstance(wrong, CheckFailed) else 2
-    except OSError as wrong:
-        if wrong.errno != errno.ENAMETOOLONG:
+    except (OSError, RuntimeError) as wrong:
+        if not (what := wrong_name(wrong)):
             raise
-        print(f"{str(wrong.filename)[:40]}… is too long for a file's name\nfix: give the name of one", file=sys.stderr)
+        print(f"{what}\nfix: give the name of one", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, EOFError) as stopped:  # Ctrl-D at a question is a Ctrl-C
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
         print(f"\nstopped; {left}", file=sys.stderr)
         return interrupt.CODE
+
+
+def wrong_name(error: OSError | RuntimeError) -> str:
+    """What a path that was typed has in it, where the error is about that; else empty."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:40]}… is too long for a file's name"
+    return "a path begins with ~NAME, and there is no such user" if "home directory" in str(error) else ""
 
 
 def typed(verb: str, words: list[str]) -> set[str]:

@@ -218,6 +218,15 @@ def test_a_file_whose_name_is_not_utf_8_is_refused() -> None:
     assert r"dataset: 'caf\udce9.jsonl' is no name in UTF-8" in refusal(dataset="./caf\udce9.jsonl")
 
 
+@pytest.mark.parametrize(
+    "name", ["model", "dataset", "recipe", "tokenizer", "rewards", "adapter", "chat_template", "tasks"]
+)
+def test_the_folder_of_nobody_is_refused(name: str) -> None:
+    assert f"{name}: there is no user 'nobody-here', so no folder ~nobody-here" in refusal(
+        **{name: "~nobody-here/a.py"}
+    )
+
+
 @pytest.mark.parametrize("name", ["model", "dataset", "recipe", "tokenizer", "rewards", "adapter"])
 def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
     assert f"{name}: a name has at most 255 letters, {'ä' * 20}… has 130" in refusal(**{name: f"./{'ä' * 130}"})

@@ -83,6 +83,14 @@ def test_a_name_that_no_file_can_have_is_bad_input(
     assert said == f"{'a' * 40}… is too long for a file's name\nfix: give the name of one\n"
 
 
+def test_a_path_of_nobody_is_bad_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for signal in ("sigint", "sigterm"):
+        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
+    monkeypatch.setenv("MOTLEY_CALLED_IN", "/tmp")
+    assert main.run_verb("generate", ["--prompts", "q.jsonl", "--out", "~nobody-here/a.jsonl"]) == 2
+    assert "a path begins with ~NAME, and there is no such user\nfix: " in capsys.readouterr().err
+
+
 def call(folder: Path, *words: str) -> Namespace:
     verb, *options = words
     args = parser(verb).parse_args(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -81,7 +82,11 @@ LONGEST = 255
 """Bytes of a file's name; of a longer one no file system says that it is not there."""
 
 
-def refuse_long_names(given: Settings) -> None:
+def refuse_odd_names(given: Settings) -> None:
+    for name in (*PLACES, "tasks"):
+        for user in re.findall(r"(?:^|,)\s*(~[^/,\s]+)", str(given.get(name, ""))):
+            if os.path.expanduser(user) == user:  # noqa: PTH111 - Path's raises what nobody catches
+                raise BadInput(f"{name}: there is no user '{user[1:]}', so no folder {user}", fix="fix: give its path")
     for name in PLACES[:-1]:  # a chat template may be its own text
         for part in re.split(r"[/,\s]", str(given.get(name, ""))):
             if any("\ud800" <= letter <= "\udfff" for letter in part):  # so Python shows bytes that are no UTF-8
@@ -104,12 +109,12 @@ def read(
 ) -> Request:
     """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here;
     without `default_data` a data set that is not named is none."""
+    refuse_odd_names(values)
     known = known_names(values, also)
     if wrong := unknown(values, known, what):
         raise BadInput("\n".join(wrong))
     findings = Findings()
     given = {name: value for name, value in values.items() if name in known and name not in also}
-    refuse_long_names(given)
     chosen = recipe_of(given)
     adapter = found_adapter(given, chosen, home, findings)
     missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in given]
