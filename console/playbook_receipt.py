@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import ipaddress
 import json
@@ -117,8 +118,9 @@ def link_mbit(folder: Path) -> float:
     """What the newest proof of a bootstrap measured between the nodes, as a link's speed is named: with all that its
     packets carry beside data. 0 where none did."""
     for file in sorted(folder.glob("*-bootstrap.json"), reverse=True):
-        nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"].values()
-        proofs = [node["phases"].get("proof", {}).get("measured", {}) for node in nodes]
-        if rates := [proof["link_mbit"] * proof["percent_of_link"] / 100 for proof in proofs if proof]:
-            return float(min(rates) / LINK_EFFICIENCY)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # somebody has changed it
+            nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"].values()
+            proofs = [node["phases"].get("proof", {}).get("measured", {}) for node in nodes]
+            if rates := [proof["link_mbit"] * proof["percent_of_link"] / 100 for proof in proofs if proof]:
+                return float(min(rates) / LINK_EFFICIENCY)
     return 0.0

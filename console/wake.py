@@ -20,6 +20,7 @@ from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.text_layout import say
 from plugins.module_utils.motley import waking
+from plugins.module_utils.motley.files import read_json
 from train.errors import BadInput
 from train.files import write_atomic
 
@@ -141,15 +142,18 @@ def nic_of(nics: Sequence[Mapping[str, Any]], addresses: Sequence[str]) -> NicOf
 
 def remember(state: Path, found: Mapping[str, Any]) -> None:
     file = state / FILE
-    before = json.loads(file.read_text()) if file.exists() else {}
-    cards = {**before, **{name: card for name, card in found.items() if card}}
+    cards = {**kept(file), **{name: card for name, card in found.items() if card}}
     write_atomic(file, f"{json.dumps(cards, indent=1)}\n".encode())
 
 
 def known(inventory: Inventory) -> dict[str, NicOfNode]:
-    file = inventory.state / FILE
-    nics: dict[str, NicOfNode] = json.loads(file.read_text()) if file.exists() else {}
+    nics = kept(inventory.state / FILE)
     for name, values in inventory.nodes.items():
         if "motley_mac" in values and name not in nics:
             nics[name] = {"mac": str(values["motley_mac"])}
     return nics
+
+
+def kept(file: Path) -> dict[str, NicOfNode]:
+    """What a bootstrap has kept. What is damaged it finds again."""
+    return {name: card for name, card in read_json(file).items() if isinstance(card, dict)}

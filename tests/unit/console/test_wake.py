@@ -110,3 +110,12 @@ def test_what_bootstrap_saw_is_kept_beside_what_others_know(tmp_path: Path) -> N
     nodes = {"a": {"motley_mac": "z", "motley_state": str(tmp_path)}, "b": {"motley_mac": "q"}}
     cards = wake.known(Inventory(path=Path("x"), nodes=nodes))
     assert {name: card["mac"] for name, card in cards.items()} == {"a": "z", "b": MAC, "c": "y"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"b": "x"}'])
+def test_what_is_known_of_the_cards_is_made_again_where_its_file_is_damaged(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cards.json").write_text(text)
+    nodes = {"b": {"motley_mac": MAC, "motley_state": str(tmp_path)}}
+    assert wake.known(Inventory(path=Path("x"), nodes=nodes)) == {"b": {"mac": MAC}}
+    wake.remember(tmp_path, {"c": {"mac": "y"}})
+    assert json.loads((tmp_path / "cards.json").read_text()) == {"c": {"mac": "y"}}

@@ -210,6 +210,9 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
     assert playbook_receipt.link_mbit(tmp_path) == pytest.approx(1000)
     assert playbook_receipt.link_mbit(tmp_path / "none") == 0
+    for text in ("", "[]", "{}", '{"nodes": {"a": {"phases": {"proof": {"measured": {}}}}}}', '{"nodes": {"a": 1}}'):
+        (tmp_path / "2099-01-01-000000-bootstrap.json").write_text(text)
+        assert playbook_receipt.link_mbit(tmp_path) == pytest.approx(1000), "the newest that can be read"
     found = nodes(look(), look(route={"why": "", "nic": "wlan0", "mbit": 0}), look(route={"why": "", "mbit": 100}))
     assert link(found, 900) == (900, "measured by bootstrap's proof")
     assert link(found, 0) == (100, "as n2's network card says")
