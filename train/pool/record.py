@@ -4,6 +4,7 @@ for one piece that of the later generation counts, and a line that the power too
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -34,7 +35,8 @@ class Record:
         self.file, self.disk, self.writes = file, disk, writes
         self.done: dict[int, Done] = {}
         for line in disk.read(file).split("\n")[:-1]:  # splitlines would also cut at a U+2028 in an answer
-            self._take(Done.of(json.loads(line)))
+            with suppress(ValueError, KeyError, TypeError):  # a disk has changed it: its piece is done again
+                self._take(Done.of(json.loads(line)))
 
     def add(self, done: Done) -> bool:
         """Whether it is new here. What the disk has not taken is not there."""

@@ -42,6 +42,14 @@ def test_half_a_line_is_dropped_and_the_next_one_is_whole(file):
     assert [json.loads(line)["piece"]["number"] for line in file.read_text().splitlines()] == [1, 2]
 
 
+@pytest.mark.parametrize("line", ["\0\0\0", "{}", "null", '{"piece": {}}'])
+def test_the_piece_of_a_line_that_a_disk_has_changed_is_done_again(file, line):
+    Record(file, OwnDisk()).add(done(1, "n0"))
+    file.write_text(f"{line}\n{file.read_text()}")
+    record = Record(file, OwnDisk())
+    assert list(record.done) == [1] and record.add(done(2, "n0"))
+
+
 def test_another_process_of_a_machine_reads_and_does_not_write(file):
     Record(file, OwnDisk()).add(done(1, "n0"))
     other = Record(file, OwnDisk(), writes=False)
