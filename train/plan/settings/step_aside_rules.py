@@ -43,13 +43,18 @@ def rules(values: Any) -> AsideRules:
     for key, known in (("on_battery", ON_BATTERY), ("in_use", IN_USE), ("then", ("", *THEN))):
         if values.get(key, known[0]) not in known:
             raise BadInput(f"aside: {key}: '{values[key]}' is none of {', '.join(known)}")
+    begin, programs = values.get("not_before") or 0, values.get("programs") or ()
+    if isinstance(begin, bool) or not isinstance(begin, (int, float)):
+        raise BadInput(f"aside: not_before: '{begin}' is no number of seconds")
+    if not isinstance(programs, (str, list, tuple)):
+        raise BadInput(f"aside: programs: '{programs}' is no list of names")
     return AsideRules(
         hours=str(values.get("hours") or ""),
-        not_before=float(values.get("not_before") or 0),
+        not_before=float(begin),
         then=str(values.get("then") or ""),
         on_battery=str(values.get("on_battery", ON_BATTERY[0])),
         in_use=str(values.get("in_use", IN_USE[0])),
-        programs=names(values.get("programs") or ()),
+        programs=names(programs),
     )
 
 

@@ -91,3 +91,9 @@ def test_rules_are_read_and_what_is_wrong_is_named():
     for wrong, words in (({"hour": NIGHT}, "did you mean 'hours'"), ({"in_use": "yes"}, "never, auto"), (7, "is not")):
         with pytest.raises(BadInput, match=words):
             step_aside_rules.rules(wrong)
+
+
+@pytest.mark.parametrize(("name", "value"), [("not_before", "tonight"), ("not_before", [1]), ("programs", 5)])
+def test_what_a_person_wrote_into_the_nodes_file_is_named_where_it_is_none(name, value):
+    with pytest.raises(BadInput, match=f"aside: {name}: "):
+        step_aside_rules.rules({name: value})
