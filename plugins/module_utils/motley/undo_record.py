@@ -20,6 +20,8 @@ from stat import S_ISLNK
 from typing import TypedDict
 
 from ..train.files import file_hash, write_atomic
+from .errors import ModuleError
+from .files import read_json
 
 ROOT = Path("/var/lib/motley/before")
 SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
@@ -241,7 +243,11 @@ class Before:
         self.manifest_path = self.folder / "manifest.json"
         self.data: Manifest = {"files": {}, "undo": [], "folders": []}
         if self.manifest_path.exists():
-            self.data = json.loads(self.manifest_path.read_text())
+            known = read_json(self.manifest_path)
+            if not known.keys() >= self.data.keys():
+                fix = "put it right, on that machine; or remove it, and nothing of that phase can be put back"
+                raise ModuleError(f"{self.manifest_path} is damaged", fix)
+            self.data = known
 
     @property
     def recorded(self) -> bool:
@@ -289,15 +295,20 @@ class Before:
         write_file(self.manifest_path, json.dumps(self.data, indent=1) + "\n", 0o600, (os.geteuid(), os.getegid()))
 
     def contents(self) -> dict[str, str | None]:
-        """Every remembered file as it was; None where there was none."""
+        """Every remembered file as it was; None where there was none. One whose copy is lost is not among them."""
         return {
             path: read_text(self.folder / entry["copy"]) if entry["existed"] else None
             for path, entry in self.data["files"].items()
+            if not self._is_lost(entry)
         }
+
+    def _is_lost(self, entry: KeptFile) -> bool:
+        return entry["existed"] and not (self.folder / entry["copy"]).is_file()
 
     def restore(self) -> list[str]:
         """Put every file back. Returns sentences about files that somebody edited since, where only our part went."""
-        remarks = []
+        lost = [name for name, entry in self.data["files"].items() if self._is_lost(entry)]
+        remarks = [f"{name}: what it was is lost: it stays as it is" for name in lost]
         for name, was in self.contents().items():
             path, entry = Path(name), self.data["files"][name]
             remark, now = self._back(path, entry, was)

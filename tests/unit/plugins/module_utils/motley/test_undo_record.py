@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.motley.errors import ModuleError
 from plugins.module_utils.motley.undo_record import (
     BEGIN,
     Before,
@@ -54,6 +55,28 @@ def test_a_file_that_somebody_edited_is_left_to_them(tmp_path: Path) -> None:
     path.write_text("mine\n")
     assert "edited since" in before.restore()[0]
     assert path.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"files": {}}'])
+def test_a_record_that_is_damaged_is_named(text: str, tmp_path: Path) -> None:
+    Before("phase", tmp_path).save()
+    (tmp_path / "phase/manifest.json").write_text(text)
+    with pytest.raises(ModuleError, match="phase/manifest.json is damaged\nfix: "):
+        Before("phase", tmp_path)
+
+
+def test_a_file_whose_copy_is_lost_is_not_removed(tmp_path: Path) -> None:
+    """Such as a netplan of the installer, or /etc/hosts: what was in it is not known any more."""
+    path, hosts, before = tmp_path / "file", tmp_path / "hosts", Before("phase", tmp_path / "b")
+    path.write_text("before\n")
+    hosts.write_text("theirs\n")
+    changed(before, path, "after\n")
+    changed(before, hosts, with_block("theirs\n", "ours"))
+    for copy in (tmp_path / "b/phase").glob("0*"):
+        copy.unlink()
+    assert before.contents() == {}
+    assert [remark.partition(": ")[2] for remark in before.restore()] == 2 * ["what it was is lost: it stays as it is"]
+    assert path.read_text() == "after\n" and BEGIN in hosts.read_text()
 
 
 def test_a_file_that_motley_made_and_somebody_edited_stays_as_private_as_it_is(tmp_path: Path) -> None:
