@@ -65,7 +65,7 @@ def read_pins(known_hosts: Path) -> dict[str, tuple[str, str]]:
     """Name -> (key, day it was pinned)."""
     pins: dict[str, tuple[str, str]] = {}
     if known_hosts.exists():
-        for line in known_hosts.read_text().splitlines():
+        for line in known_hosts.read_text(errors="replace").splitlines():
             words = line.split()
             if len(words) >= 3 and not line.startswith("#"):
                 day = words[3].removeprefix(MARK) if len(words) > 3 else ""
@@ -288,4 +288,10 @@ def own_key(private: Path) -> str:
         comment = f"motley-controller@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", os.fspath(private)]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-    return private.with_name(private.name + ".pub").read_text().strip()
+    public = private.with_name(f"{private.name}.pub")
+    if not public.exists() or not public.read_text().strip():
+        made = subprocess.run(
+            ["ssh-keygen", "-y", "-P", "", "-f", os.fspath(private)], check=True, capture_output=True, text=True
+        )
+        write_atomic(public, made.stdout.encode())
+    return public.read_text().strip()

@@ -244,3 +244,20 @@ def test_a_busy_machine_that_shows_another_kind_of_key_is_asked_again(
     monkeypatch.setattr(hostkeys, "scan", lambda *_: {(TODAY, 22): next(shown)})
     assert hostkeys.look([NODE], known)[0].state == "known"
     assert hostkeys.look([NODE], known)[0].state == "changed"  # and stays so where it shows no other
+
+
+@pytest.mark.parametrize("left", [None, ""])
+def test_the_public_part_of_this_controllers_key_is_made_again_where_it_is_lost(
+    left: "str | None", tmp_path: Path
+) -> None:
+    """An empty line in its place would close the nodes to it."""
+    private, public = tmp_path / "key", tmp_path / "key.pub"
+    line = hostkeys.own_key(private)
+    public.unlink() if left is None else public.write_text(left)
+    assert hostkeys.own_key(private).split()[:2] == line.split()[:2]
+    assert hostkeys.own_key(private) == public.read_text().strip()
+
+
+def test_bytes_of_another_encoding_among_the_pinned_keys_cost_none_of_them(tmp_path: Path) -> None:
+    (tmp_path / "known_hosts").write_bytes(b"# caf\xe9\n" + f"a {KEY_A} motley-pinned-2026-11-20\n".encode())
+    assert read_pins(tmp_path / "known_hosts") == {"a": (KEY_A, "2026-11-20")}
