@@ -9,6 +9,7 @@ It is a file of extra variables of Ansible's as well: `ansible-playbook launch.y
 
 from __future__ import annotations
 
+import datetime
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,8 @@ from train.plan.settings.read_settings import SETTINGS, coerce
 
 FIRST = ("model", "dataset", "recipe", "run")
 """What a reader looks for at the top."""
-PLAIN = (str, int, float, bool)
+PLAIN = (str, int, float, bool, datetime.date)
+"""A date is what YAML makes of 2026-11-30, which may be the name of a run."""
 
 
 def read(file: Path, also: Iterable[str] = ()) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def _lines(file: Path) -> dict[str, Any]:
         if not all(isinstance(one, PLAIN) for one in (value if isinstance(value, list) else [value])):
             what = "has no value" if value is None else "is neither a value nor a list of values"
             raise BadInput(f"{name}: it {what}", f"file: {file}", f"fix: {name}: VALUE, or leave it out")
-    return {str(name): value for name, value in values.items()}
+    return {str(name): str(value) if isinstance(value, datetime.date) else value for name, value in values.items()}
 
 
 def _place(name: str, value: Any, folder: Path) -> Any:

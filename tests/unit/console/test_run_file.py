@@ -96,6 +96,11 @@ def test_files_lie_beside_it_and_names_stay_names(tmp_path: Path) -> None:
     assert elsewhere == {"dataset": "examples/household.jsonl"}
 
 
+def test_a_run_may_be_called_like_a_day(tmp_path: Path) -> None:
+    """YAML takes it for a date."""
+    assert run_file.read(written(tmp_path, "run: 2026-11-30\n")) == {"run": "2026-11-30"}
+
+
 def test_several_data_sets_may_be_a_list(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text('{"prompt": "a", "completion": "b"}\n')
