@@ -24,6 +24,7 @@ from console.new_inventory import GROUP_VARS
 from console.playbook import ansible_environment, interrupt
 from console.text_layout import counted, shown_on
 from train.errors import BadInput, CheckFailed
+from train.files import DISK_FULL
 from train.safe_stdio import may_be_unread
 
 ROOT = Path(__file__).parents[1]
@@ -67,9 +68,9 @@ def run_verb(verb: str, words: list[str]) -> int:
         print(wrong, file=sys.stderr)
         return 1 if isinstance(wrong, CheckFailed) else 2
     except (OSError, RuntimeError) as wrong:
-        if not (what := wrong_name(wrong)):
+        if not (words := wrong_place(wrong)):
             raise
-        print(f"{what}\nfix: give the name of one", file=sys.stderr)
+        print(words, file=sys.stderr)
         return 2
     except (KeyboardInterrupt, EOFError) as stopped:  # Ctrl-D at a question is a Ctrl-C
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
@@ -77,11 +78,18 @@ def run_verb(verb: str, words: list[str]) -> int:
         return interrupt.CODE
 
 
-def wrong_name(error: OSError | RuntimeError) -> str:
-    """What a path that was typed has in it, where the error is about that; else empty."""
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"{str(error.filename)[:40]}… is too long for a file's name"
-    return "a path begins with ~NAME, and there is no such user" if "home directory" in str(error) else ""
+NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, *DISK_FULL)
+
+
+def wrong_place(error: OSError | RuntimeError) -> str:
+    """Why nothing can be read or written where somebody wanted it, where the error is about that; else empty."""
+    if not isinstance(error, OSError):
+        nobody = "a path begins with ~NAME, and there is no such user\nfix: give the name of one"
+        return nobody if "home directory" in str(error) else ""
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:40]}… is too long for a file's name\nfix: give the name of one"
+    words = f"{error.filename}: {error.strerror}\nfix: name another place, make room there, or let yourself write there"
+    return words if error.errno in NO_PLACE and error.filename else ""
 
 
 def typed(verb: str, words: list[str]) -> set[str]:

@@ -1,6 +1,8 @@
 """Each verb's options are what its function takes."""
 
+import errno
 import inspect
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -89,6 +91,22 @@ def test_a_path_of_nobody_is_bad_input(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setenv("MOTLEY_CALLED_IN", "/tmp")
     assert main.run_verb("generate", ["--prompts", "q.jsonl", "--out", "~nobody-here/a.jsonl"]) == 2
     assert "a path begins with ~NAME, and there is no such user\nfix: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.EROFS, errno.ENOSPC])
+def test_a_place_where_nothing_can_be_written_is_named(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as results/ that an earlier sudo has made."""
+
+    def writes(*_: object) -> int:
+        raise OSError(number, os.strerror(number), "results/notes")
+
+    monkeypatch.setattr(main, "act", writes)
+    for signal in ("sigint", "sigterm"):
+        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
+    assert main.run_verb("rented", []) == 2
+    assert f"results/notes: {os.strerror(number)}\nfix: " in capsys.readouterr().err
 
 
 def call(folder: Path, *words: str) -> Namespace:
