@@ -74,6 +74,8 @@ class EvaluateConfig(OnlyAsksConfig):
         names = task_files.names_in(self.tasks)
         if not names:
             raise BadInput("tasks: none is named", fix="tasks=arc_easy, or a file of your own: tasks=./mine.yaml")
+        if odd := next((name for name in names if not task_files.is_file(name) and len(name.split()) > 1), ""):
+            raise BadInput(f"tasks: '{odd}' is no name", fix=f"tasks={','.join(odd.split())}")
         files = [Path(name).expanduser().resolve() for name in names if task_files.is_file(name)]
         if missing := next((file for file in files if not file.is_file()), None):
             raise BadInput(f"tasks: there is no file {missing}", fix="give the path of a .yaml file")

@@ -117,7 +117,7 @@ def read(
     given = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(given)
     adapter = found_adapter(given, chosen, home, findings)
-    missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in given]
+    missing = [name for name in required.split(",") if name in chosen.REQUIRED and given.get(name, "") == ""]
     recipe = {name: given[name] for name in ("recipe", "trains") if given.get(name)}
     for name, value in given.items():
         if name not in chosen.TOGETHER:

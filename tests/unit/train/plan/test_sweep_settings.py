@@ -116,6 +116,8 @@ def test_what_does_not_go_with_a_sweep_is_refused(values, words):
 def test_a_launch_must_name_what_its_recipe_needs(recipe, needs):
     with pytest.raises(BadInput, match=f"{needs}: a value is missing"):
         request.read({"recipe": recipe, "model": "tiny"}, required=f"model,dataset,{needs}")
+    with pytest.raises(BadInput, match=f"{needs}: a value is missing"):
+        request.read({"recipe": recipe, "model": "tiny", needs: ""}, required=f"model,dataset,{needs}")
 
 
 def test_a_trial_is_a_run_with_the_usual_values_of_what_it_tries():
