@@ -68,9 +68,9 @@ def run_verb(verb: str, words: list[str]) -> int:
         print(wrong, file=sys.stderr)
         return 1 if isinstance(wrong, CheckFailed) else 2
     except (OSError, RuntimeError) as wrong:
-        if not (words := wrong_place(wrong)):
+        if not (why := wrong_place(wrong)):
             raise
-        print(words, file=sys.stderr)
+        print(why, file=sys.stderr)
         return 2
     except (KeyboardInterrupt, EOFError) as stopped:  # Ctrl-D at a question is a Ctrl-C
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"

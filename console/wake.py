@@ -156,4 +156,5 @@ def known(inventory: Inventory) -> dict[str, NicOfNode]:
 
 def kept(file: Path) -> dict[str, NicOfNode]:
     """What a bootstrap has kept. What is damaged it finds again."""
-    return {name: card for name, card in read_json(file).items() if isinstance(card, dict)}
+    cards: dict[str, NicOfNode] = read_json(file)
+    return {name: card for name, card in cards.items() if isinstance(card, dict)}

@@ -73,7 +73,7 @@ def test_what_is_refused(line, tmp_path):
 
 def test_a_launch_without_tasks_or_with_files_in_two_folders_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
-    with pytest.raises(BadInput, match="tasks: 'arc_easy hellaswag' is no name\ntasks=arc_easy,hellaswag"):
+    with pytest.raises(BadInput, match=r"tasks: 'arc_easy hellaswag' is no name\ntasks=arc_easy,hellaswag"):
         request.read(asked(tasks="arc_easy hellaswag"))
     with pytest.raises(BadInput, match="tasks: none is named"):
         request.read({"recipe": "evaluate", "model": "tiny"})

@@ -61,7 +61,7 @@ def test_a_file_that_somebody_edited_is_left_to_them(tmp_path: Path) -> None:
 def test_a_record_that_is_damaged_is_named(text: str, tmp_path: Path) -> None:
     Before("phase", tmp_path).save()
     (tmp_path / "phase/manifest.json").write_text(text)
-    with pytest.raises(ModuleError, match="phase/manifest.json is damaged\nfix: "):
+    with pytest.raises(ModuleError, match=r"phase/manifest\.json is damaged\nfix: "):
         Before("phase", tmp_path)
 
 
