@@ -41,12 +41,14 @@ NOT_HERE = {
     "layers_to_transform": "is for some of the layers alone",
     "layer_replication": "repeats layers of its base",
     "trainable_token_indices": "trains tokens of its base",
+    "alora_invocation_tokens": "works behind tokens of its own alone (aLoRA)",
 }
 """What others' adapters may have and a run here would not train on."""
-CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
+CHANGES_BASE = ("pissa", "olora", "corda", "lora_ga", "loftq")
 """First weights that change the base as well: such an adapter fits no other. Those that Motley makes do not: they are
 saved as a LoRA of twice the rank (train/models/lora_init.py)."""
 CONVERT = "save it with PEFT as a plain LoRA: save_pretrained(FOLDER, path_initial_model_for_weight_conversion=FIRST)"
+ANOTHER = "begin with another one, or leave adapter out: no model can be made of it and its base"
 MERGE = "make one model of it and its base with PEFT (merge_and_unload) and train that: model=FOLDER"
 
 
@@ -151,7 +153,8 @@ def read(folder: Path) -> Adapter:
         raise BadInput(f"adapter: it has no {WEIGHTS}, and pickled weights are not loaded", f"folder: {folder}")
     if what := why_not(config):
         begun = str(config.get("init_lora_weights", ""))
-        fix = CONVERT if begun.startswith(CHANGES_BASE[:3]) else MERGE
+        fix = CONVERT if begun.startswith(CHANGES_BASE[:-1]) else MERGE
+        fix = ANOTHER if config.get("alora_invocation_tokens") else fix
         raise BadInput(f"adapter: it {what}, and no run here can go on with that", f"folder: {folder}", fix)
     descent, held = descent_of(folder), targets_in(folder / WEIGHTS)
     return Adapter(

@@ -129,6 +129,8 @@ def test_a_folder_is_its_base_by_hash_and_not_by_name(tmp_path):
         ({"init_lora_weights": "pissa_niter_4"}, "it was begun as pissa_niter_4, which changes the base"),
         ({"init_lora_weights": "olora"}, "save it with PEFT as a plain LoRA: save_pretrained("),
         ({"init_lora_weights": "loftq"}, "make one model of it and its base with PEFT (merge_and_unload)"),
+        ({"init_lora_weights": "lora_ga"}, "it was begun as lora_ga, which changes the base"),
+        ({"alora_invocation_tokens": [7, 8]}, "it works behind tokens of its own alone (aLoRA)"),
         ({"rank_pattern": {"q_proj": 8}}, "a rank of its own for some layers"),
     ],
 )
