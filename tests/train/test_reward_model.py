@@ -167,6 +167,18 @@ def test_it_begins_with_an_adapter_of_a_language_model_but_none_goes_on_with_it(
         adapters.asked({"adapter": str(adapter)}, home)
 
 
+def test_one_that_begins_as_parts_of_its_base_loads_as_well(questions, tmp_path):
+    """Before its first step its scores are those of its base, as with any other adapter."""
+
+    def first(**more):
+        _, module = built(**more)
+        write_weights(tmp_path, module.model, trained_weights(module.model))
+        return scores(loaded(tmp_path), [one for both in questions for one in both])
+
+    plain = first()
+    assert first(lora_init="pissa") == pytest.approx(plain, abs=1e-4)
+
+
 def test_a_merged_one_is_a_model_that_scores(adapter, home, questions, tmp_path, capsys):
     assert main(["export", "merged", "--run", "run", "--home", str(home), "--out", str(tmp_path / "m")]) == 0
     capsys.readouterr()

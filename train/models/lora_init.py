@@ -105,11 +105,11 @@ def as_plain(model: nn.Module, tensors: dict[str, Tensor], config: Any) -> tuple
     if not (first := named(model)):
         return tensors, config
     plain = {
-        name: torch.cat([trained, first[name].cpu() if A in name else -first[name].cpu()], dim=0 if A in name else 1)
-        for name, trained in tensors.items()
+        name: torch.cat([tensors[name], own.cpu() if A in name else -own.cpu()], dim=0 if A in name else 1)
+        for name, own in first.items()
     }
-    doubled = math.sqrt(2) if config.use_rslora else 2  # the scale stays as it is
-    return plain, _changed(config, r=2 * config.r, lora_alpha=doubled * config.lora_alpha, init_lora_weights=True)
+    alpha = config.lora_alpha * (math.sqrt(2) if config.use_rslora else 2)  # the scale stays as it is
+    return tensors | plain, _changed(config, r=2 * config.r, lora_alpha=alpha, init_lora_weights=True)
 
 
 def _changed(config: Any, **other: Any) -> Any:
