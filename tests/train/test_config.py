@@ -135,7 +135,7 @@ def test_a_setting_is_explained_as_it_is_written():
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"lora_targets": "q_pro,v_proj"}, "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?"),
+        ({"lora_targets": "q_pro,v_proj"}, "model has no linear layer 'q_pro', did you mean 'q_proj'?"),
         ({"shares": "5,2,1"}, "shares: 3 numbers for 1 processes"),
     ],
 )

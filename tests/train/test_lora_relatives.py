@@ -156,6 +156,14 @@ def test_at_the_first_step_the_model_is_its_base():
                 assert torch.equal(model(input_ids=ids).logits, base)
 
 
+def test_an_adapter_is_of_linear_layers_by_name_or_by_the_end_of_a_path():
+    for other in ("embed_tokens", "lm_head", "self_attn", "norm"):
+        with pytest.raises(BadInput, match=f"lora_targets: the model has no linear layer '{other}'"):
+            hf.build(ModelSpec(folder=model_folder("tiny"), lora_targets=f"q_proj,{other}"))
+    found = trained_weights(hf.build(ModelSpec(folder=model_folder("tiny"), lora_targets="self_attn.q_proj,v_proj")))
+    assert {name.split(".")[-3] for name in found} == {"q_proj", "v_proj"}
+
+
 @pytest.mark.parametrize("name", ["dora", "pissa", "olora, rslora", "lora+", "dropout"])
 def test_what_comes_out_loads_in_plain_peft(name, alone):
     """The same logits as the run's own model, from the result's folder alone."""

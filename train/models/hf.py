@@ -230,11 +230,15 @@ def without_adapter(model: Any) -> list[str]:
 
 
 def require_targets(model: nn.Module, spec: ModelSpec) -> None:
-    known = {name.rpartition(".")[2] for name in (*dict(model.named_modules()), *experts.fused(model))}
+    """BadInput for what is no linear layer, by its name or the end of its path. Embeddings and output stay as the base
+    has them: they may be streamed, cut, or one weight."""
+    linear, fused = without_adapter(model), experts.fused(model)
+    known = {name.rpartition(".")[2] for name in (*linear, *fused)}
     for target in spec.targets if isinstance(spec.targets, list) else []:
-        if target not in known:
+        ends_a_path = not fused and any(name.endswith(f".{target}") for name in linear)
+        if target not in known and not ends_a_path:
             raise BadInput(
-                f"lora_targets: the model has no layer '{target}'{nearest(target, known)}",
+                f"lora_targets: the model has no linear layer '{target}'{nearest(target, known)}",
                 f"folder: {spec.folder}",
                 "all-linear takes every linear layer",
             )
