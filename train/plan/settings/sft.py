@@ -83,8 +83,9 @@ class SftConfig(RunConfig):
         if self.system and self.format == "text":
             raise BadInput("system: format=text has no conversations", fix="leave one of the two out")
         lora_relatives.settle(self)
-        for name in ("lora_r", "lora_alpha"):
-            at_least(self, name, 1)
+        at_least(self, "lora_r", 1)
+        if self.lora_alpha <= 0:
+            raise BadInput(f"lora_alpha: {self.lora_alpha} is not above 0")
         if self.weights == "stream":
             _check_stream(self)
         if parse_pipes(self.pipes):

@@ -77,6 +77,7 @@ def test_a_dora_is_one_and_a_scale_need_not_be_whole(tmp_path):
     scaled = make(tmp_path / "scaled", use_rslora=True, lora_alpha=16.970562748477143)
     found = asked(scaled).settings
     assert (found["lora_alpha"], found["rslora"], found["dora"]) == (16.970562748477143, True, False)
+    assert asked(make(tmp_path / "faint", lora_alpha=0.5)).settings["lora_alpha"] == 0.5
     assert load_config({"lora_alpha": "24.0"}).scoped("math")["lora_alpha"] == 24
     words = handed_on(decided({"adapter": str(scaled), "dataset": "stdlib-qa", "max_steps": 9}, look())).calibrate
     assert "--lora-r=4" in words
