@@ -83,6 +83,34 @@ def test_three_unequal_processes_have_the_same_curve_by_fit_too(alone, settings,
     assert program != BY_FIT or all(f"steps {STEPS}" in run.said(rank) for rank in range(3))
 
 
+ONLY_SOME = """
+import torch
+from torch import nn
+
+def rows(settings):
+    x = torch.arange(60.0).reshape(20, 3).sin()
+    return {"x": x, "y": x.sum(1), "some": torch.arange(20) % 7 == 1}
+
+def model(settings):
+    return nn.ModuleDict({"all": nn.Linear(3, 1), "some": nn.Linear(3, 1)})
+
+def loss(model, batch):
+    x, some = batch["x"], batch["some"]
+    said = model["all"](x)
+    if some.any():
+        said = said.index_add(0, some.nonzero()[:, 0], model["some"](x[some]))
+    return (said.squeeze(1) - batch["y"]) ** 2
+"""
+
+
+def test_a_layer_that_only_some_rows_go_through_learns_the_same_on_any_cluster(tmp_path):
+    """Also in a step without such a row, in which AdamW moves it on by what it has learned."""
+    settings = {"recipe": written(tmp_path, text=ONLY_SOME), "max_steps": 12, "rows_per_step": 4, "sync": "flat"}
+    settings |= {"learning_rate": 0.05, "weight_decay": 0.5}
+    alone = cluster.train(tmp_path / "alone", settings)
+    reference.assert_one_model(cluster.train(tmp_path / "two", {**settings, "shares": "2,1"}, 2), alone, within=1e-5)
+
+
 def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
     other = tmp_path / "table.py"
     other.write_text(TABLE.read_text() + "\n# changed\n")

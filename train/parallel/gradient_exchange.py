@@ -148,16 +148,21 @@ class FlatSync:
                 (loss * weight).backward()
                 total += loss.detach()
         computed = self.watch.mark()
+        if batches or self.exchanges:
+            self._fill_in()
         if self.exchanges:
             self._all_reduce()
         end = self.watch.mark()
         return StepTiming(total.item(), self.watch.between(start, computed), self.watch.between(computed, end))
 
-    def _all_reduce(self) -> None:
+    def _fill_in(self) -> None:
+        """Of a weight that no row here has reached the gradient is 0, also alone: an optimizer passes over what has
+        none, and elsewhere such a row may be."""
         for p in self.parameters:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        all_reduce(gradients, self.wire, self.finish)
+
+    def _all_reduce(self) -> None:
+        all_reduce([p.grad for p in self.parameters], self.wire, self.finish)
 
 
 SYNC_BUFFERS = "forward_sync_buffers"
