@@ -111,6 +111,12 @@ def test_a_layer_that_only_some_rows_go_through_learns_the_same_on_any_cluster(t
     reference.assert_one_model(cluster.train(tmp_path / "two", {**settings, "shares": "2,1"}, 2), alone, within=1e-5)
 
 
+def test_ddp_does_not_go_on_without_such_a_row(tmp_path):
+    settings = {"recipe": written(tmp_path, text=ONLY_SOME), "max_steps": 12, "rows_per_step": 4, "sync": "ddp"}
+    run = cluster.Cluster(tmp_path, settings, 2)
+    assert run.wait() == [1, 1] and "use sync=flat, where a layer is for some rows alone" in run.said(0) + run.said(1)
+
+
 def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
     other = tmp_path / "table.py"
     other.write_text(TABLE.read_text() + "\n# changed\n")

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
+from train.errors import BadInput
 from train.models.backends import Batch, LossModule
 from train.models.optimizer_step import Trained
 from train.parallel.muon import Muon
@@ -165,6 +166,7 @@ class FlatSync:
         all_reduce([p.grad for p in self.parameters], self.wire, self.finish)
 
 
+FLAT = "use sync=flat, where a layer is for some rows alone"
 SYNC_BUFFERS = "forward_sync_buffers"
 if SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
     SYNC_BUFFERS = "broadcast_buffers"  # its name in torch 2.10, of the set for driver 570
@@ -203,6 +205,7 @@ class DdpSync:
         start = self.watch.mark()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         todo: list[Batch | None] = list(batches) or [None]
+        self.computed = None
         for i, batch in enumerate(todo):
             last = i == len(todo) - 1
             with nullcontext() if last else self.ddp.no_sync():
@@ -210,6 +213,8 @@ class DdpSync:
                 self.interrupted_exchange = last
                 (loss * weight).backward()
                 total += loss.detach()
+        if self.computed is None:  # torch says so in the next step, when the weights are changed
+            raise BadInput("sync: ddp needs a gradient of each weight, and no row here has reached one", fix=FLAT)
         self.interrupted_exchange = False
         end = self.watch.mark()
         return StepTiming(
@@ -217,8 +222,9 @@ class DdpSync:
         )
 
     def _all_reduce(self, bucket: Any) -> Any:
-        """Sums one bucket of gradients. The last call of a step marks the end of the rank's own computing."""
-        self.computed = self.watch.mark()
+        """Sums one bucket of gradients. The last one of a step marks the end of the rank's own computing."""
+        if bucket.is_last():
+            self.computed = self.watch.mark()
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
         work = dist.all_reduce(sent, async_op=True)
