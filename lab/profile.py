@@ -31,7 +31,6 @@ class HostSpec:
     """Names of its network cards; the first is the cable to the LAN, a second one is plugged in but not set up."""
     cpu_percent: int
     """Share of one core, when limits are on."""
-    memory_gb: int
     rate_mbit: float = 1000
     delay_ms: float = 0.1
     card: str = "none"

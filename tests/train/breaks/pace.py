@@ -169,11 +169,6 @@ def sleeps_over_answers() -> None:
     sample_tokens.choose = sleeping if own_rank() == 1 else sample_tokens.choose
 
 
-def nobody_takes_over() -> None:
-    """What a slow machine has begun it ends itself."""
-    hand_out.LOOK_S = float("inf")
-
-
 def speeds_as_known() -> None:
     """Nothing broken: what a step takes is no news of a machine, so shares follow from the settings' speeds."""
     Balance.learn = lambda *_, **__: None

@@ -12,9 +12,7 @@ from lab.profile import HostSpec
 
 TRIO = {spec.name: spec for spec in profile.load("trio").hosts}
 DESKTOP, LAPTOP = TRIO["gpu-worker-2"], TRIO["gpu-worker-1"]
-NOBODY = HostSpec(
-    name="bare", machine="", address="", installed_address="", nics=("eno1",), cpu_percent=10, memory_gb=8
-)
+NOBODY = HostSpec(name="bare", machine="", address="", installed_address="", nics=("eno1",), cpu_percent=10)
 
 SIGNED_OPEN = {"version": "580.95.05", "license": "Dual MIT/GPL", "signer": "Canonical Ltd. Kernel Module Signing"}
 SIGNED = SIGNED_OPEN | {"license": "NVIDIA"}
