@@ -100,9 +100,5 @@ def table(found: Found) -> list[str]:
 PARTS = {part: partial(measure, case=case) for part, case in CASES.items()}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, with_pictures("benchbalance"), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, with_pictures("benchbalance"), PARTS, table))

@@ -83,9 +83,5 @@ def split(each: list[Figures]) -> str:
 PARTS = {"bare": lambda there: again(there, **BARE), "whole": lambda there: again(there, **WHOLE)}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, bootstrapped_trio(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, bootstrapped_trio(), PARTS, table))

@@ -88,9 +88,5 @@ def table(found: Found) -> list[str]:
 PARTS = {part: functools.partial(measure, part=part) for part in WORDS}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, nullcontext(), PARTS, table))

@@ -216,9 +216,5 @@ def in_words(seconds: list[float | None]) -> str:
 PARTS = {engine: partial(losses, engine=engine) for engine in ENGINES}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, nullcontext(), PARTS, table))

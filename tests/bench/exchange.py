@@ -98,9 +98,5 @@ def hidden_table(found: Found) -> list[str]:
 PARTS = {str(link): functools.partial(measure, link_mbit=link) for link in LINKS_MBIT}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, torchrun.lab_for_training("benchexchange"), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, torchrun.lab_for_training("benchexchange"), PARTS, table))

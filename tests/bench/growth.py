@@ -166,9 +166,5 @@ def predicted(count: int, mbit: float) -> float:
 PARTS: dict[str, Callable[[None], Figures]] = {"heartbeats": heartbeats, "agree": agree, "work": work, "eight": eight}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, contextlib.nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, contextlib.nullcontext(), PARTS, table))

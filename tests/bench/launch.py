@@ -66,10 +66,6 @@ WAYS: dict[str, Figures] = {
 }
 
 
-def main() -> int:
-    return bench(__doc__, NAME, warm_trio(), {way: partial(one, way=way) for way in WAYS}, table)
-
-
 def one(person: Person, way: str) -> Figures:
     return measured(person, f"{way.replace(' ', '-')}-{next(COUNTER)}", **WAYS[way])
 
@@ -156,4 +152,4 @@ def beside(found: Found, where: str = "") -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, warm_trio(), {way: partial(one, way=way) for way in WAYS}, table))

@@ -55,9 +55,5 @@ def table(found: Found) -> list[str]:
     return table_of(("asked of three healthy machines", "seconds", "aim"), rows)
 
 
-def main() -> int:
-    return bench(__doc__, NAME, healthy_trio(), {"asked": looks}, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, healthy_trio(), {"asked": looks}, table))

@@ -64,9 +64,5 @@ def table(found: Found) -> list[str]:
     return [*table_of(heads, rows), "", *where_seconds_go(found, TITLES)]
 
 
-def main() -> int:
-    return bench(__doc__, NAME, with_pictures("benchnear", "five"), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, with_pictures("benchnear", "five"), PARTS, table))

@@ -152,9 +152,5 @@ def table(found: Found) -> list[str]:
     return table_of(("pieces at speeds 4:2:1", "measured", "aim"), rows)
 
 
-def main() -> int:
-    return bench(__doc__, NAME, nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, nullcontext(), PARTS, table))

@@ -185,10 +185,6 @@ def streamed(place: Place, planned: Fit, config: RunConfig) -> Figures:
 PARTS = {name: functools.partial(one, name=name) for name in CASES}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, hosts(), PARTS, table)
-
-
 def table(found: Found) -> list[str]:
     rows = []
     for name, case in CASES.items():
@@ -220,4 +216,4 @@ def rate(step_s: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, hosts(), PARTS, table))

@@ -182,10 +182,6 @@ def found(case: Case, took: Took, weights: int) -> Figures:
 PARTS = {name: functools.partial(one, case=case) for name, case in CASES.items()}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, place(), PARTS, table)
-
-
 def table(found: Found) -> list[str]:
     """By the arithmetic as it is today, from the speeds that were measured."""
     rows = []
@@ -228,4 +224,4 @@ def summary(found: Found) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, place(), PARTS, table))

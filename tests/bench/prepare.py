@@ -176,9 +176,5 @@ def table(found: Found) -> list[str]:
 PARTS = {"rates": rates, "gigabyte": gigabyte}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, written(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, written(), PARTS, table))

@@ -81,9 +81,5 @@ def table(found: Found) -> list[str]:
     return table_of(("held-out loss, a character", "figure", "aim"), rows)
 
 
-def main() -> int:
-    return bench(__doc__, NAME, rows(), {"gpt2": gpt2, "ours": ours, "muon": muon}, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, rows(), {"gpt2": gpt2, "ours": ours, "muon": muon}, table))

@@ -134,9 +134,5 @@ def table(found: Found) -> list[str]:
     return table_of(("tokens of answers, made and trained on", "measured", "aim"), rows)
 
 
-def main() -> int:
-    return bench(__doc__, NAME, prompts(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, prompts(), PARTS, table))

@@ -58,10 +58,6 @@ def one(lab: Lab, sync: str) -> Figures:
 PARTS = {f"{MBIT}-{sync}": functools.partial(one, sync=sync) for sync in ("flat", "local")}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, torchrun.lab_for_training("benchlocal"), PARTS, table)
-
-
 def table(found: Found) -> list[str]:
     rows = []
     for part in PARTS:
@@ -89,4 +85,4 @@ def inner_steps(rounds: list[int]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, torchrun.lab_for_training("benchlocal"), PARTS, table))

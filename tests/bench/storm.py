@@ -108,9 +108,5 @@ def summary(found: Found) -> tuple[str, str, str]:
     return what, spread(each, "{:.1%}", "storms"), beside
 
 
-def main() -> int:
-    return bench(__doc__, NAME, nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, nullcontext(), PARTS, table))

@@ -190,9 +190,5 @@ def where_seconds_go(found: Found, titles: Mapping[str, str]) -> list[str]:
     return table_of(("a step", *SPENT.values(), "turns"), rows)
 
 
-def main() -> int:
-    return bench(__doc__, NAME, torchrun.lab_for_training("benchturns"), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, torchrun.lab_for_training("benchturns"), PARTS, table))

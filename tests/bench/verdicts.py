@@ -68,9 +68,5 @@ def table(found: Found) -> list[str]:
 PARTS = {"families": measure}
 
 
-def main() -> int:
-    return bench(__doc__, NAME, contextlib.nullcontext(), PARTS, table)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench(__doc__, NAME, contextlib.nullcontext(), PARTS, table))
