@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console.dashboard import tables
@@ -44,7 +45,7 @@ from train.errors import BadInput
 from train.plan.run_name import is_name
 from train.safe_stdio import draw
 
-MOST_STREAMS, MOST_IDLE = 16, 32
+MOST_STREAMS = 16
 EVERY_S = 0.25
 ALIVE_S = 10.0
 LONGEST_QUESTION = 4000
@@ -301,16 +302,14 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
 
 
 class Connection(H11Protocol):
-    """A connection. Of those on which nothing is asked the newest stay: any number of strangers keeps nobody out."""
-
-    most_idle = MOST_IDLE
+    """A connection. On half of those that there may be nothing is asked, the newest: strangers keep nobody out."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.since = time.monotonic()
         ours = [one for one in self.connections if isinstance(one, Connection)]
         idle = [one for one in ours if not one.cycle or one.cycle.response_complete]
-        for one in sorted(idle, key=lambda one: one.since)[: -self.most_idle]:
+        for one in sorted(idle, key=lambda one: one.since)[: -(self.limit_concurrency or 0) // 2]:
             one.transport.close()
 
 
@@ -322,16 +321,20 @@ class Server(uvicorn.Server):
 
 
 async def serve(app: Guard, board: Dashboard, listener: socket.socket) -> None:
+    drawing = asyncio.create_task(board.draw_for_ever())
+    try:
+        await listen(app, listener, most_connections=64)
+    finally:
+        drawing.cancel()
+
+
+async def listen(app: ASGIApp, listener: socket.socket, *, most_connections: int) -> None:
     config = uvicorn.Config(
         app, log_level="error", access_log=False, lifespan="off", server_header=False,
         http=Connection, ws="none", timeout_graceful_shutdown=1,
-        limit_concurrency=64, h11_max_incomplete_event_size=1 << 15,
+        limit_concurrency=most_connections, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
-    drawing = asyncio.create_task(board.draw_for_ever())
-    try:
-        await Server(config).serve(sockets=[listener])
-    finally:
-        drawing.cancel()
+    await Server(config).serve(sockets=[listener])
 
 
 def listening(port: int, *, lan: bool) -> socket.socket:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from console.dashboard.server import listening
+from console.dashboard.server import listen, listening
 from console.inventory.read import Inventory
 from console.serve.app import Endpoint
-from console.serve.command import Served, listen, of_run
+from console.serve.command import MOST_CONNECTIONS, Served, of_run
 from console.serve.guard import FILE, Guard
 from console.serve.router import Router
 
@@ -116,7 +116,7 @@ class Own:
             await router.up.wait()
             self.is_up.set()
             app = Guard(Endpoint(router, self.served.run).app(), hosts=[f"127.0.0.1:{self.port}"])
-            await listen(app, self.listener)
+            await listen(app, self.listener, most_connections=MOST_CONNECTIONS)
         finally:
             self.is_up.set()
             await router.close()

@@ -8,9 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import uvicorn
-
-from console.dashboard.server import Connection, listening, own_addresses
+from console.dashboard.server import listen, listening, own_addresses
 from console.infra.choose import from_inventory
 from console.inventory.read import Inventory
 from console.serve.app import Endpoint
@@ -20,7 +18,8 @@ from console.serve.router import Router
 from console.text_layout import say
 from console.use_result import NowhereToAsk, find
 
-MOST_CONNECTIONS, MOST_IDLE = 512, 256
+MOST_CONNECTIONS = 512
+"""Programs keep more connections open than the browsers of a live page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ async def until_stopped(served: Served, listener: socket.socket, inventory: Inve
             return 1
         hosts, token = announced(served.run, listener, inventory, lan=lan, tell=say)
         app = Guard(Endpoint(router, served.run).app(), hosts=hosts, token=token)
-        await listen(app, listener)
+        await listen(app, listener, most_connections=MOST_CONNECTIONS)
     finally:
         await router.close()
     return 0
@@ -94,18 +93,3 @@ def announced(
         tell("for programs of this machine; --lan is for others. Any API key will do")
     tell("Ctrl-C ends it")
     return [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *addresses)], token
-
-
-class ConnectionOfMany(Connection):
-    """Programs keep more connections open than the browsers of a live page."""
-
-    most_idle = MOST_IDLE
-
-
-async def listen(app: Guard, listener: socket.socket) -> None:
-    config = uvicorn.Config(
-        app, log_level="error", access_log=False, lifespan="off", server_header=False,
-        http=ConnectionOfMany, ws="none", timeout_graceful_shutdown=1,
-        limit_concurrency=MOST_CONNECTIONS, h11_max_incomplete_event_size=1 << 15,
-    )  # fmt: skip
-    await uvicorn.Server(config).serve(sockets=[listener])
