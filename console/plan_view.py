@@ -29,7 +29,7 @@ def lines(plan: Decided, cost: str = "", data: Mapping[str, Any] | None = None) 
     does = "takes" if config.IN_PIECES else "rows a step"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", does)]
     entries = {entry.device.name: entry for entry in plan.fit.nodes}
-    shares = shared_rows(plan)
+    shares = alone_or_even(plan) | rows_of_others(plan.fit)
     for node in plan.nodes:
         route = node.facts.route
         speed = f"{route.mbit:g} Mbit/s" if route.mbit else "Wi-Fi" if route.wireless else ""
@@ -78,10 +78,6 @@ def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> st
     if fit.cut and (own := fit.cut.layers.get(entry.device.name)):
         how = f", {own[1] - own[0]} of {fit.cut.room.layers} layers"
     return f"{needs} of {has_bytes / GIB:.0f} GB{how}"
-
-
-def shared_rows(plan: Decided) -> dict[str, str]:
-    return alone_or_even(plan) | rows_of_others(plan.fit)
 
 
 def rows_of_others(fit: Fit) -> dict[str, str]:

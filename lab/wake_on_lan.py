@@ -27,15 +27,6 @@ def armed(host: Host) -> bool:
     return (host.disk.root / "var/lib/simulated-nic" / host.cable.mac).exists()
 
 
-def deliver(place: Place, mac: str) -> None:
-    lab = labs.current(place)
-    for host in [host for host in lab.hosts if host.cable.mac == mac and armed(host)]:
-        if "suspend" in faults.injected(host):
-            faults.fix(lab, host, "suspend")
-        elif not host.running and network.cable_plugged(host.cable):
-            host.power_on()
-
-
 def main() -> None:
     place = Place(name=sys.argv[1])
     ears = []
@@ -46,7 +37,12 @@ def main() -> None:
     while True:
         for ear in select.select(ears, [], [])[0]:
             if mac := meant(ear.recv(2048)):
-                deliver(place, mac)
+                lab = labs.current(place)
+                for host in [host for host in lab.hosts if host.cable.mac == mac and armed(host)]:
+                    if "suspend" in faults.injected(host):
+                        faults.fix(lab, host, "suspend")
+                    elif not host.running and network.cable_plugged(host.cable):
+                        host.power_on()
 
 
 if __name__ == "__main__":

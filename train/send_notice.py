@@ -74,7 +74,7 @@ def _once(address: str, notice: Notice) -> tuple[bool, str]:
     if not re.match(r"(ntfy\+)?https?://", address, re.IGNORECASE):
         return False, _run(address, notice)
     try:
-        with _opener().open(request(address, notice), timeout=TIMEOUT_S) as answer:
+        with urllib.request.build_opener(_NoRedirect).open(request(address, notice), timeout=TIMEOUT_S) as answer:
             answer.read(1)
     except urllib.error.HTTPError as error:
         where = " (it redirects: give the address that it leads to)" if 300 <= error.code < 400 else ""
@@ -125,10 +125,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         return None
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_NoRedirect)
 
 
 def _run(command: str, notice: Notice) -> str:

@@ -128,7 +128,8 @@ class Sent:
     def __init__(self, folder: Path, kind: str) -> None:
         self.file = folder / FOLDER / f"{kind}.json"
         known = json.loads(self.file.read_text()) if self.file.exists() else {}
-        began = first_start(folder)
+        files = (folder / NODES).glob(f"*/{EVENTS}")
+        began = min((event["time"] for file in files for event in read(file) if event["event"] == "start"), default=0.0)
         if known and began > known["until"]:  # its name was taken for another run, and the logs are that one's
             known = {}
         day = time.strftime("%Y%m%d-%H%M%S", time.localtime(began))
@@ -148,11 +149,6 @@ class Sent:
 
     def keep(self) -> None:
         write_atomic(self.file, json.dumps(self.known).encode())
-
-
-def first_start(folder: Path) -> float:
-    files = (folder / NODES).glob(f"*/{EVENTS}")
-    return min((event["time"] for file in files for event in read(file) if event["event"] == "start"), default=0.0)
 
 
 def main(kind: str, folder: Path, *, once: bool) -> None:

@@ -137,7 +137,7 @@ def live(feed: Feed) -> dict[str, object]:
         "percent": percent,
         "rates": " · ".join(rates(state.last)) if state.last else "",
         "losses": losses(feed),
-        "machines": [machine(feed, name, index) for index, name in enumerate(names(feed))],
+        "machines": [machine(feed, node.name, index) for index, node in enumerate(feed.nodes)],
         "about": about(feed),
         "over": bool(ended) or not state.total,
         "lines": [line.removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
@@ -211,10 +211,6 @@ def in_words(feed: Feed, *, done: bool, away: list[str]) -> str:
         return f"training without {', '.join(away)}"
     words = state.state if state.last or state.state != "training" else "starting"
     return f"waiting: {state.reason.removeprefix('waiting ')}" if state.state == "waiting" and state.reason else words
-
-
-def names(feed: Feed) -> list[str]:
-    return [node.name for node in feed.nodes]
 
 
 def losses(feed: Feed) -> str:

@@ -138,7 +138,7 @@ def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> Report:
         "network_manager": unit_active("NetworkManager.service"),
         "cloud_init": Path("/etc/cloud").is_dir(),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
-        "ufw": ufw_active(),
+        "ufw": "ENABLED=yes" in read(Path("/etc/ufw/ufw.conf")),
         "firewalld": unit_active("firewalld.service"),
         **listening_ports.look(),
         "time_service": time_service(),
@@ -225,10 +225,6 @@ def unit_active(*units: str) -> bool:
         return subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0
     except FileNotFoundError:
         return False
-
-
-def ufw_active() -> bool:
-    return "ENABLED=yes" in read(Path("/etc/ufw/ufw.conf"))
 
 
 def time_service() -> str:

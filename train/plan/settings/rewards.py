@@ -63,7 +63,17 @@ def parse(text: str, home: Path) -> tuple[Reward, ...]:
     rewards = [reward for entry in entries(text) for reward in rewards_of(entry, home)]
     if not rewards:
         raise BadInput(f"rewards: none is named; there are {', '.join(BUILT_IN)}, and a file of yours", fix=PAGE)
-    return with_names_of_their_own(rewards)
+    # One file, since one comes to the nodes, and no function twice: the report has a curve for each name.
+    files = sorted({reward.argument for reward in rewards if reward.kind == FILE})
+    if len(files) > 1:
+        raise BadInput(
+            "rewards: two files are named, and one comes to the nodes", " and ".join(files), "make one of them"
+        )
+    for name, times in Counter(reward.name for reward in rewards).items():
+        if times > 1:
+            fix = f"name it once, with a weight if it is to count for more: {times}@{name}; or rename a function"
+            raise BadInput(f"rewards: {name} is named {times} times", fix=fix)
+    return tuple(rewards)
 
 
 def entries(text: str) -> list[str]:
@@ -146,20 +156,6 @@ def require_form(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> No
 
 def names_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-
-
-def with_names_of_their_own(rewards: Sequence[Reward]) -> tuple[Reward, ...]:
-    """One file, since one comes to the nodes, and no function twice: the report has a curve for each name."""
-    files = sorted({reward.argument for reward in rewards if reward.kind == FILE})
-    if len(files) > 1:
-        raise BadInput(
-            "rewards: two files are named, and one comes to the nodes", " and ".join(files), "make one of them"
-        )
-    for name, times in Counter(reward.name for reward in rewards).items():
-        if times > 1:
-            fix = f"name it once, with a weight if it is to count for more: {times}@{name}; or rename a function"
-            raise BadInput(f"rewards: {name} is named {times} times", fix=fix)
-    return tuple(rewards)
 
 
 def file_of(text: str) -> str:
