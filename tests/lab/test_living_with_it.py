@@ -66,7 +66,7 @@ def test_a_night_with_games_and_a_power_cut_keeps_the_curve(machines: Training) 
         took_s = frees_its_memory(machines, player)
         machines.together(*rest, since=began, within_s=LOST_S)
         print(f"{player}: memory free after {took_s:.1f} s")
-        assert took_s < FREE_S and machines.repeated(rest[0], began) == 0, "it leaves with its last step saved"
+        assert took_s < FREE_S and machines.repeated(rest[0], began) <= 1, "more than the step under way was lost"
         assert machines.now(player)["state"] == "away"
         assert held_mb(machines, player) == 0
         unpause(machines.host(player))

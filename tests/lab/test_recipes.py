@@ -147,9 +147,10 @@ def letters(_: Person, folder: Path) -> Path:
 
 OWN: dict[str, object] = {"recipe": REPOSITORY / "examples/table.py", "dataset": REPOSITORY / "examples/energy.csv"}
 OWN |= {"rows_per_step": 48, "width": 1024, "learning_rate": 3e-5}
-NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 48, "max_seq_length": 64}
+# Large steps: few of them last until the machine is back.
+NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 192, "max_seq_length": 64}
 NEW |= {"hidden_size": 64, "layers": 3}
-TEXTS: dict[str, object] = {  # large steps: few of them last until the machine is back
+TEXTS: dict[str, object] = {
     **{"recipe": "sft", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 192, "learning_rate": 5e-5}
 }
 DRILLS = {
@@ -164,8 +165,8 @@ DRILLS = {
         | {"max_seq_length": 64},
         ("adapter",),
     ),
-    "pretrain": Drill(NEW | {"vocab_size": 512}, ("model/model.safetensors", "model/tokenizer.json")),
-    "tokenizer": Drill(NEW | {"tokenizer": "tiny"}, ("model/model.safetensors", "model/tokenizer.json")),
+    "pretrain": Drill(NEW | {"vocab_size": 512}, ("model/model.safetensors", "model/tokenizer.json"), steps=150),
+    "tokenizer": Drill(NEW | {"tokenizer": "tiny"}, ("model/model.safetensors", "model/tokenizer.json"), steps=150),
     "images": Drill(
         {
             "dataset": some_photos,
