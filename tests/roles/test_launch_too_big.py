@@ -19,7 +19,7 @@ from lab.profile import USER
 from tests.support.bootstrap import Person
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import parameters
-from train.plan.model.weight_files import FAMILIES
+from train.plan.model.weight_files import FAMILIES, wanted
 
 HOME = f"/home/{USER}/ai-cluster"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
@@ -138,7 +138,7 @@ def hub(cards: Person) -> Hub:
         place = folder / repository
         place.mkdir(parents=True)
         with (place / "model.safetensors").open("wb") as file:
-            file.write(header_of(size_of(facts)))
+            file.write(header_of(facts))
             file.truncate(size_of(facts))
         (place / "config.json").write_text(json.dumps(config_of(facts)))
         shutil.copy(
@@ -151,11 +151,12 @@ def size_of(facts: Facts) -> int:
     return int(0.58 * parameters(facts))
 
 
-def header_of(size: int) -> bytes:
-    """Of one tensor, which fills the file."""
-    length = 200
-    of_all = {"dtype": "U8", "shape": [size - 8 - length], "data_offsets": [0, size - 8 - length]}
-    return length.to_bytes(8, "little") + json.dumps({"weights": of_all}).ljust(length).encode()
+def header_of(facts: Facts) -> bytes:
+    """Names every weight of the model, in 4 bit."""
+    names = wanted(facts, config_of(facts))
+    held = {name: {"dtype": "U8", "shape": [1], "data_offsets": [n, n + 1]} for n, name in enumerate(names)}
+    header = json.dumps(held).encode()
+    return len(header).to_bytes(8, "little") + header
 
 
 def config_of(facts: Facts) -> dict:
