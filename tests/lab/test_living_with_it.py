@@ -152,7 +152,7 @@ def test_two_nights_with_a_battery_a_game_hours_and_a_power_cut_keep_the_curve(m
     evening = clock(head, dawn + 60 * DAY_MIN)
     waits = lambda: f"until {evening}" in machines.now(MASTER)["reason"]  # noqa: E731
     machines.wait(waits, 20, f"it does not say that it waits until {evening}")
-    assert not any(map(machines.worker_pids, machines.names)), "somebody trains by day"
+    machines.wait(lambda: not any(map(machines.worker_pids, machines.names)), FREE_S, "somebody trains by day")
     faults.inject(machines.lab, laptop, "on-battery")
 
     machines.together(MASTER, OLD, since=dawn + 60 * DAY_MIN - 1, within_s=420)
