@@ -28,7 +28,7 @@ def evaluate(
     runs = commands_in_pieces.known_runs(inventory)
     if resume:
         if given := [option for option, value in {"tasks": tasks, **named}.items() if value]:
-            what = f"{given[0]}: what goes on asks what it was begun with"
+            what = f"{given[0]}: a run that continues keeps what it began with"
             raise BadInput(what, fix=f"fix: leave it out; or without --resume {resume}")
         asked, name = {"resume": resume, "nodes": nodes} if nodes else {"resume": resume}, resume
     else:

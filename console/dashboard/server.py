@@ -302,7 +302,8 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
 
 
 class Connection(H11Protocol):
-    """A connection. On half of those that there may be nothing is asked, the newest: strangers keep nobody out."""
+    """A connection. At most half of those allowed may be idle; the oldest idle ones are closed: strangers keep nobody
+    out."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

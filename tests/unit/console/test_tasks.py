@@ -86,7 +86,7 @@ def test_what_cannot_be_asked_is_refused_before_a_machine_is(results: Path, tmp_
 
 @pytest.mark.parametrize("given", [{"tasks": "arc_easy"}, {"documents": "5"}, {"shots": "0"}])
 def test_what_goes_on_is_asked_what_it_was_asked(launched: list[Any], results: Path, given: dict[str, str]) -> None:
-    with pytest.raises(BadInput, match=f"{next(iter(given))}: what goes on asks what it was begun with"):
+    with pytest.raises(BadInput, match=f"{next(iter(given))}: a run that continues keeps what it began with"):
         ask(results, resume="notes-tasks", **given)
     assert launched == []
 

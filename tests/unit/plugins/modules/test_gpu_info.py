@@ -20,7 +20,7 @@ def test_secure_boot_that_shim_was_told_not_to_check_is_off(
     variables: dict[str, bytes], on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, constant in {"SecureBoot": "SECURE_BOOT", "MokSBStateRT": "NOT_CHECKED"}.items():
-        monkeypatch.setattr(gpu_info, constant, tmp_path / name, raising=False)
+        monkeypatch.setattr(gpu_info, constant, tmp_path / name)
         if name in variables:
             (tmp_path / name).write_bytes(variables[name])
     assert gpu_info.secure_boot() == on
