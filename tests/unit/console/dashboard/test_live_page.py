@@ -160,8 +160,12 @@ def test_on_a_desk_and_on_a_phone(still: Board, browser: Browser, width: int, da
     ink, paper = tab.value(BRIGHTNESS)
     assert (ink > paper) is dark
     assert tab.value("[...document.querySelectorAll('h1')].length") == 1
-    swatch = tab.value("getComputedStyle(document.querySelector('.machines i')).backgroundColor")
-    assert swatch not in ("rgba(0, 0, 0, 0)", "transparent"), "the policy forbids styles in the text"
+    swatch = "getComputedStyle(document.querySelector('.machines i')).backgroundColor"
+    pace.until(
+        lambda: tab.value(swatch) not in ("rgba(0, 0, 0, 0)", "transparent"),
+        10,
+        "the policy forbids styles in the text",
+    )
     pictures = Path(os.environ.get("MOTLEY_PICTURES", tmp_path))
     tab.photograph(pictures / f"live-{width}-{'dark' if dark else 'light'}.png")
 
