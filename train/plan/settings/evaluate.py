@@ -71,6 +71,8 @@ class EvaluateConfig(OnlyAsksConfig):
 
     def data(self) -> Dataset:
         """The files of a person's own tasks, which lie below one folder."""
+        if self.dataset:
+            raise BadInput("dataset: recipe=evaluate reads what its tasks name", fix="leave dataset out")
         names = task_files.names_in(self.tasks)
         if not names:
             raise BadInput("tasks: none is named", fix="tasks=arc_easy, or a file of your own: tasks=./mine.yaml")

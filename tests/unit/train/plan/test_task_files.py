@@ -71,12 +71,14 @@ def test_what_is_refused(line, tmp_path):
     assert BAD[line] in str(refused.value) + "\n"
 
 
-def test_a_launch_without_tasks_or_with_files_in_two_folders_is_refused(tmp_path):
+def test_a_launch_without_tasks_with_data_or_with_files_in_two_folders_is_refused(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(BadInput, match=r"tasks: 'arc_easy hellaswag' is no name\ntasks=arc_easy,hellaswag"):
         request.read(asked(tasks="arc_easy hellaswag"))
     with pytest.raises(BadInput, match="tasks: none is named"):
         request.read({"recipe": "evaluate", "model": "tiny"})
+    with pytest.raises(BadInput, match="dataset: recipe=evaluate reads what its tasks name"):
+        request.read(asked(dataset="stdlib-qa"))
     with pytest.raises(BadInput, match="in several folders"):
         request.read(asked(tasks=f"{write(tmp_path)},{write(tmp_path / 'a')}"))
 
