@@ -29,7 +29,7 @@ class _Strict(_Loader):  # type: ignore[misc]
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep=deep)
-        except (ValueError, AttributeError, KeyError):  # such as 2026-02-30: YAML takes it for a date
+        except (ValueError, AttributeError, LookupError):  # such as 2026-02-30: YAML takes it for a date
             where = f"{node.start_mark.name}:{node.start_mark.line + 1}"
             kind = node.tag.rpartition(":")[2]
             raise YamlError(

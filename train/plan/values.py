@@ -14,7 +14,8 @@ Settings: TypeAlias = dict[str, Any]
 """Settings of a run by name; its recipe says which there are."""
 MAY_BE_OFF = ("pipes", "prune")
 """Settings that are a word, and may be `off`: which YAML reads as false where nobody quotes it."""
-
+NO_VALUE = (ValueError, AttributeError, LookupError, RecursionError)
+"""What PyYAML raises, beside its own errors, for what looks like a date and is none, for `!!int x`, and for 2000 `[`."""
 MOST = 1e15
 """No setting is larger: rows, steps and weights are computed from it."""
 

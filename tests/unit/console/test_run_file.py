@@ -70,6 +70,7 @@ def test_said_beside_the_data_and_not_in_it(tmp_path: Path, capsys: pytest.Captu
         ("motley_hub_token: hf_x\n", "motley_hub_token: a run's file is no place for it"),
         ("model: tiny\nrun: 2026-02-30\n", r"'2026-02-30' is no timestamp\nfile: .*run.yml:2\nfix: put it into quotes"),
         ("epochs: !!int many\n", "'many' is no int"),
+        ("model: !!int ''\n", "'' is no int\nfile: .*run.yml:1"),
         ("model: " + 2000 * "[", "too much stands within|this is not YAML"),
         ("model: " + 2000 * "[" + 2000 * "]", "too much stands within one another"),
         ("model: !vault x\n", "(?s)model: it is locked.*--set @.*run.yml --vault ask"),

@@ -21,7 +21,7 @@ from train.plan.settings.own_settings import OwnConfig
 from train.plan.settings.preference import LOSSES, PreferenceConfig
 from train.plan.settings.pretrain import PretrainConfig
 from train.plan.settings.sft import SftConfig
-from train.plan.values import Settings, coerce, nearest
+from train.plan.values import NO_VALUE, Settings, coerce, nearest
 
 __all__ = [
     "RECIPES", "SETTINGS", "GenerateConfig", "GrpoConfig", "Holding", "ImagesConfig", "OwnConfig", "PreferenceConfig",
@@ -146,7 +146,7 @@ def read_yaml(file: Path, kind: str) -> Settings:
         raise BadInput(f"the {kind} cannot be read: {error.strerror}", f"file: {file}") from None
     except UnicodeDecodeError:
         raise BadInput(f"the {kind} is not text in UTF-8", f"file: {file}", "save it again in UTF-8") from None
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
+    except (yaml.YAMLError, *NO_VALUE) as error:
         raise BadInput(f"the {kind} is not YAML", f"file: {file}", " ".join(str(error).split())) from None
     if not isinstance(values, dict):
         raise BadInput(f"the {kind} holds no settings", f"file: {file}", "write lines like: rows_per_step: 16")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
+from train.plan.values import NO_VALUE
 
 SUFFIXES = (".yaml", ".yml")
 LOCAL_DATA = ("json", "csv", "parquet", "text")
@@ -146,7 +147,7 @@ def parsed(path: Path) -> Config:
         config = yaml.load(path.read_text(encoding="utf-8"), Plain)  # noqa: S506  it is a SafeLoader
     except (OSError, UnicodeError) as error:
         raise BadInput(f"the task cannot be read: {error}", f"file: {path}") from None
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: what looks like a date and is none
+    except (yaml.YAMLError, *NO_VALUE) as error:
         raise BadInput(f"the task is not YAML: {' '.join(str(error).split())[:200]}", f"file: {path}") from None
     if not isinstance(config, dict):
         raise BadInput("the task is not YAML of the form NAME: VALUE", f"file: {path}", FIX)

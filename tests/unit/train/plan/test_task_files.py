@@ -50,6 +50,8 @@ BAD = {
     "dataset_kwargs: {}": "data_files is missing",
     "dataset_kwargs: mine.jsonl": "dataset_kwargs: it is not NAME: VALUE",
     "since: 2026-13-45": "is not YAML",
+    "since: !!int ''": "is not YAML",
+    "since: " + 2000 * "[": "is not YAML",
     "dataset_kwargs: {data_files: /etc/passwd}": "/etc/passwd lies elsewhere",
     "dataset_kwargs: {data_files: ../mine.jsonl}": "../mine.jsonl lies elsewhere",
     "dataset_kwargs: {data_files: 'https://example.org/a.jsonl'}": "lies elsewhere",

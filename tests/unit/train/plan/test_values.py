@@ -38,6 +38,7 @@ def test_a_space_behind_a_comma_names_no_other_layer():
         ("run: caf\xe9".encode("latin-1"), "the file is not text in UTF-8"),
         (b"run: 2026-13-45", "the file is not YAML\nfile: .*\nmonth must be in 1..12"),
         (b"run: [", "the file is not YAML"),
+        (b"run: !!bool x", "the file is not YAML"),
         (b"- run", "the file holds no settings"),
     ],
 )
