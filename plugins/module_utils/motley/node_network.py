@@ -81,16 +81,18 @@ def after_colon(text: str) -> list[str]:
 
 
 def usable(servers: list[str]) -> list[str]:
-    """Addresses of other machines that are permanent."""
-    addresses = []
+    """Addresses of other machines that are permanent. A router's public one in IPv6 is not: many have another prefix
+    each day, and announce the new one by themselves."""
+    addresses: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = []
     for server in servers:
         try:
             address = ipaddress.ip_address(server.split("#")[0])
         except ValueError:
             continue
         if not (address.is_loopback or address.is_link_local or address.is_unspecified):
-            addresses.append(str(address))
-    return list(dict.fromkeys(addresses))
+            addresses.append(address)
+    lasting = [address for address in addresses if address.version == 4 or address.is_private]
+    return list(dict.fromkeys(map(str, lasting or addresses)))
 
 
 def domains(words: list[str]) -> list[str]:

@@ -121,7 +121,7 @@ def test_name_servers_are_those_behind_a_stub(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/resolv.conf").write_text("nameserver 127.0.0.53\nnameserver ::1\nsearch home lan\n")
     resolved = answers(
-        resolvectl__dns__enp5s0="Link 2 (enp5s0): 192.168.1.1 9.9.9.9#dns.quad9.net fe80::1%2 fd00::1\n",
+        resolvectl__dns__enp5s0="Link 2 (enp5s0): 192.168.1.1 9.9.9.9#dns.quad9.net fe80::1%2 fd00::1 2003:e1::1\n",
         resolvectl__domain__enp5s0="Link 2 (enp5s0): home ~. ~corp\n",
     )
     assert node_network.name_servers("enp5s0", resolved, tmp_path) == {
@@ -136,6 +136,7 @@ def test_name_servers_are_those_behind_a_stub(tmp_path: Path) -> None:
     assert node_network.name_servers("enp5s0", answers(), tmp_path) == {"servers": [], "search": ["home", "lan"]}
     (tmp_path / "etc/resolv.conf").write_text("# by hand\nnameserver 192.168.1.5 # box\n")
     assert node_network.name_servers("enp5s0", answers(), tmp_path) == {"servers": ["192.168.1.5"], "search": []}
+    assert node_network.usable(["2003:e1::1"]) == ["2003:e1::1"], "better than none"
 
 
 INTERFACES = """# The loopback network interface
