@@ -24,8 +24,9 @@ from train.errors import BadInput
 # How Ansible reaches a node: every inventory folder needs it beside its hosts.yml.
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
 ANSWER_S = 1.5
-DOCKER = ipaddress.IPv4Network("172.17.0.0/16")
-"""Addresses that no other machine reaches, although `hostname -I` lists them."""
+HOME = ipaddress.IPv4Network("192.168.0.0/16")
+WITHIN = (ipaddress.IPv4Network("172.16.0.0/12"), ipaddress.IPv4Network("192.168.122.0/24"))
+"""Where Docker and libvirt have addresses that mostly no other machine reaches, although `hostname -I` lists them."""
 
 TEMPLATE = """\
 # Your machines; docs/reference.md explains every key. Next: ./motley bootstrap
@@ -87,7 +88,7 @@ def parse_machine(text: str, user: str = "") -> Machine:
 
 
 def best_of(texts: Sequence[str]) -> str:
-    """The one of a machine's addresses that is in the home network."""
+    """The one of a machine's addresses that is most likely in the home network: a VPN's mostly begins with 10."""
     addresses = []
     for text in texts:
         with contextlib.suppress(ValueError):
@@ -97,7 +98,7 @@ def best_of(texts: Sequence[str]) -> str:
     usable = [address for address in addresses if isinstance(address, ipaddress.IPv4Address) and at_home(address)]
     if not usable:
         raise ValueError(f"none of {' '.join(texts)} is an IPv4 address of a home network, such as 192.168.1.23")
-    return str(next((address for address in usable if address not in DOCKER), usable[0]))
+    return str(min(usable, key=lambda address: (any(address in net for net in WITHIN), address not in HOME)))
 
 
 def address_of(host: str) -> ipaddress.IPv4Address:

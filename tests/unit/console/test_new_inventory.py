@@ -214,6 +214,7 @@ def test_a_word_of_hosts_that_is_wrong_is_named(words: str, why: str) -> None:
 def test_a_list_of_addresses_gives_the_one_at_home() -> None:
     assert parse_machine("fd00::1 172.17.0.1 10.0.0.5", "a").address == "10.0.0.5"
     assert parse_machine("172.17.0.1 fd00::1", "a").address == "172.17.0.1"
+    assert parse_machine("10.8.0.6 192.168.122.1 192.168.1.23", "a").address == "192.168.1.23", "not a VPN's"
     for words, why in (("fd00::1 8.8.8.8", "none of fd00::1 8.8.8.8 is"), ("desk attic", "one machine at a time")):
         with pytest.raises(ValueError, match=why):
             parse_machine(words, "a")
