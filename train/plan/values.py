@@ -15,7 +15,7 @@ Settings: TypeAlias = dict[str, Any]
 MAY_BE_OFF = ("pipes", "prune")
 """Settings that are a word, and may be `off`: which YAML reads as false where nobody quotes it."""
 NO_VALUE = (ValueError, AttributeError, LookupError, RecursionError)
-"""What PyYAML raises, beside its own errors, for what looks like a date and is none, for `!!int x`, and for 2000 `[`."""
+"""What PyYAML raises beside its own errors: for what looks like a date and is none, `!!int x`, and 2000 `[`."""
 MOST = 1e15
 """No setting is larger: rows, steps and weights are computed from it."""
 

@@ -256,6 +256,9 @@ def test_the_public_part_of_this_controllers_key_is_made_again_where_it_is_lost(
     public.unlink() if left is None else public.write_text(left)
     assert hostkeys.own_key(private).split()[:2] == line.split()[:2]
     assert hostkeys.own_key(private) == public.read_text().strip()
+    private.write_bytes(b"")
+    another = hostkeys.own_key(private)
+    assert another.split()[1] != line.split()[1] and another == public.read_text().strip() and private.stat().st_size
 
 
 def test_bytes_of_another_encoding_among_the_pinned_keys_cost_none_of_them(tmp_path: Path) -> None:
