@@ -165,6 +165,7 @@ BESIDE = {
     "center_rewards_coefficient": {"loss": "reward"},
     "epsilon": {"steps_per_rollout": 2},
     "epsilon_high": {"steps_per_rollout": 2},
+    "local_steps": {"sync": "local"},
 }
 
 
@@ -237,6 +238,10 @@ def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
     [
         ({"learning_rate": "2e4"}, "learning_rate: 20000 is above 100\nfor example: --learning-rate 2e-4"),
         ({"max_steps": 5, "epochs": 2}, "max_steps and epochs are both set"),
+        (
+            {"local_steps": 8, "sync": "flat"},
+            "local_steps: it counts with sync=local, and sync is flat\nfix: sync=local, or local_steps=auto",
+        ),
         ({"hidden_size": 256, "lora_r": 4}, "lora_r: this belongs to recipe=sft, and the run has recipe=pretrain"),
         ({**BASE, "recipe": "sft", "layers": 4}, "layers: this belongs to recipe=pretrain, and the run has recipe=sft"),
         ({**BASE, "recipe": "sft", "layers": 4}, "leave layers out, or give recipe=pretrain as well"),

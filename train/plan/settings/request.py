@@ -123,6 +123,8 @@ def read(
         if name not in chosen.TOGETHER:
             findings.attempt(load_config, {**recipe, name: value})
     config = None if findings else findings.attempt(load_config, given)
+    if config:
+        findings.attempt(refuse_idle, config)
     findings[:0] = [f"{name}: a value is missing{example(name, given)}" for name in missing if needed(name, given)]
     meant: Settings = {name: given[name] for name in ("model", "dataset") if name in given.keys() & names_of(chosen)}
     named = config or findings.attempt(load_config, {**recipe, **meant})
@@ -138,6 +140,16 @@ def read(
     if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=given, config=config, model=model, dataset=dataset, home=home)
+
+
+def refuse_idle(config: RunConfig) -> None:
+    """Refuses what counts with sync=local alone. Continued another way, a run has it from before: set to its default it
+    is taken."""
+    for name in ("local_steps", "outer_learning_rate", "outer_momentum"):
+        usual = SETTINGS[name].default
+        if config.sync != "local" and getattr(config, name) != usual:
+            what = f"{name}: it counts with sync=local, and sync is {config.sync}"
+            raise BadInput(what, fix=f"fix: sync=local, or {name}={usual}")
 
 
 def sent_from_here(models: Iterable[Model | None], dataset: Dataset | None) -> Iterator[tuple[Path, list[Path]]]:
