@@ -41,6 +41,8 @@ ASKED = said("Q", "A")
         ("prompt", {"question": "Q", "answer": "A", "id": 7}, ASKED),
         ("alpaca", {"instruction": "Q", "context": "", "response": "A", "category": "open_qa"}, ASKED),
         ("alpaca", {"instruction": "Q", "context": "I", "response": "A"}, said("Q\n\nI", "A")),
+        ("alpaca", {"instruction": "Q", "input": "I", "response": "A"}, said("Q\n\nI", "A")),
+        ("alpaca", {"instruction": "Q", "input": "", "context": "I", "output": "A"}, said("Q\n\nI", "A")),
         ("alpaca", {"instruction": "2 + 1?", "output": 3}, said("2 + 1?", "3")),
         ("prompt", {"question": "Half?", "answer": 0.5}, said("Half?", "0.5")),
         (

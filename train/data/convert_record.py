@@ -136,11 +136,12 @@ def from_sharegpt(record: JsonObject) -> Example:
 
 
 def from_alpaca(record: JsonObject) -> Example:
-    """An example from a record of Alpaca (instruction, input, output) or Dolly (instruction, context, response)."""
-    dolly = "output" not in record and "response" in record
-    extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
+    """An example from a record of Alpaca (instruction, input, output) or Dolly (instruction, context, response), or of
+    one that has a key of each."""
+    answer_key = "response" if "output" not in record and "response" in record else "output"
+    extra_key = next((key for key in ("input", "context") if record.get(key) not in (None, "", [])), "")
     question = _text(record, "instruction")
-    if record.get(extra_key) not in (None, "", []):
+    if extra_key:
         question = f"{question}\n\n{_text(record, extra_key)}"
     return Example(_answered(record, question, _text(record, answer_key)))
 

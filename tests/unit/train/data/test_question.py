@@ -43,6 +43,11 @@ def test_a_record_of_any_form_is_a_prompt(form, given):
     assert read == Prompt("2 + 2?", (USER,), {"answer": "4", "level": 3})
 
 
+def test_what_the_question_is_about_is_asked_with_it():
+    read = prompt_of(found({"instruction": "Whose is it?", "context": "The key is mine.", "level": 3}))
+    assert read == Prompt("Whose is it?\n\nThe key is mine.", read.messages, {"level": 3})
+
+
 def test_what_is_asked_keeps_its_turns_and_a_column_its_name():
     before = [SYSTEM, USER, SAID, {"role": "user", "content": "And 3 + 3?"}]
     read = prompt_of(found({"messages": before, "answer": "6"}))
