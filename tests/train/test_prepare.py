@@ -171,6 +171,30 @@ def test_one_in_a_hundred_may_be_bad_and_the_few_that_are_named(tmp_path, good, 
             run(tmp_path, data)
 
 
+def test_bad_records_at_the_beginning_of_an_array_are_a_part_of_all(tmp_path):
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps([*[{"instruction": "x", "output": ""}] * 9, *records(1000)]))
+    folder, _ = run(tmp_path, data)
+    assert index(folder)["records"]["bad"] == 9
+
+
+def test_columns_that_a_person_names_decide_the_format(tmp_path):
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}]
+    items = [{"messages": turns, "asked": f"{number}?", "said": f"It is {number}."} for number in range(9)]
+    data = write_records(tmp_path / "data.jsonl", items)
+    folder, _ = run(tmp_path, f"{data}?prompt=asked&completion=said", eval_fraction=0.0)
+    assert "It is 3." in decoded(folder) and "Hello!" not in decoded(folder)
+
+
+def test_a_file_of_another_kind_is_another_data_set(tmp_path, monkeypatch):
+    """What was called .txt by mistake is trained on as text, and not any more once it is called .jsonl."""
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
+    text = write_records(tmp_path / "data.txt", records(50))
+    first = prepare(SftConfig(dataset=str(text), model="tiny"), lambda _: None)
+    second = prepare(SftConfig(dataset=str(text.rename(tmp_path / "data.jsonl")), model="tiny"), lambda _: None)
+    assert [index(folder)["data_format"] for folder in (first, second)] == ["text", "alpaca"]
+
+
 def test_a_broken_file_is_not_read_to_its_end(tmp_path):
     data = write_records(tmp_path / "data.jsonl", [{"instruction": "x", "output": ""}] * 5000)
     with pytest.raises(BadInput, match=r"bad records of (\d{1,2});"):

@@ -43,7 +43,7 @@ def prepare(
     data = config.data()
     files = dataset_files(data) if config.dataset else []
     say(f"data      {data.reason}")
-    key = {"format": FORMAT, "data": [file_hash(file) for file in files], **made_with(config)}
+    key = {"format": FORMAT, "data": [f"{file_hash(file)}{file.suffix.lower()}" for file in files], **made_with(config)}
     folder = rows_folder(config.title, key, out)
     known = folder.exists()
 

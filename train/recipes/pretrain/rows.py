@@ -41,7 +41,7 @@ def prepare(config: PretrainConfig, say: Say, *, out: str | None = None, date: s
     require_bytes(files)
     key = {
         "format": FORMAT,
-        "data": [file_hash(file) for file in files],
+        "data": [f"{file_hash(file)}{file.suffix.lower()}" for file in files],
         "tokenizer": tokenizer_hash(config.tokenizer),
         "settings": {name: getattr(config, name) for name in KEY_SETTINGS} | {"format": config.format},
     }
