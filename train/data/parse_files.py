@@ -117,6 +117,7 @@ def read_json(source: Source) -> Iterator[Record]:
                 value, end = decoder.raw_decode(text, start)
             except (ValueError, RecursionError) as error:
                 rest = text[start:]
+                source.position += len(text[at:start].encode())
                 text, at = _more(source, file, rest), 0
                 if len(text) > len(rest) and len(rest) < LONGEST_RECORD:
                     continue
@@ -127,6 +128,7 @@ def read_json(source: Source) -> Iterator[Record]:
                     f"file: {source.path}, in the record that starts at line {line}",
                     "fix the file, or write one object per line and call it .jsonl",
                 ) from None
+            source.position += len(text[at:end].encode())
             yield _object(line, value)
             line += text.count("\n", start, end)
             at = end
@@ -135,11 +137,10 @@ def read_json(source: Source) -> Iterator[Record]:
 def _more(source: Source, file: BinaryIO, text: str) -> str:
     """The text with at least as much again behind it, so that a long record is not decoded block by block."""
     block = file.read(max(BLOCK, len(text))) + _rest_of_character(file)
-    source.position += len(block)
     try:
         return text + block.decode("utf-8")
     except UnicodeDecodeError as error:
-        where = f"file: {source.path}, near byte {source.position - len(block) + error.start}"
+        where = f"file: {source.path}, near byte {file.tell() - len(block) + error.start}"
         raise BadInput("the file is not UTF-8", where, "convert it: iconv -f latin1 -t utf-8") from None
 
 
