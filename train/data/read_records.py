@@ -129,7 +129,8 @@ class Reader:
                 read += source.size
 
     def _detect(self, value: JsonObject, where: str) -> None:
-        format_name = detect(value)
+        named = {ours: value[ours] for ours in self.taken.columns}  # what else is there says less
+        format_name = detect(named) or detect(value)
         keys = shown_keys(value)
         if not format_name:
             asked, answered, *_ = (*value, "KEY", "KEY")
