@@ -191,6 +191,8 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
             if answers_only:
                 counted = list(zip(range(len(spans), 0, -1), spans, strict=True))[-example.trained_turns :]
                 spans = [span for place, span in counted if place not in example.untrained]
+                if not spans:
+                    return BadRecord("none of its answers is to be trained on (weight: 0)")
         except BadRecord as error:
             problem = problem or error
         else:
