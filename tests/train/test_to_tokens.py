@@ -86,13 +86,55 @@ def test_only_answers_are_targets(tiny):
     assert "Name a colour" in trained_text(tiny, Example(TURNS), answers_only=False)
 
 
+SAYS = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
 def test_an_answer_without_an_end_mark_gets_one(tiny):
-    chat = with_template(
-        tiny,
-        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-        "{% if add_generation_prompt %}assistant: {% endif %}",
-    )
-    assert trained_text(chat, Example(TURNS[2:])).endswith("ed.</s>")
+    """Behind its own words, not where a question follows that nobody answers."""
+    chat = with_template(tiny, SAYS)
+    assert trained_text(chat, Example(TURNS[2:])) == "Red.</s>"
+    assert rendered(chat, (*TURNS[2:], TURNS[0])) == "user: Another?\nassistant: Red.</s>"
+
+
+@pytest.mark.parametrize("name", ["tiny", "smollm2-135m"])
+@pytest.mark.parametrize("answer", ["Red", "red, or blue.", "12", "🙂", "é", "\n\nRed"])
+def test_an_answer_is_learned_from_its_first_letter_on(name, answer):
+    """Behind 'assistant: ' a tokenizer makes one token of the space and the first word: it would be nobody's."""
+    chat = with_template(load_chat(resolve_model(name)), SAYS)
+    turns = (TURNS[2], {"role": "assistant", "content": answer}, TURNS[0], {"role": "assistant", "content": "Blue"})
+    ((tokens, trained),) = encode(chat, [Example(turns)], True)
+    asked = chat.tokenizer(chat.render(turns[:1], answer_next=True), add_special_tokens=False)["input_ids"]
+    assert tokens[: len(asked)] == asked and not any(trained[: len(asked)]), "as whoever asks it"
+    learned = f"{answer.strip()}Blue{chat.tokenizer.eos_token}"
+    assert trained_text(chat, Example(turns)).strip() == learned
+    assert chat.tokenizer.decode(tokens[:-1]) == chat.render(turns).removesuffix("\n")
+
+
+def test_of_several_templates_it_is_the_default_one(tiny, tmp_path):
+    several = copy.deepcopy(tiny.tokenizer)
+    several.chat_template = {"tool_use": KNOWS_CALLS, "default": CHATML}
+    several.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    assert load_chat(resolve_model(str(tmp_path))).template == CHATML
+
+
+LEAVES_OUT = (
+    "{% for m in messages %}{% if m['role'] in ('user', 'assistant') %}[{{ m['role'] }}]{{ m['content'] }}</s>"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+def test_what_a_template_leaves_out_without_a_word_is_arranged_for_it_or_refused(tiny):
+    """TinyLlama's and Phi-4's write nothing of what a tool has answered."""
+    chat = with_template(tiny, LEAVES_OUT)
+    told = ({"role": "system", "content": "Be brief."}, *TURNS[2:])
+    assert rendered(chat, told) == "[user]Be brief.\n\nAnother?</s>[assistant]Red.</s>"
+    assert asked_text(chat, told[:2]) == "[user]Be brief.\n\nAnother?</s>[assistant]"
+    (bad,) = encode(chat, [Example((TURNS[0], CALLING, RESULT, TURNS[3]))], True)
+    assert str(bad) == "the chat template writes no turn of the role 'tool'"
 
 
 @pytest.mark.parametrize("answers_only", [True, False])

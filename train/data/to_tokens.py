@@ -127,6 +127,8 @@ def load_chat(model: Model, date: str = "", template: str = "", system: str = ""
     date = date or datetime.date.today().isoformat()
     specials = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
     written = template or tokenizer.chat_template
+    if isinstance(written, dict):  # by their names
+        written = written.get("default")
     of_model = "the model's own" if written else "### Instruction / ### Response (the model has none of its own)"
     reason = "your own" if template else of_model
     chat = Chat(tokenizer, written or PLAIN_TEMPLATE, reason, specials, date, byte_tokens(tokenizer.backend_tokenizer))
