@@ -44,6 +44,16 @@ def test_each_form_of_a_question_is_a_prompt_with_its_columns(tmp_path):
     assert rows.row_length == max(len(rows.prompt(index)) for index in range(5)) + 128
 
 
+def test_what_the_assistant_may_call_stands_in_the_prompt(tmp_path):
+    template = tmp_path / "mine.jinja"
+    template.write_text("{{ tools | tojson if tools }}{% for m in messages %}{{ m['content'] }}</s>{% endfor %}")
+    tools = [{"type": "function", "function": {"name": "find", "parameters": {}}}]
+    record = {"messages": [{"role": "user", "content": "Where?"}], "tools": tools, "answer": "2"}
+    rows = open_prompts(made(tmp_path, [record], chat_template=str(template)), "train", 8)
+    assert load_chat(resolve_model("tiny")).tokenizer.decode(rows.prompt(0)) == f"{json.dumps(tools)}Where?</s>"
+    assert rows.record(0)["columns"] == {"answer": "2"}
+
+
 def test_a_batch_ends_where_the_answers_begin(tmp_path):
     rows = open_prompts(made(tmp_path), "train", 8)
     batch = rows.batch([1, 0])

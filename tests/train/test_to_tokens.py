@@ -2,12 +2,13 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 from tokenizers.processors import TemplateProcessing
 
 from train.data.convert_record import BadRecord, Example, convert
-from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat, shown
+from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, asked_text, encode, load_chat, shown
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 
@@ -229,7 +230,10 @@ def test_a_call_of_a_tool_is_trained_in_the_templates_words_or_in_the_usual_ones
 def test_an_answer_without_weight_is_read_and_not_trained_on(tiny):
     turns = [TURNS[0], {"role": "assistant", "content": "Blue.", "weight": 0}, *TURNS[2:4]]
     assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})) == "Red.<|im_end|></s>"
+    turns[3] = turns[3] | {"weight": 0}
     turns[1] |= {"weight": 1}
+    (bad,) = encode(tiny, [replace(convert("chat", {"messages": turns}), trained_turns=1)], True)
+    assert str(bad) == "none of its answers is to be trained on (weight: 0)"
     assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})).startswith("Blue.")
 
 

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
 
 from train.data.convert_record import Example
 from train.data.to_tokens import encode, load_chat
-from train.data.token_places import ByBytes, byte_tokens, encodings, token_span
+from train.data.token_places import ByBytes, begins_within, byte_tokens, encodings, token_span
 from train.plan.model.catalogue import resolve_model
 
 LETTERS = "abc  .\n12é世🙂ﬁ한"
@@ -49,6 +49,7 @@ def test_each_token_and_span_is_where_the_tokenizer_says(chat):
         ], text
         assert [counted.token_to_chars(token) for token in range(len(said))] == said.offsets, text
         for start in range(len(text)):
+            assert begins_within(counted, start) == begins_within(said, start), (text, start)
             for end in range(start, len(text) + 1):
                 assert token_span(counted, start, end) == token_span(said, start, end), (text, start, end)
 

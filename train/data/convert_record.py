@@ -127,12 +127,12 @@ def from_chat(record: JsonObject) -> Example:
     untrained = frozenset(place for place, turn in enumerate(reversed(answers), 1) if turn.get("weight") == 0)
     if answers and len(untrained) == len(answers):
         raise BadRecord("none of its answers is to be trained on (weight: 0)")
-    return Example((*_system(record, messages), *messages), tools=_tools(record), untrained=untrained)
+    return Example((*_system(record, messages), *messages), tools=tools_of(record), untrained=untrained)
 
 
 def from_sharegpt(record: JsonObject) -> Example:
     turns = [_turn(turn, "from", "value") for turn in _turns(record.get("conversations"))]
-    return Example((*_system(record, turns), *turns), tools=_tools(record))
+    return Example((*_system(record, turns), *turns), tools=tools_of(record))
 
 
 def from_alpaca(record: JsonObject) -> Example:
@@ -152,7 +152,7 @@ def from_pair(record: JsonObject) -> Example:
     if isinstance(record.get(asked), list):
         listed = [*_turns(record[asked]), *_turns(record.get(answered))]
         turns = [_turn(turn, "role", "content") for turn in listed]
-        return Example((*_system(record, turns), *turns))
+        return Example((*_system(record, turns), *turns), tools=tools_of(record))
     return Example(_answered(record, _text(record, asked), _text(record, answered)))
 
 
@@ -238,7 +238,7 @@ def _arguments(written: Any) -> Any:
         return written
 
 
-def _tools(record: JsonObject) -> tuple[JsonObject, ...]:
+def tools_of(record: JsonObject) -> tuple[JsonObject, ...]:
     """A list, or the text of one, as some data sets keep it."""
     tools = record.get("tools") or []
     if isinstance(tools, str):

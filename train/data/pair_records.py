@@ -8,11 +8,20 @@ conversations without a prompt have what is the same in both as theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from train.data.convert_record import BadRecord, Example, JsonObject, Message, as_text, convert
+from train.data.convert_record import (
+    BadRecord,
+    Example,
+    JsonObject,
+    Message,
+    as_text,
+    convert,
+    require_whole_characters,
+    tools_of,
+)
 from train.data.question import asked_in, form_of, question_name, question_of
 from train.data.read_records import Asked, Found
 from train.data.split import draw
@@ -30,6 +39,8 @@ class Preference:
     """The better and the worse one, or one alone."""
     good: bool = True
     """What a single answer is called."""
+    tools: tuple[JsonObject, ...] = ()
+    """What the assistant may call."""
 
     def split(self, eval_fraction: float) -> str:
         """The side follows from what is asked alone, so what is asked twice is on one side."""
@@ -39,7 +50,7 @@ class Preference:
     def examples(self) -> list[Example]:
         """Each answer behind the prompt, with its turns alone to be learned from."""
         return [
-            Example((*self.prompt, *answer), trained_turns=sum(turn["role"] == "assistant" for turn in answer))
+            Example((*self.prompt, *answer), "", self.tools, sum(turn["role"] == "assistant" for turn in answer))
             for answer in self.answers
         ]
 
@@ -51,9 +62,12 @@ def preference_of(found: Found, *, paired: bool, form: str = "auto") -> Preferen
         return BadRecord(found.problem)
     require_kind(found, paired)
     try:
-        return pair(found.value, form) if paired else single(found.value, form)
+        made = pair(found.value, form) if paired else single(found.value, form)
+        made = replace(made, tools=tools_of(found.value))
+        require_whole_characters(made.prompt, made.answers, made.tools)
     except BadRecord as error:
         return error
+    return made
 
 
 def require_kind(found: Found, paired: bool) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from train.data.convert_record import BadRecord, JsonObject, Message, require_whole_characters
+from train.data.convert_record import BadRecord, JsonObject, Message, require_whole_characters, tools_of
 from train.data.question import USED, asked_in, form_of, question_name, question_of
 from train.data.read_records import Asked, Found, Reader
 from train.data.split import draw
@@ -31,6 +31,8 @@ class Prompt:
     """A text, or turns: as it stands in the data, and as the rewards get it."""
     messages: tuple[Message, ...]
     columns: JsonObject = field(default_factory=dict)
+    tools: tuple[JsonObject, ...] = ()
+    """What the assistant may call, beside turns."""
 
     def split(self, eval_fraction: float) -> str:
         """The side follows from what is asked alone, so what is asked twice is on one side."""
@@ -54,7 +56,7 @@ def read(record: JsonObject, form: str = "auto") -> Prompt:
     prompt = of_question(record) if form == "prompt" else of_conversation(form, record)
     if taken := sorted(NOT_A_COLUMN & prompt.columns.keys()):
         raise BadRecord(f"a column cannot be called '{taken[0]}': a reward gets something else by that name")
-    require_whole_characters(prompt.asked, prompt.columns)
+    require_whole_characters(prompt.asked, prompt.columns, prompt.tools)
     return replace(prompt, asked=as_json(prompt.asked), columns=as_json(prompt.columns))
 
 
@@ -76,7 +78,8 @@ def of_conversation(form: str, record: JsonObject) -> Prompt:
     turns = [dict(turn) for turn in asked]
     whole: Any = turns[0]["content"] if len(turns) == 1 else turns
     columns = {key: value for key, value in record.items() if key not in USED[form]}
-    return Prompt(whole, asked, ({} if answer is None else {"answer": answer}) | columns)
+    tools = tools_of(record) if "tools" in USED[form] else ()
+    return Prompt(whole, asked, ({} if answer is None else {"answer": answer}) | columns, tools)
 
 
 def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:

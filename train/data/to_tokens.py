@@ -8,12 +8,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import lru_cache
+from itertools import groupby, pairwise
 from typing import Any
 
-from train.data.convert_record import BadRecord, Example, Message
+from train.data.convert_record import BadRecord, Example, Function, Message, ToolCall
 from train.data.packing import Sample
-from train.data.token_places import ByteTokens, Encoding, Span, byte_tokens, encodings, token_span
+from train.data.token_places import ByteTokens, Encoding, Span, begins_within, byte_tokens, encodings, token_span
 from train.errors import BadInput, first_line
 from train.models.model_files import model_location
 from train.plan.model.catalogue import Model
@@ -75,6 +76,13 @@ class Chat:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def render(self, messages: Any, answer_next: bool = False, tools: Any = ()) -> str:
+        """BadRecord where the template refuses the conversation, or passes over a part of it without a word."""
+        for role in {message["role"] for message in messages} - {"user", "assistant"}:
+            if passes_over(self, role):
+                raise BadRecord(f"the chat template writes no turn of the role '{role}'")
+        return self.written(messages, answer_next, tools)
+
+    def written(self, messages: Any, answer_next: bool = False, tools: Any = ()) -> str:
         day = datetime.date.fromisoformat(self.date)
         try:
             text = self.tokenizer.apply_chat_template(
@@ -99,6 +107,19 @@ class Chat:
         before, found, after = marked.partition(mark)
         is_default = found and bare.startswith(before) and bare.endswith(after) and len(bare) >= len(before + after)
         return bare[len(before) : len(bare) - len(after)].strip() if is_default else ""
+
+
+@lru_cache
+def passes_over(chat: Chat, role: str) -> bool:
+    """Whether the template leaves out what turns of that role say."""
+    mark, name, asked = "\ue000", "call00001", Message(role="user", content="?")
+    call = ToolCall(id=name, type="function", function=Function(name="f", arguments={}))
+    calling = _known(chat.template, Message(role="assistant", content="", tool_calls=[call]))
+    said = Message(role=role, content=mark, name="f", tool_call_id=name)
+    try:
+        return mark not in chat.written([asked, calling, said] if role == "tool" else [said, asked])
+    except BadRecord:
+        return False
 
 
 def load_chat(model: Model, date: str = "", template: str = "", system: str = "") -> Chat:
@@ -170,9 +191,22 @@ def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Samp
         if isinstance(pair, BadRecord):
             samples.append(pair)
         else:
-            _, spans = pair
-            samples.append(_sample(chat, example, next(encoded), spans, begins))
+            pieces = list(_pieces(chat, *pair, next(encoded)))
+            samples.append(_sample(chat, example, pieces, begins))
     return samples
+
+
+def _pieces(chat: Chat, text: str, spans: list[Span], whole: Encoding) -> Iterator[tuple[Encoding, list[Span]]]:
+    """The text's tokens with the spans in it; in pieces where a token would reach from a question into its answer, as
+    ' Paris' does behind 'assistant: ': whoever asks, asks with tokens that end there."""
+    cuts = [start for start, _ in spans if begins_within(whole, start)]
+    if not cuts:
+        yield whole, spans
+        return
+    places = list(pairwise((0, *cuts, len(text))))
+    found = encodings(chat.tokenizer.backend_tokenizer, chat.byte_tokens, [text[first:end] for first, end in places])
+    for (first, end), piece in zip(places, found, strict=True):
+        yield piece, [(start - first, stop - first) for start, stop in spans if first <= start < end]
 
 
 def before_a_text(chat: Chat) -> list[int]:
@@ -224,6 +258,17 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
             yield form
 
 
+def asked_text(chat: Chat, messages: Sequence[Message], tools: Any = ()) -> str:
+    """The conversation up to where the model comes next, in the first form that the template takes."""
+    problem = BadRecord("it has no turns")
+    for arranged in arrangements(chat.template, tuple(messages)):
+        try:
+            return chat.render(arranged, answer_next=True, tools=tools)
+        except BadRecord as error:
+            problem = error
+    raise problem
+
+
 def _known(template: str, message: Message) -> Message:
     """The turn in the words of this template; where it has none for calls, as many chat models write them."""
     if message["role"] == "developer" and "developer" not in template:
@@ -271,19 +316,22 @@ def _behind(text: str, messages: Sequence[Message], after: int) -> int:
     return max(after, text.find(said, after) + len(said)) if said in text[after:] else after
 
 
-def _sample(chat: Chat, example: Example, encoding: Encoding, spans: list[Span], begins: list[int]) -> Sample:
-    tokens = encoding.ids
-    trained = bytearray(len(tokens))
-    for start, end in spans:
-        first, last = token_span(encoding, start, end)
-        trained[first:last] = b"\1" * (last - first)
+def _sample(chat: Chat, example: Example, pieces: list[tuple[Encoding, list[Span]]], begins: list[int]) -> Sample:
+    tokens, trained = list[int](), bytearray()
+    for encoding, spans in pieces:
+        flags = bytearray(len(encoding.ids))
+        for start, end in spans:
+            first, last = token_span(encoding, start, end)
+            flags[first:last] = b"\1" * (last - first)
+        tokens, trained = [*tokens, *encoding.ids], trained + flags
     if example.messages:
         ended = 1 not in trained or tokens[trained.rindex(1)] in chat.specials
     else:
         ended, tokens, trained = False, [*begins, *tokens], bytearray(len(begins)) + trained
     eos = chat.tokenizer.eos_token_id
     if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
-        tokens, trained = [*tokens, eos], trained + b"\1"
+        end = trained.rfind(1) + 1
+        tokens, trained = [*tokens[:end], eos], trained[:end] + b"\1"
     return tokens, trained
 
 

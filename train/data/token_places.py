@@ -128,11 +128,19 @@ def letters() -> list[str]:
 
 
 def token_span(encoding: Encoding, start: int, end: int) -> Span:
-    """The tokens that lie in text[start:end]; one that begins before it belongs to the question."""
+    """The tokens that lie in text[start:end]."""
     first = next((token for at in range(start, end) if (token := encoding.char_to_token(at)) is not None), None)
     if first is None:
         return 0, 0
-    if (characters := encoding.token_to_chars(first)) and characters[0] < start:
-        first += 1
     last = next(token for at in range(end - 1, start - 1, -1) if (token := encoding.char_to_token(at)) is not None)
-    return first, max(first, last + 1)
+    behind = last + 1  # of a character's tokens the first was found
+    while behind < len(encoding.ids) and (characters := encoding.token_to_chars(behind)) and characters[0] < end:
+        behind += 1
+    return first, behind
+
+
+def begins_within(encoding: Encoding, at: int) -> bool:
+    """Whether that place of the text is within a token, not before its first character."""
+    token = encoding.char_to_token(at)
+    characters = None if token is None else encoding.token_to_chars(token)
+    return characters is not None and characters[0] < at

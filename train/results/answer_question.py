@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import TextStreamer
 
-from train.data.to_tokens import Chat, end_ids
+from train.data.to_tokens import Chat, asked_text, end_ids
 from train.models.wrapper import text_of
 
 Messages = list[dict[str, str]]
@@ -30,7 +30,7 @@ class Questioner:
 
     def __call__(self, question: Messages, *, on_text: Callable[[str], None] | None = None) -> str:
         """The whole answer; `on_text` gets each part of it as it comes."""
-        prompt = self.chat.render(question, answer_next=True)
+        prompt = asked_text(self.chat, question)
         tokens = self.chat.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(self.device)
         self.model.eval()
         torch.manual_seed(zlib.crc32(prompt.encode()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from train.data.convert_record import BadRecord
-from train.data.to_tokens import Chat, arrangements, end_ids
+from train.data.to_tokens import Chat, asked_text, end_ids
 from train.errors import CheckFailed
 from train.serve.request import Asked, Engine, Made
 from train.serve.written import Written
@@ -78,15 +78,8 @@ class Conversations:
     def prompt_of(self, order: Order) -> list[int]:
         if "prompt" in order:
             return list(self.chat.tokenizer(order["prompt"]).input_ids)
-        problem = BadRecord("it has no messages")
-        for messages in arrangements(self.chat.template, tuple(order["messages"])):
-            try:
-                text = self.chat.render(messages, answer_next=True)
-            except BadRecord as why:
-                problem = why
-            else:
-                return list(self.chat.tokenizer(text, add_special_tokens=False).input_ids)
-        raise problem
+        text = asked_text(self.chat, order["messages"])
+        return list(self.chat.tokenizer(text, add_special_tokens=False).input_ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return str(self.chat.tokenizer.decode(tokens, skip_special_tokens=True))

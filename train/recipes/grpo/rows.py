@@ -36,7 +36,7 @@ from train.data.prompt_records import FORMAT_NAME, Prompt, prompt_of
 from train.data.read_records import Reader, Say
 from train.data.rows import FORMAT, Ints, mapped, padded_left, read_index
 from train.data.run_data import OpenedData, find_data
-from train.data.to_tokens import Chat, arrangements, end_ids
+from train.data.to_tokens import Chat, asked_text, end_ids
 from train.errors import BadInput
 from train.files import file_hash
 from train.plan.settings.read_settings import GenerateConfig, GrpoConfig
@@ -199,16 +199,12 @@ def write_prompts(config: AskingConfig, reader: Reader, chat: Chat, writers: dic
 
 def prompt_tokens(chat: Chat, prompt: Prompt) -> list[int] | BadRecord:
     """The prompt as the template writes it, up to where the answer begins."""
-    problem = BadRecord("it has no turns")
-    for messages in arrangements(chat.template, prompt.messages):
-        try:
-            text = chat.render(messages, answer_next=True)
-        except BadRecord as error:
-            problem = error
-        else:
-            found: list[int] = chat.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
-            return found
-    return problem
+    try:
+        text = asked_text(chat, prompt.messages, prompt.tools)
+    except BadRecord as error:
+        return error
+    found: list[int] = chat.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+    return found
 
 
 class Writer:

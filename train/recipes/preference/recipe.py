@@ -30,7 +30,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 
 from train.data.mix_data_sets import looked_at
 from train.data.rows import date_of, padded_left, template_of
-from train.data.to_tokens import Chat, end_ids, load_chat
+from train.data.to_tokens import Chat, asked_text, end_ids, load_chat
 from train.models.backends import Batch, LossModule, to_tensors
 from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers
@@ -118,7 +118,7 @@ class PreferenceRecipe:
     def said(self, run: Run, asked: list[Any], pad_id: int) -> list[str]:
         """The greedy answers of the model as it is now, all at once."""
         tokenizer, model = self.chat.tokenizer, cast(Any, run.module.model)
-        rendered = [self.chat.render(turns, answer_next=True) for turns in asked]
+        rendered = [asked_text(self.chat, turns) for turns in asked]
         prompts = [tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids for text in rendered]
         given, draw = to_tensors(padded_left(prompts, pad_id), run.device), Draw(seed=0, rollout=None)
         with at_rest(model), run.module.autocast():

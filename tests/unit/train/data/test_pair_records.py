@@ -64,6 +64,12 @@ def test_single_answers_have_a_label(label):
     assert listed == found
 
 
+def test_what_the_assistant_may_call_is_asked_with():
+    tools = [{"type": "function", "function": {"name": "find", "parameters": {}}}]
+    found = read({"prompt": "Where is the key?", "chosen": "Hall.", "rejected": "No.", "tools": tools})
+    assert [list(example.tools) for example in found.examples] == [tools, tools]
+
+
 def test_the_same_prompt_is_on_one_side():
     pairs = [read({"prompt": "a", "chosen": f"{i}", "rejected": "no"}) for i in range(20)]
     assert len({pair.split(0.5) for pair in pairs}) == 1
@@ -86,6 +92,7 @@ A_LABEL = "it is true for a good answer or false for a bad one"
         (PAIR | {"rejected": "b"}, "'chosen' and 'rejected' are the same answer: nothing is preferred"),
         (PAIR | {"rejected": "  "}, "'rejected' is an empty answer"),
         (PAIR | {"prompt": " "}, "the prompt is empty"),
+        (PAIR | {"chosen": "\ud83d"}, "half a character (\\ud83d, as of a cut emoji), which no tokenizer reads"),
         (PAIR | {"prompt": [USER, KIND]}, "'prompt' ends with a turn of the assistant, and an answer comes next"),
         ({"chosen": "b", "rejected": "c"}, "there is no 'prompt' that is answered"),
         (PAIR | {"chosen": [KIND]}, "'chosen' is a text and 'rejected' a list of turns, or the other way round"),
