@@ -73,6 +73,16 @@ def test_a_picture_stays_on_its_side_when_others_come_and_so_do_its_copies(photo
     assert not contents(folder, "eval") & contents(folder, "train")
 
 
+def test_what_was_held_out_and_is_called_train_now_is_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
+    config = load_config({"recipe": "images", "image_size": 16, "dataset": str(tmp_path / "photos")})
+    train, val = (pictures.write(tmp_path / "photos" / name, 4, seed=seed) for name, seed in (("train", 1), ("val", 2)))
+    first = contents(prepare(config, lambda _: None), "eval")
+    train.rename(tmp_path / "photos" / "test")
+    val.rename(train)
+    assert contents(prepare(config, lambda _: None)) == first
+
+
 def test_the_first_held_out_pictures_are_of_all_classes(tmp_path):
     folder = made(pictures.write(tmp_path / "photos", count=40), tmp_path / "rows", eval_fraction=0.5)
     assert set(open_pictures(folder, "eval").labels[:20]) == {0, 1, 2}

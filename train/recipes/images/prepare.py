@@ -99,11 +99,12 @@ def prepare(config: ImagesConfig, say: Say, *, out: str | None = None, date: str
     void = [name for name in classes if name not in {one.source.label for one in seen}]
     if void and not any(one.source.raw for one in seen):
         raise BadInput(f"no picture of {', '.join(void)} can be read", f"data set: {config.dataset}", "leave it out")
+    known_by = [(one.digest, one.source.label, one.source.split) for one in seen]
     key = {
         "format": FORMAT,
         "kind": KIND,
         "pixels": "16 bit by 257",
-        "data": hashlib.sha256(json.dumps([(one.digest, one.source.label) for one in seen]).encode()).hexdigest(),
+        "data": hashlib.sha256(json.dumps(known_by).encode()).hexdigest(),
         "classes": classes,
         "settings": {name: getattr(config, name) for name in ("image_size", "eval_fraction")},
     }
