@@ -186,6 +186,13 @@ def test_columns_that_a_person_names_decide_the_format(tmp_path):
     assert "It is 3." in decoded(folder) and "Hello!" not in decoded(folder)
 
 
+def test_what_is_not_read_of_a_record_is_said(tmp_path):
+    items = [{"conversations": []}, *({"question": f"{n}?", "context": "Of cats.", "answer": "Yes."} for n in range(9))]
+    folder, said = run(tmp_path, write_records(tmp_path / "data.jsonl", items))
+    assert "format    prompt, as the first record has question, context, answer; not read: context" in said
+    assert index(folder)["records"]["first_bad"] == ["data.jsonl line 1: its list of turns is empty"]
+
+
 def test_a_file_of_another_kind_is_another_data_set(tmp_path, monkeypatch):
     """What was called .txt by mistake is trained on as text, and not any more once it is called .jsonl."""
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))

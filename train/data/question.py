@@ -6,9 +6,10 @@ record of preferences has its answers elsewhere.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
-from train.data.convert_record import FORMATS, BadRecord, JsonObject, Message, as_text, convert
+from train.data.convert_record import FORMATS, PAIRS, BadRecord, JsonObject, Message, as_text, convert
 
 BEFORE = ("system", "history")
 QUESTIONS = ("prompt", "question", "query")
@@ -16,6 +17,8 @@ USED = {
     "chat": frozenset({"messages", "conversations", "system", "tools"}),
     "sharegpt": frozenset({"conversations", "system", "tools"}),
     "alpaca": frozenset({"instruction", "input", "context", "output", "response", "system", "history"}),
+    "prompt": frozenset({*chain(*PAIRS), "system", "history", "tools"}),
+    "text": frozenset({"text"}),
 }
 """What each form reads of a record: the rest are columns."""
 NEXT = {"role": "assistant", "content": "-"}

@@ -15,6 +15,7 @@ from train.data.convert_record import BadRecord, Example, JsonObject, convert, d
 from train.data.in_threads import in_order
 from train.data.index import Records
 from train.data.parse_files import NOT_UTF8, Source
+from train.data.question import USED
 from train.errors import BadInput
 from train.plan.model.catalogue import Taken
 
@@ -123,6 +124,8 @@ class Reader:
                         value = None
                     elif value:
                         value, self.columns_found = renamed(value, self.taken.columns), True
+                    if not self.format and value is not None and value.get("conversations") == []:
+                        value, problem = None, "its list of turns is empty"  # nor says what the others are
                     if not self.format and value is not None:
                         self._detect(value, position)
                     yield Found(value, problem, where, seen)
@@ -138,7 +141,8 @@ class Reader:
             fix = f"say which is which, such as {columns}, or rename the keys (docs/datasets.md shows what is known)"
             raise BadInput(f"no known format has the keys {keys}", where, fix)
         self.format = format_name
-        self.say(f"format    {format_name}, as the first record has {keys}")
+        unread = shown_keys({key: None for key in value if key not in USED[format_name]})
+        self.say(f"format    {format_name}, as the first record has {keys}{unread and f'; not read: {unread}'}")
 
     def skip(self, found: Found, problem: BadRecord) -> None:
         """A record that was read, and cannot be used for another reason."""
