@@ -258,7 +258,7 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
             yield form
 
 
-def asked_text(chat: Chat, messages: Sequence[Message], tools: Any = ()) -> str:
+def asked_text(chat: Chat, messages: Sequence[Any], tools: Any = ()) -> str:
     """The conversation up to where the model comes next, in the first form that the template takes."""
     problem = BadRecord("it has no turns")
     for arranged in arrangements(chat.template, tuple(messages)):
