@@ -8,7 +8,7 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from train.data.convert_record import BadRecord, Example, convert
-from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, asked_text, encode, load_chat, shown
+from train.data.to_tokens import PLAIN_TEMPLATE, Chat, answer_spans, asked_text, encode, load_chat, shown, with_system
 from train.errors import BadInput
 from train.plan.model.catalogue import resolve_model
 
@@ -126,6 +126,24 @@ LEAVES_OUT = (
     "{% for m in messages %}{% if m['role'] in ('user', 'assistant') %}[{{ m['role'] }}]{{ m['content'] }}</s>"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
 )
+
+
+MISTRAL = (
+    "{% if messages[0]['role'] == 'system' %}{% set said = messages[0]['content'] %}{% set messages = messages[1:] %}"
+    "{% endif %}{% for m in messages %}{% if m['role'] == 'user' %}[INST]{{ said ~ '\n\n' if said and loop.last }}"
+    "{{ m['content'] }}[/INST]{% else %}{{ m['content'] }}</s>{% endif %}{% endfor %}"
+)
+
+
+def test_a_system_message_that_a_template_writes_only_where_one_asks_is_trained_with(tiny):
+    """Mistral 7B's stands before the last turn, if that is a question: no row would have it, and each request."""
+    told = ({"role": "system", "content": "Be brief."}, *TURNS[2:])
+    for chat, turns in (
+        (with_template(tiny, MISTRAL), told),
+        (with_system(with_template(tiny, MISTRAL), "Be brief."), told[1:]),
+    ):
+        assert asked_text(chat, turns[:-1]) == "[INST]Be brief.\n\nAnother?[/INST]"
+        assert rendered(chat, turns) == "[INST]Be brief.\n\nAnother?[/INST]Red.</s>"
 
 
 def test_what_a_template_leaves_out_without_a_word_is_arranged_for_it_or_refused(tiny):
