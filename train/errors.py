@@ -16,6 +16,14 @@ class CheckFailed(BadInput):
     """Everything was well formed, and a check still failed: the command exits with 1."""
 
 
+class OtherData(BadInput):
+    """What a run has done is of other data than it has now."""
+
+    def __init__(self, run: str, where: str) -> None:
+        what = f"run '{run}' cannot continue: its data has changed since it began"
+        super().__init__(f"{what}; put the old data back, or begin a new run, without --resume", where)
+
+
 class Disagreement(CheckFailed):
     """The ranks do not train the same thing."""
 

@@ -129,3 +129,19 @@ def test_who_is_frozen_is_replaced_and_a_stopped_run_goes_on_where_it_was(alone,
 def test_bad_settings_are_refused(wrong, words, prompts, tmp_path, capsys):
     assert main(["run", *flags(OPTIONS | {"dataset": prompts, "home": tmp_path} | wrong)]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_answers_of_other_prompts_are_not_taken_for_those_of_these(tmp_path, capsys, monkeypatch):
+    """A piece is a number: with a prompt more at the top, each answer would stand at the one behind its own."""
+    monkeypatch.setattr("train.engine.run.Leaver", lambda: None)  # of a process that answers and ends
+    file, options = tmp_path / "prompts.jsonl", OPTIONS | {"home": tmp_path, "piece": 2}
+    lines = [json.dumps({"prompt": f"What is {i}?"}) + "\n" for i in range(4)]
+    file.write_text("".join(lines))
+    assert main(["run", *flags(options | {"dataset": file})]) == 0
+    first, kept = answers(tmp_path), tmp_path / "models/checkpoints/run" / PIECES
+    kept.write_text(kept.read_text().splitlines(keepends=True)[0])
+    file.write_text("".join([json.dumps({"prompt": "Who?"}) + "\n", *lines]))
+    assert main(["run", *flags(options | {"dataset": file})]) == 2
+    assert "run 'run' cannot continue: its data has changed since it began" in capsys.readouterr().err
+    assert main(["run", *flags(options | {"dataset": file, "resume": "never"})]) == 0
+    assert answers(tmp_path)[1:] == first and len(pieces(tmp_path)) == 3

@@ -12,7 +12,7 @@ from train.engine.between_steps import Milestones, state_of
 from train.engine.checkpoint import State
 from train.engine.early_stop import Gains
 from train.engine.loop import Run, drawn_rows
-from train.errors import BadInput
+from train.errors import BadInput, OtherData
 from train.files import set_aside
 from train.models.optimizer_step import optimizer_state, set_optimizer_state
 from train.recipes import making
@@ -96,11 +96,7 @@ def require_same_math(run: Run, state: State) -> None:
     changed = [name for name in now if then.get(name) != now[name]]
     where = f"checkpoint: {run.config.checkpoint_folder()}"
     if changed and set(changed) <= {"rows", "held-out rows"}:  # hashes, which tell a person nothing
-        raise BadInput(
-            f"run '{run.config.run}' cannot continue: its data has changed since it began; put the old data back, or "
-            "begin a new run, without --resume",
-            where,
-        )
+        raise OtherData(run.config.run, where)
     if changed:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
         raise BadInput(

@@ -15,13 +15,13 @@ from train.clock import Clock, WorkClock
 from train.engine.shutdown import Leaver
 from train.errors import CheckFailed
 from train.failures import classify_failure, report_to_agent
-from train.files import DISK_FULL
+from train.files import DISK_FULL, set_aside
 from train.plan.settings.read_settings import RunConfig
 from train.pool import PoolRecipe
 from train.pool.hand_out_pieces import Board, Watcher
 from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
-from train.pool.record import Disk, OwnDisk, Record
+from train.pool.record import Disk, OwnDisk, Record, require_same_data
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 
@@ -58,6 +58,10 @@ class PoolRun:
         self.writes = writes(outside.env)
         self.progress = ProgressLine(None, recipe.total or 0)
         self.record = Record(config.checkpoint_folder() / paths.PIECES, outside.disk, writes=self.writes)
+        if config.resume == "never":  # of a run by hand: a launch has set it aside
+            self.record.done.clear()
+            if self.writes:
+                set_aside(config.checkpoint_folder())
         self.board: Board | None = None
         self.said, self.shown = "loading", 0.0
         self.notes_told: dict[int, set[str]] = {}
@@ -80,6 +84,7 @@ class PoolRun:
             assert self.orders
             self.hands.require_life(self.record.done.values())
             self.orders.obey()
+        require_same_data(self.recipe, self.config, self.record.done.values())
         made = self.recipe.finish(Known(dict(self.record.done), {})) if self.writes else None
         return self.finish(made)
 

@@ -54,6 +54,7 @@ class PoolRecipe(Protocol):
 
     def is_over(self, known: Known) -> bool: ...
 
+    # data: str, where pieces are made of some: its hash, once it is loaded
     # may_take(piece) -> bool, where not every machine can do every piece: whether this one can
 
     def work(self, piece: Piece, desk: Desk) -> dict[str, Any]:

@@ -185,7 +185,8 @@ class Board:
             return
         piece, seconds, result = ended
         if piece.number not in self.record.done:
-            done = Done(piece, group.node, round(seconds, 3), result, self.generation)
+            data = getattr(self.recipe, "data", "")
+            done = Done(piece, group.node, round(seconds, 3), result, self.generation, data)
             self.write(group, self.result_name(piece.number, group.rank), done)
             self.change(group, partial(pieces.with_done, number=piece.number, rank=group.rank))
         self.with_hands(self.hands.brought)

@@ -12,6 +12,7 @@ from train.clock import Clock, WorkClock
 from train.plan.settings.read_settings import RunConfig
 from train.pool import PoolRecipe
 from train.pool.pieces import Done, Known, Piece
+from train.pool.record import require_same_data
 
 STUCK, STUCK_S = 10, 20.0
 """How many times as long as any other here, and how long at least, a piece shows no sign of life that hangs."""
@@ -115,6 +116,7 @@ class Hands:
     def _work(self) -> None:
         try:
             self.recipe.load(self.desk)
+            require_same_data(self.recipe, self.desk.config, self.desk.known().done.values())
             self.is_loaded = True
             while True:
                 self.begins.wait()

@@ -50,6 +50,8 @@ class Done:
     """What came of it, as JSON."""
     generation: int = 0
     """In which it was brought."""
+    data: str = ""
+    """The hash of what it was done with."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:

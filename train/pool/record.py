@@ -4,11 +4,16 @@ for one piece that of the later generation counts, and a line that the power too
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from train.errors import OtherData
+from train.plan.settings.read_settings import RunConfig
+from train.pool import PoolRecipe
 from train.pool.pieces import Done
+from train.runlog import paths
 from train.runlog.events import append_whole
 
 
@@ -58,3 +63,10 @@ class Record:
     @property
     def generations(self) -> dict[int, int]:
         return {number: done.generation for number, done in self.done.items()}
+
+
+def require_same_data(recipe: PoolRecipe, config: RunConfig, done: Iterable[Done]) -> None:
+    """What comes of a piece goes with the rows that have its number now: they must be those of then."""
+    data = getattr(recipe, "data", "")
+    if data and any(each.data not in ("", data) for each in done):
+        raise OtherData(config.run, f"done so far: {config.checkpoint_folder() / paths.PIECES}")

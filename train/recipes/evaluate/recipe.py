@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from train.files import whole_folder
+from train.files import file_hash, whole_folder
 from train.plan.launch import extra_packages
 from train.plan.settings.evaluate import EvaluateConfig
 from train.plan.settings.every_run import RunConfig
@@ -48,6 +48,10 @@ class Evaluate:
         """What each piece is. Their cost falls from the first to the last."""
         parts = prepare.read(self.folder)["parts"]
         return [{"side": side, **part} for part in parts for side in self.config.sides]
+
+    @cached_property
+    def data(self) -> str:
+        return file_hash(self.folder / prepare.INDEX)
 
     @property
     def total(self) -> int:

@@ -33,6 +33,10 @@ class Generate:
         folder = prepared(self.config, lambda _: None)
         return open_prompts(folder, "train", self.config.max_new_tokens)
 
+    @property
+    def data(self) -> str:
+        return self.rows.hash
+
     @cached_property
     def count(self) -> int:
         return len(self.rows) * self.config.answers

@@ -56,6 +56,7 @@ class SweepRecipe:
         self.base: Path | None = None
         self.device: Device | None = None
         self.rows = 0
+        self.data = ""
 
     def load(self, desk: Desk) -> None:
         """Rows and base are read here first, so that the trials find them; the model is each trial's own."""
@@ -66,7 +67,7 @@ class SweepRecipe:
         self.base = recipe.start(first, print)
         rows, held_out = recipe.rows(first, print)
         require_held_out(self.config, len(held_out))
-        self.rows = mix_data_sets.epoch_of(rows)
+        self.rows, self.data = mix_data_sets.epoch_of(rows), f"{rows.hash} {held_out.hash}"
         at = int(desk.device.partition(":")[2] or 0)
         self.device = look(first, desk.node, at, self.base)
 
