@@ -53,13 +53,16 @@ class Client:
 def parts(answer: http.client.HTTPResponse) -> Generator[str, None, None]:
     for line in answer:
         _, is_data, data = line.partition(b"data: ")
-        if not is_data or data.startswith(b"[DONE]"):
+        if data.startswith(b"[DONE]"):
+            return
+        if not is_data:
             continue
         facts = json.loads(data)
         if "error" in facts:
             raise NotAnswered(facts["error"]["message"])
         for choice in facts["choices"]:
             yield choice["delta"].get("content", "")
+    raise NotAnswered("the endpoint is gone: the answer broke off")  # a server that ends closes its line
 
 
 def authorization(token: str) -> dict[str, str]:

@@ -31,8 +31,9 @@ class Guard:
         await answer(scope, receive, send)
 
     def refusal(self, headers: Headers) -> Refused | None:
-        if headers.get("host", "").lower() not in self.hosts:
-            return Refused("this endpoint has another name", status=421)
+        if (host := headers.get("host", "").lower()) not in self.hosts:
+            names = " or ".join(f"http://{name}/v1" for name in sorted(self.hosts))
+            return Refused(f"this endpoint is asked at {names}, not at {host}; --lan is for others", status=421)
         own = {f"http://{host}" for host in self.hosts}
         from_elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if from_elsewhere or headers.get("origin", "").lower() not in {"", *own}:

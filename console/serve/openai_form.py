@@ -20,6 +20,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 MOST_STOPS = 4
 SEEDS = range(-(1 << 63), 1 << 63)
 """What vLLM takes as one, and OpenAI."""
+COLDEST = 1e-6
+"""Up to it the likeliest token is drawn anyway, and a score that is divided by much less is infinite."""
 NOT_DONE: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
@@ -36,6 +38,20 @@ NOT_DONE: Mapping[str, tuple[Any, ...]] = {
     "prediction": (),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
+    "tool_choice": ("none", "auto"),
+    "reasoning_effort": ("none",),
+    "web_search_options": (),
+    # of other servers' own, which programs send as well
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "min_tokens": (0,),
+    "ignore_eos": (False,),
+    "stop_token_ids": ([],),
+    "structured_outputs": ({},),
+    "guided_json": (),
+    "chat_template_kwargs": ({},),
+    "continue_final_message": (False,),
 }
 """Each with the values that ask for nothing; null asks for nothing either."""
 
@@ -79,7 +95,7 @@ def wanted(body: object, run: str, *, chat: bool) -> Wanted:
     usual = None if chat else 16  # as OpenAI's completions
     asks |= {
         "most": whole(body, most, usual, least=1),
-        "temperature": number(body, "temperature", 1.0, 0.0, 2.0),
+        "temperature": temperature if (temperature := number(body, "temperature", 1.0, 0.0, 2.0)) > COLDEST else 0.0,
         "top_p": number(body, "top_p", 1.0, 0.0, 1.0) or 1e-9,
         "seed": seed(body),
         "stop": stops(body),
@@ -103,7 +119,7 @@ def message(one: object, where: str) -> dict[str, str]:
         if any(kind != "text" for kind in kinds) or not all(isinstance(part.get("text"), str) for part in content):
             raise Refused(f"{where}: its content must be text; this model reads nothing else", where)
         content = "".join(part["text"] for part in content)
-    if not isinstance(content, str) or one.get("tool_calls"):
+    if not isinstance(content, str) or one.get("tool_calls") or one.get("function_call") is not None:
         raise Refused(f"{where}: its content must be text, without calls of tools", where)
     return {"role": str(one["role"]), "content": in_whole_characters(content, where)}
 

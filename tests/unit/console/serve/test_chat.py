@@ -192,6 +192,25 @@ def test_another_programs_server_at_that_port_is_not_taken_for_ours(says: str, t
         assert client.running(Inventory(path=tmp_path), "", server.server_port) is None
 
 
+def test_an_answer_whose_server_is_gone_is_not_taken_for_whole() -> None:
+    """A server that ends closes its line, which looks like the end of an answer."""
+
+    class Ends(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'data: {"choices": [{"delta": {"content": "At "}}]}\n\n')
+
+        def log_message(self, *_: object) -> None: ...
+
+    said: list[str] = []
+    with HTTPServer(("127.0.0.1", 0), Ends) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(client.NotAnswered, match="the endpoint is gone: the answer broke off"):
+            said.extend(client.Client(server.server_port, RUN).stream([{"role": "user", "content": "When?"}]))
+    assert said == ["At "]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -29,6 +29,7 @@ def test_what_it_says_is_asked() -> None:
     found = asked(max_completion_tokens=5, max_tokens=9, temperature=0, top_p=0.5, seed=-3, stop="\n", model="notes")
     assert found == {"messages": HI, "most": 5, "temperature": 0.0, "top_p": 0.5, "seed": -3, "stop": ["\n"]}
     assert asked(max_tokens=9, stop=["a", ""])["most"] == 9
+    assert asked(temperature=5e-324)["temperature"] == 0, "a score divided by it would be infinite"
     parts = [{"type": "text", "text": "How "}, {"type": "text", "text": "so?"}]
     assert asked(messages=[{"role": "user", "content": parts}])["messages"][0]["content"] == "How so?"
     assert asked(chat=False, prompt=["One"])["prompt"] == "One"
@@ -36,6 +37,7 @@ def test_what_it_says_is_asked() -> None:
 
 def test_what_asks_for_nothing_is_passed_over() -> None:
     asked(n=1, tools=[], presence_penalty=0.0, logprobs=False, response_format={"type": "text"}, suffix=None, user="me")
+    asked(top_k=-1, min_p=0, repetition_penalty=1.0, reasoning_effort="none", tool_choice="auto")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,11 @@ def test_what_asks_for_nothing_is_passed_over() -> None:
         ({"model": "gpt-4o"}, "model", "there is no model 'gpt-4o' here; there is 'notes'"),
         ({"n": 2}, "n", "n: is not done here"),
         ({"tools": [{}]}, "tools", "not done here"),
+        ({"top_k": 5}, "top_k", "not done here"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs", "not done here"),
+        ({"stop_token_ids": [2]}, "stop_token_ids", "not done here"),
+        ({"tool_choice": "required"}, "tool_choice", "not done here"),
+        ({"messages": [{"role": "assistant", "content": "", "function_call": {}}]}, "messages[0]", "calls of tools"),
         ({"response_format": {"type": "json_object"}}, "response_format", "not done here"),
         ({"temperature": 2.5}, "temperature", "a number from 0 to 2"),
         ({"temperature": True}, "temperature", "a number"),

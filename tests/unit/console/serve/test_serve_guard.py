@@ -21,6 +21,13 @@ def refused(headers: dict[str, str], token: str = "") -> int:
     return found.status if found else 0
 
 
+def test_who_asks_by_another_name_is_told_the_right_one() -> None:
+    """As a program in a container does, which knows this machine as host.docker.internal."""
+    guard = Guard(nothing, hosts=["127.0.0.1:7070", "localhost:7070"])
+    said = "this endpoint is asked at http://127.0.0.1:7070/v1 or http://localhost:7070/v1, not at host.docker.internal"
+    assert str(guard.refusal(Headers({"host": "host.docker.internal:7070"}))).startswith(said)
+
+
 @pytest.mark.parametrize(
     ("more", "status"),
     [
