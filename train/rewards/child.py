@@ -104,7 +104,7 @@ def values_of(function: Callable[..., Any], path: str, request: Mapping[str, Any
         if lacks := needs - given.keys():
             return {"wrong": f"takes {' and '.join(sorted(lacks))}, and the data has no such column"}
         answered = function(**{name: value for name, value in given.items() if takes is None or name in takes})
-        if isinstance(answered, (str, bytes, dict)) or not hasattr(answered, "__iter__"):
+        if isinstance(answered, (str, bytes, dict, set, frozenset)) or not hasattr(answered, "__iter__"):
             return {"wrong": f"gave {shown(answered)} instead of a list of numbers"}
         values = list(answered)
         if len(values) != expected:

@@ -7,6 +7,7 @@ proposal from the same record and seed.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,8 +34,13 @@ def next_trial(
 ) -> tuple[int, Settings] | None:
     """The number of a trial that nobody has, and its settings; None where none is left that `fits` takes."""
     if planned := config.planned:
-        left = [(number, one) for number, one in enumerate(planned, 1) if number not in trials]
-        return next((pair for pair in left if fits(pair[1])), None)
+        tried = [dict(one.params) for one in trials.values()]
+        left = {number: one for number, one in enumerate(planned, 1) if one not in tried}
+        place = next((number for number, one in left.items() if fits(one)), None)
+        if place is None:
+            return None
+        free = (number for number in itertools.count(1) if number not in trials and number not in left)
+        return (next(free) if place in trials else place), left[place]
     number = next((one for one in range(1, config.trials + 1) if one not in trials), None)
     if number is None:
         return None

@@ -117,6 +117,7 @@ WRONG = [
     ("def f(completions): return 1.0", r"f gave 1.0 instead of a list of numbers"),
     ("def f(completions): return 'ab'", r"f gave 'ab' instead of a list"),
     ("def f(completions): pass", r"f gave None instead of a list"),
+    ("def f(completions): return {0.5, 2.0}", r"f gave \{.*\} instead of a list"),
     ("def f(completions, level): return level", r"f takes level, and the data has no such column"),
     ("import os\ndef f(completions): os._exit(3)", r"f ended its process \(exit code 3\)"),
     ("import ctypes\ndef f(completions): ctypes.string_at(0)", r"f was ended by SIGSEGV"),
