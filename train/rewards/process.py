@@ -28,6 +28,8 @@ PROGRAM = (
 )
 TO_START = ("LD_LIBRARY_PATH",)
 """What a Python of a module system needs before its first line."""
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8:backslashreplace"}
+"""The same order of sets everywhere, and half a character, as answers have, may be printed."""
 MOST_PRINTED = 20_000
 """Bytes of what one call prints; the rest is dropped, so that no disk fills."""
 CHUNK = 65536
@@ -51,7 +53,7 @@ class Process:
             self.process = subprocess.Popen(
                 [sys.executable, "-u", "-s", "-P", "-X", "utf8", "-c", program],
                 stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, pass_fds=(asked, answered), cwd="/",
-                env={name: os.environ[name] for name in TO_START if name in os.environ} | {"PYTHONHASHSEED": "0"},
+                env={name: os.environ[name] for name in TO_START if name in os.environ} | ENVIRONMENT,
                 start_new_session=True,
             )  # fmt: skip
         finally:

@@ -211,6 +211,11 @@ def f(completions):
     assert sum(map(len, said)) < 30_000 and "are not shown" in said[-1]
 
 
+def test_half_a_character_of_an_answers_json_may_be_printed(judge):
+    one = judge("import json\ndef f(completions):\n  print(*map(json.loads, completions))\n  return [1]")
+    assert score(one, [r'"\ud83d"']).total == [1] and one.said == [r"\ud83d"]
+
+
 def test_one_that_prints_without_end_is_ended_in_time(judge):
     one = judge("import os\ndef f(completions):\n  while True: os.write(1, b'x' * 10**6)", seconds=1)
     began = time.monotonic()
