@@ -214,6 +214,20 @@ def test_a_system_message_alone_is_answered(model, chat, template):
     assert here.said(1, "end") and not here.said(1, "wrong")
 
 
+USERS_ALONE = """{% for m in messages %}{% if m.role != 'system' or loop.first and not SKIPS %}\
+[{{ m.content }}]{% endif %}{% endfor %}"""
+
+
+@pytest.mark.parametrize("skips", ["true", "false"])
+def test_a_system_message_that_a_template_passes_over_in_silence_is_asked_all_the_same(chat, skips):
+    """Some write it at the very begin alone, some never."""
+    messages = [{"role": "user", "content": "Why?"}, {"role": "system", "content": "Be short."}]
+    held = Here(None, replace(chat, template=USERS_ALONE.replace("SKIPS", skips))).held
+    for given in (messages, messages[::-1]):
+        asked = held.decode(held.prompt_of({"messages": given}))
+        assert "Be short." in asked and "Why?" in asked
+
+
 @pytest.mark.parametrize(
     ("error", "said"), [(torch.OutOfMemoryError("no room\nat all"), "no room"), (MemoryError(), "MemoryError")]
 )

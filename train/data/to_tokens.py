@@ -77,8 +77,9 @@ class Chat:
 
     def render(self, messages: Any, answer_next: bool = False, tools: Any = ()) -> str:
         """BadRecord where the template refuses the conversation, or passes over a part of it without a word."""
-        for role in {message["role"] for message in messages} - {"user", "assistant"}:
-            if passes_over(self, role):
+        for place, message in enumerate(messages):
+            role = message["role"]
+            if role not in ("user", "assistant") and passes_over(self, role, later=place > 0):
                 raise BadRecord(f"the chat template writes no turn of the role '{role}'")
         return self.written(messages, answer_next, tools)
 
@@ -110,17 +111,18 @@ class Chat:
 
 
 @lru_cache
-def passes_over(chat: Chat, role: str) -> bool:
-    """Whether the template leaves out what turns of that role say."""
-    mark, name, asked = "\ue000", "call00001", Message(role="user", content="?")
+def passes_over(chat: Chat, role: str, *, later: bool) -> bool:
+    """Whether the template leaves out what a turn of that role says; `later`: one that is not the first."""
+    mark, name = "\ue000", "call00001"
+    asked, answer = Message(role="user", content="?"), Message(role="assistant", content="x")
     call = ToolCall(id=name, type="function", function=Function(name="f", arguments={}))
     calling = _known(chat.template, Message(role="assistant", content="", tool_calls=[call]))
     said = Message(role=role, content=mark, name="f", tool_call_id=name)
-    opened = [said, asked], [said, asked, Message(role="assistant", content="x")]  # some write it only where one asks
+    tried = [[said, asked], [said, asked, answer]]  # some write it only where one asks
+    if later:
+        tried = [[asked, calling, said] if role == "tool" else [asked, answer, said, asked]]
     try:
-        return any(
-            mark not in chat.written(turns) for turns in ([[asked, calling, said]] if role == "tool" else opened)
-        )
+        return any(mark not in chat.written(turns) for turns in tried)
     except BadRecord:
         return False
 
