@@ -308,6 +308,14 @@ def test_vllm_is_taken_where_it_is_and_takes_the_model(tmp_path, run):
         assert not can_serve(replace(run, **other), home)
 
 
+def test_a_stream_that_was_dropped_before_its_connection_stood_ends_at_its_first_token(monkeypatch):
+    engine, closed = ByVllm.__new__(ByVllm), []
+    engine.lines, engine.made, engine.context, engine.model = {}, queue.Queue(), CONTEXT, "adapter"
+    monkeypatch.setattr("train.serve.by_vllm.streamed", lambda *_: iter([(1,)] * 100))
+    engine._follow(SimpleNamespace(close=lambda: closed.append(1)), Asked(number=7, prompt=(1,)))
+    assert engine.made.empty() and closed
+
+
 def test_answers_of_vllm_are_streams_that_end_where_ours_end(tmp_path, run, chat, monkeypatch):
     home = tmp_path / "home"
     install(home)

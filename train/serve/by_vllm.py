@@ -94,6 +94,8 @@ class ByVllm:
         """A connection that a drop has closed ends the thread; nobody waits for its last words."""
         try:
             for tokens in streamed(line, self.body(asked)):
+                if asked.number not in self.lines:  # dropped before there was a connection to close
+                    return
                 self.made.put(Made(asked.number, tokens))
         except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
             self.made.put(Made(asked.number, failed=f"vLLM broke off: {error}"))
