@@ -14,7 +14,8 @@ from torch import nn
 
 from tests.support import pace
 from tests.train.cluster import ROOT, environment
-from train.engine import between_steps, bring_up_to_date
+from train.engine import between_steps, bring_up_to_date, early_stop, loop
+from train.engine import run as engine_run
 from train.engine.between_steps import Milestones
 from train.engine.build_or_keep_model import NotKeptError
 from train.engine.consistency import Disagreement
@@ -24,6 +25,7 @@ from train.models.backends import LossModule
 from train.models.optimizer_step import Trained
 from train.parallel import gradient_exchange
 from train.parallel.process_group import World
+from train.parallel.strategy import Strategy
 from train.parallel.worker_orders import TOLD, LeftGroupError, Orders
 
 PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
@@ -94,15 +96,44 @@ def test_what_arrives_after_it_left_is_no_weight_of_its_own(sent):
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_it_keeps_its_own_until_all_of_another_is_there(sent, at):
-    kept = SimpleNamespace(step=5)
-    run = SimpleNamespace(world=Left(at), trained=trained(), device="cpu", strategy=SimpleNamespace(tensors=dict))
+    kept, run = run_at(5), run_at(6, Left(at))
     with pytest.raises(LeftGroupError):
-        bring_up_to_date.send_state(run, 0, 6, kept)
+        bring_up_to_date.send_state(run, 0, kept)
     assert all((p == 1).all() for p in run.trained.parameters)
     assert kept.step == 5 and not run.trained.half_changed
     run.world.at = 0
-    bring_up_to_date.send_state(run, 0, 6, kept)
+    bring_up_to_date.send_state(run, 0, kept)
     assert all((p == 7).all() for p in run.trained.parameters) and kept.step == 6
+
+
+def run_at(step: int, world: World | None = None) -> SimpleNamespace:
+    weights, milestones = trained(), Milestones(settled=step, best={"step": step, "loss": 1.0, "metrics": {}})
+    strategy = Strategy(weights)
+    strategy.shared_step = step
+    made = {"trained": weights, "strategy": strategy, "milestones": milestones, "step_rows": f"answers of {step}"}
+    return SimpleNamespace(step=step, world=world, device="cpu", **made)
+
+
+def test_what_is_saved_of_it_or_sent_on_before_it_trains_again_is_the_step_that_came(sent):
+    """Its own step is 5. It gets step 40, and before it is in that group's loop it is told to leave, or to save."""
+    kept, run = run_at(5), run_at(40, Left(at=0))
+    bring_up_to_date.send_state(run, 0, kept)
+    assert kept.strategy.rollback() == kept.step == 40, "the weights of step 40 would be saved as step 5"
+    assert kept.milestones.best["step"] == 40 and kept.step_rows == "answers of 40"
+
+
+def test_who_has_only_loaded_and_is_left_alone_begins_with_first_weights(sent, monkeypatch):
+    """The one that trained is lost while it sends what it has, and neither has a checkpoint."""
+    kept, run = run_at(0), run_at(0, Left(at=2))
+    theirs = {"step": 6, "best": None, "scaler": None}
+    monkeypatch.setattr(bring_up_to_date, "find_own", lambda _: None)
+    monkeypatch.setattr(bring_up_to_date, "require_same_math", lambda *_: None)
+    monkeypatch.setattr(run.world, "gather", lambda own: [own or theirs] * 2)
+    run.balance, run.recipe = SimpleNamespace(knowing=lambda _: None), None
+    run.config = SimpleNamespace(resume="auto", warmup_steps=0)
+    with pytest.raises(LeftGroupError):
+        bring_up_to_date.bring_up_to_date(run, kept)
+    assert all((p == 1).all() for p in run.trained.parameters) and kept.step == 0
 
 
 def test_ddp_and_its_buckets_go_with_their_last_holder(alone):
@@ -152,6 +183,19 @@ def test_whose_group_breaks_twice_before_it_began_starts_again(orders):
     assert stays(run, orders, PEER, begun=True)
     assert stays(run, orders, PEER, begun=False)
     assert not stays(run, orders, PEER, begun=False)
+
+
+def test_who_may_hold_the_best_weights_in_place_of_the_last_does_not_stay(orders, monkeypatch):
+    """Its last step is on the disk; in the next group the best ones would be taken for it, and saved as it."""
+    broken = LeftGroupError(TOLD)
+    world = SimpleNamespace(watch_peers=lambda: None)
+    ended = SimpleNamespace(world=world, trained=trained(), recipe=None, strategy=SimpleNamespace(outlives_its_group=1))
+    monkeypatch.setattr(engine_run, "enter_group", lambda *_, **__: ended)
+    monkeypatch.setattr(engine_run, "fail", lambda _, error: error)
+    monkeypatch.setattr(loop, "train", lambda _: None)
+    monkeypatch.setattr(early_stop, "conclude", lambda _: (_ for _ in ()).throw(broken))
+    with pytest.raises(LeftGroupError):
+        engine_run.in_a_group(SimpleNamespace(profile=""), None, orders, None, as_json=False, recipe=None)
 
 
 @pytest.mark.parametrize(("best", "saves"), [({"step": 8}, 1), ({"step": 4}, 0), (None, 0)])

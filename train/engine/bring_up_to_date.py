@@ -21,16 +21,13 @@ from train.recipes import making
 def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     """Brings all ranks to the same step, weights and optimizer; returns why there. `kept`: what this process has of its
     last group."""
-    saved = None if kept else find_own(run)
+    saved = None if kept and kept.step else find_own(run)
     state_here: State | None = saved.state if saved else None
-    if kept:
+    if kept and kept.step:
         state_here = {**state_of(kept), "step": kept.step}
     source, state = choose_source(run.world.gather(state_here))
     why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
-    recipe = making(run.recipe)
-    if recipe and state and "made" in state:
-        run.step_rows = recipe.resumed(run, drawn_rows(run, run.step), state["made"])
     return why
 
 
@@ -47,24 +44,32 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: Stat
     if run.world.rank == source and saved is not None:
         checkpoint.load(saved, run.module.model, run.trained.optimizer)
         run.strategy.load(checkpoint.outer(saved))
-    step = state["step"]
-    send_state(run, source, step, kept)
-    if run.strategy.own_moments and saved is not None and saved.step == step:
+    is_here = saved is not None and saved.step == state["step"]
+    take_facts(run, state, is_here=is_here)
+    send_state(run, source, kept)
+    if run.strategy.own_moments and saved is not None and is_here:
         checkpoint.load_moments(saved, run.trained.named, run.trained.optimizer)
+    if run.trained.scaler and state["scaler"]:
+        run.trained.scaler.load_state_dict(state["scaler"])
+    return f"resumed at step {run.step}, from {run.workers.names[source]}"
+
+
+def take_facts(run: Run, state: State, *, is_here: bool) -> None:
+    """Takes what is known beside the weights; `is_here`: this node has it on its disk."""
+    step = state["step"]
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
     run.warm_up = state.get("warm_up", run.config.warmup_steps)
-    here = step if saved and saved.step == step else -1
     run.milestones = Milestones(
         settled=step,
-        saved=here,
+        saved=step if is_here else -1,
         evaluated=state.get("evaluated", step),
         best=state["best"],
         base=state.get("base"),
         gains=Gains(**state["gains"]) if "gains" in state else Gains(),
     )
-    if run.trained.scaler and state["scaler"]:
-        run.trained.scaler.load_state_dict(state["scaler"])
-    return f"resumed at step {step}, from {run.workers.names[source]}"
+    recipe = making(run.recipe)
+    if recipe and "made" in state:
+        run.step_rows = recipe.resumed(run, drawn_rows(run, step), state["made"])
 
 
 def find_own(run: Run) -> checkpoint.Saved | None:
@@ -106,7 +111,7 @@ def require_same_math(run: Run, state: State) -> None:
         )
 
 
-def send_state(run: Run, source: int, step: int, kept: Run | None) -> None:
+def send_state(run: Run, source: int, kept: Run | None) -> None:
     """Sends weights, optimizer state and what the strategy keeps from one rank to all. A process that stayed keeps its
     own until all is there: the source may be lost on the way, and nobody else have that step."""
     named, optimizer = run.trained.named, run.trained.optimizer
@@ -129,6 +134,7 @@ def send_state(run: Run, source: int, step: int, kept: Run | None) -> None:
         for weight, arrived in zip(weights, arrives if apart else [], strict=apart):
             weight.copy_(arrived)
         set_optimizer_state(named, optimizer, tensors, numbers)
-        if kept:
-            kept.step = step
+        if kept:  # what is saved of it, or sent on, is that step from now on, also where this group ends at once
+            kept.step = kept.strategy.shared_step = run.step
+            kept.milestones, kept.step_rows = run.milestones, run.step_rows
     run.world.broadcast(list(run.strategy.tensors().values()), source)

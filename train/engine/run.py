@@ -119,9 +119,9 @@ def in_a_group(
     world.watch_peers()
     try:
         loop.train(run)
-        early_stop.conclude(run)
         if orders:
             orders.tell_agent(stays=False)
+        early_stop.conclude(run)
         if world.writes:
             result = between_steps.write_result(run)
             ended = finish(run, result, time.perf_counter() - started, as_json and world.speaks)

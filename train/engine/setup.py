@@ -117,7 +117,7 @@ def make_reporter(config: RunConfig, world: World, out: TextIO | None, total_ste
 def begin(run: Run, settled: Settled, wire: str, why: list[str], kept: Run | None) -> None:
     """Begins at the step where the run resumes, with what was decided kept and announced."""
     micro_batches = micro_batches_of_node(run)
-    why_start = bring_up_to_date.bring_up_to_date(run, kept if kept and kept.step else None)
+    why_start = bring_up_to_date.bring_up_to_date(run, kept)
     if run.world.speaks and run.config.tensorboard:
         run.reporter.open_board(run.config, run.step)
     if run.world.writes:
