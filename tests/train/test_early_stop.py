@@ -103,6 +103,7 @@ def test_a_loss_that_is_no_number_is_neither_the_best_nor_a_gain(monkeypatch):
 def test_where_no_evaluation_is_a_number_it_ends_all_the_same_and_says_so(data, tmp_path, monkeypatch):
     monkeypatch.setattr(between_steps, "held_out_loss", lambda _: (float("nan"), 10, {}))
     settings = {**OPTIONS, "dataset": data, "home": tmp_path}
+    (tmp_path / "results/run/best").mkdir(parents=True)  # of a run of that name before
     train_run(load_config({name: str(value) for name, value in settings.items()}), None)
     events = read(tmp_path / "logs/runs/run/events.jsonl")
     (end,) = [event for event in events if event["event"] == "early_stop"]
@@ -173,6 +174,19 @@ def test_more_patience_continues_a_run_that_ended(alone, data, tmp_path):
     assert longer.losses()[:end] == pytest.approx(alone.losses(), rel=1e-4)
     last = [event for event in longer.events() if event["event"] in ("early_stop", "done")][-1]
     assert last["event"] == "done" and last["step"] == len(longer.steps())
+
+
+def test_the_best_of_a_run_that_began_where_another_was_may_be_that_ones(data, tmp_path, monkeypatch):
+    """With more patience, under another name, and nothing better comes."""
+    monkeypatch.setattr(between_steps, "held_out_loss", lambda run: (1.0 if run.step == 2 else 2.0, 10, {}))
+    settings = {**OPTIONS, "dataset": data, "home": tmp_path, "max_steps": 8}
+    for more in ({"patience": 1}, {"patience": 5, "run": "second", "resume": "run"}):
+        train_run(load_config({name: str(value) for name, value in (settings | more).items()}), None)
+    best = tmp_path / "models/checkpoints/run/step-2"
+    events = read(tmp_path / "logs/runs/second/events.jsonl")
+    assert [event["step"] for event in events if event["event"] == "eval"] == [6, 8]
+    assert are_equal(tmp_path / "results/second/adapter", best)
+    assert are_equal(tmp_path / "results/second/best", best)
 
 
 def test_patience_alone_evaluates_often_enough(data, tmp_path):

@@ -4,6 +4,7 @@ is due. And the result, at the end."""
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -249,16 +250,18 @@ def state_of(run: Run) -> checkpoint.State:
 def write_result(run: Run) -> Path:
     """results/RUN/adapter or model (last; with patience the best) and results/RUN/best, as PEFT or transformers loads
     them."""
-    target, milestones = run.config.result_folder / run.config.RESULT, run.milestones
+    target, best = run.config.result_folder / run.config.RESULT, run.config.result_folder / "best"
+    saved = early_stop.saved_at(run.milestones.best, run.config) if run.milestones.best else None
     with whole_folder(target) as draft:
         write_weights(draft, run.module.model, run.trained.named)
         run.recipe.export(run, draft)
         add_card(run, draft)
-    folder = run.config.checkpoint_folder() / f"step-{milestones.best['step'] if milestones.best else 0}"
-    if folder.is_dir():  # a node that was away then does not have it
-        with whole_folder(run.config.result_folder / "best") as draft:
-            checkpoint.copy_weights(folder, draft)
+    if saved and saved.is_dir():
+        with whole_folder(best) as draft:
+            checkpoint.copy_weights(saved, draft)
             run.recipe.export(run, draft)
+    else:  # this node was away then, or nothing was measured: what lies there is of a run before
+        shutil.rmtree(best, ignore_errors=True)
     return target
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.engine import checkpoint, consistency
@@ -76,9 +77,15 @@ def conclude(run: Run) -> None:
         take_best(run, best)
 
 
+def saved_at(best: Best, config: RunConfig) -> Path:
+    """Where the best's checkpoint is looked for: a run that began where another one was may have it from there."""
+    own, other = (config.checkpoint_folder(run) / f"step-{best['step']}" for run in ("", config.resume))
+    return other if other.is_dir() and not own.is_dir() else own
+
+
 def take_best(run: Run, best: Best) -> None:
     """Takes the best weights from a node that has them: one that was away then gets them from another."""
-    saved = checkpoint.intact(run.config.checkpoint_folder(), best["step"])
+    saved = checkpoint.intact(saved_at(best, run.config).parent, best["step"])
     held = run.world.gather(saved.state["adapter"] if saved else None)
     source = next((rank for rank, adapter in enumerate(held) if adapter), None)
     if source is None:
