@@ -185,11 +185,18 @@ def test_never_resume_starts_again_and_keeps_the_old_checkpoints_aside(copy):
 
 
 @pytest.mark.parametrize("changed", [{}, {"run": "second", "resume": "run"}], ids=["itself", "another"])
-def test_a_finished_run_is_continued_and_not_trained_again(changed, copy):
+def test_a_finished_run_is_continued_and_not_trained_again(changed, copy, finished):
+    """Nor is it forgotten what was measured of it, as where its power was cut before the result was written."""
     home, options = copy
     run = cluster.train(home, options | changed)
     assert "resumed at step 9" in run.said()
     assert len(run.events(kind="step")) == 9
+    (result,) = home.glob(f"node-0/results/{changed.get('run', 'run')}/adapter")
+    assert measured(result) == measured(finished.result()) and " → " in measured(result)
+
+
+def measured(result: Path) -> str:
+    return next(line for line in (result / "README.md").read_text().splitlines() if "held-out loss" in line)
 
 
 def begun(settings) -> tuple[torch.nn.Module, Trained]:

@@ -232,6 +232,8 @@ def state_of(run: Run) -> checkpoint.State:
         best=run.milestones.best,
         evaluated=run.milestones.evaluated,
         base=run.milestones.base,
+        newest=run.milestones.newest,
+        metrics=run.milestones.metrics,
         gains={"mark": run.milestones.gains.mark, "without": run.milestones.gains.without},
         proven=run.milestones.proven,
         shares=dict(zip(run.balance.names, run.balance.shares, strict=True)),

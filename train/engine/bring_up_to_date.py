@@ -65,6 +65,8 @@ def take_facts(run: Run, state: State, *, is_here: bool) -> None:
         evaluated=state.get("evaluated", step),
         best=state["best"],
         base=state.get("base"),
+        newest=state.get("newest"),
+        metrics=dict(state.get("metrics", {})),
         gains=Gains(**state["gains"]) if "gains" in state else Gains(),
     )
     recipe = making(run.recipe)

@@ -50,6 +50,8 @@ class State(TypedDict, total=False):
     evaluated: int
     """The last step that was evaluated."""
     base: float | None
+    newest: float | None
+    metrics: Mapping[str, float]
     gains: GainsState
     proven: int
     shares: Mapping[str, float]

@@ -41,7 +41,7 @@ class Fitted:
     loss: float | None
     """The loss of the last step; None on a process that writes no files."""
     held_out: float | None
-    """The loss of the last evaluation; None where nothing is held out, and where the run was done before."""
+    """The loss of the last evaluation; None where nothing is held out."""
     steps: int
 
 
