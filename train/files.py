@@ -44,7 +44,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     draft.mkdir(parents=True)
     try:
         yield draft
-        for path in (*draft.iterdir(), draft):
+        for path in (*draft.rglob("*"), draft):
             sync_file(path)
         shutil.rmtree(target, ignore_errors=True)
         draft.rename(target)

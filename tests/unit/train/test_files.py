@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from train.files import size_and_hash, write_atomic
+from train.files import size_and_hash, whole_folder, write_atomic
 
 
 def mode_of(path: Path) -> int:
@@ -50,6 +50,18 @@ def test_it_is_its_owners(tmp_path):
     write_atomic(tmp_path / "file", b"", mode=0o600, owner=(12345, 54321))
     found = (tmp_path / "file").stat()
     assert (found.st_uid, found.st_gid) == (12345, 54321)
+
+
+def test_a_folder_has_its_name_once_all_that_is_below_it_is_on_the_disk(tmp_path, monkeypatch):
+    """Prepared rows lie in folders of their own in it: after a power cut they would be empty."""
+    on_disk, fsync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (on_disk.add(os.fstat(handle).st_ino), fsync(handle)))
+    with whole_folder(tmp_path / "rows") as draft:
+        (draft / "train").mkdir()
+        (draft / "train/tokens.bin").write_bytes(b"12")
+        (draft / "index.json").write_text("{}")
+    found = [tmp_path / "rows", *(tmp_path / "rows").rglob("*")]
+    assert [path.name for path in found if path.stat().st_ino not in on_disk] == []
 
 
 def test_size_and_hash(tmp_path):
