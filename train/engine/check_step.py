@@ -54,4 +54,5 @@ def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
     if at := on(losses):
         raise LossNotFiniteError(f"the loss is {sum(losses)} (from {at}); try a lower learning_rate")
     if not scaled and (at := on([rank.grad_norm for rank in ranks])):
-        raise LossNotFiniteError(f"the gradient is not finite (on {at}); try a lower learning_rate")
+        fix = "try a lower learning_rate, or precision=fp32 in place of fp16"
+        raise LossNotFiniteError(f"the gradient is not finite (on {at}); {fix}")

@@ -222,7 +222,8 @@ def observe(run: Run, mine: RankStep) -> Ranks:
     require_every_row(ranks, run.workers, run.step + 1, run.config.rows_per_step, kept)
     if run.dealt:
         require_every_sample(ranks, run.workers, run.dealt.checksum, run.step + 1, kept)
-    require_finite(ranks, run.workers.names, scaled=run.trained.scaler is not None)
+    # A scale below 1 helps no small gradient: what overflows still is infinite itself, and would be skipped for ever.
+    require_finite(ranks, run.workers.names, scaled=run.trained.scaler is not None and run.trained.scale >= 1)
     timings = run.strategy.observe([rank.timing for rank in ranks])
     return [rank.timed(timing) for rank, timing in zip(ranks, timings, strict=True)]
 
