@@ -111,7 +111,7 @@ def run_at(step: int, world: World | None = None) -> SimpleNamespace:
     strategy = Strategy(weights)
     strategy.shared_step = step
     made = {"trained": weights, "strategy": strategy, "milestones": milestones, "step_rows": f"answers of {step}"}
-    return SimpleNamespace(step=step, world=world, device="cpu", **made)
+    return SimpleNamespace(step=step, world=world, device="cpu", warm_up=step, **made)
 
 
 def test_what_is_saved_of_it_or_sent_on_before_it_trains_again_is_the_step_that_came(sent):
@@ -119,7 +119,7 @@ def test_what_is_saved_of_it_or_sent_on_before_it_trains_again_is_the_step_that_
     kept, run = run_at(5), run_at(40, Left(at=0))
     bring_up_to_date.send_state(run, 0, kept)
     assert kept.strategy.rollback() == kept.step == 40, "the weights of step 40 would be saved as step 5"
-    assert kept.milestones.best["step"] == 40 and kept.step_rows == "answers of 40"
+    assert kept.milestones.best["step"] == 40 and (kept.step_rows, kept.warm_up) == ("answers of 40", 40)
 
 
 def test_who_has_only_loaded_and_is_left_alone_begins_with_first_weights(sent, monkeypatch):

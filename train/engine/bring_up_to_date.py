@@ -138,5 +138,5 @@ def send_state(run: Run, source: int, kept: Run | None) -> None:
         set_optimizer_state(named, optimizer, tensors, numbers)
         if kept:  # what is saved of it, or sent on, is that step from now on, also where this group ends at once
             kept.step = kept.strategy.shared_step = run.step
-            kept.milestones, kept.step_rows = run.milestones, run.step_rows
+            kept.milestones, kept.step_rows, kept.warm_up = run.milestones, run.step_rows, run.warm_up
     run.world.broadcast(list(run.strategy.tensors().values()), source)
