@@ -12,14 +12,15 @@ import torch
 from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.proof_of_run import merge, rows_are_right
-from train.engine import checkpoint
-from train.errors import BadInput
+from train.engine import checkpoint, loop
+from train.engine.run import train_run
+from train.errors import BadInput, CheckFailed
 from train.models.model_files import model_folder
 from train.models.optimizer_step import Trained
 from train.parallel.diloco import DiLoCo
 from train.parallel.process_group import World
 from train.parallel.strategy import StepTiming
-from train.plan.settings.read_settings import SftConfig
+from train.plan.settings.read_settings import SftConfig, load_config
 from train.plan.speed.step_time import most_local_steps
 
 ROWS, STEPS = 60, 20
@@ -225,7 +226,7 @@ def test_a_round_computes_for_as_long_as_deltas_travel():
     assert found.steps == 40
     assert seen(found, 0.5, 17.6) == "", "a little more or less is no reason"
     assert seen(found, 0.5, 4.0) and found.steps == 10
-    assert seen(found, 0.5, 0.0) and found.steps == 1
+    assert seen(found, 0.5, 1e-9) and found.steps == 1
     took = (0.35, 0.42, 0.35, 0.5)
     assert [seen(found, 0.5, exchange_s) for exchange_s in took] == [""] * 4, "about one step: not by turns one and two"
 
@@ -247,11 +248,28 @@ def test_a_run_that_resumes_keeps_the_number_that_was_measured():
     found = rounds(total_steps=80)
     found.resume(8, {"local_steps": 7})
     assert (found.steps, found.shared_step) == (7, 8)
+    assert seen(found, 0.5, 0.0) == "" and found.steps == 7, "none have travelled since"
     found.resume(8, {"local_steps": 64})
     assert found.steps == 10, "as many as leave the run its rounds"
     requested = rounds(steps=5)
     requested.resume(8, {"local_steps": 7})
     assert requested.steps == 5
+
+
+def test_where_a_run_goes_on_the_number_follows_what_is_measured_there(data, tmp_path, monkeypatch):
+    """Alone one step is enough; who comes back over a slow link would else wait after each of them, to the end."""
+    begun, take, settings = [], loop.take, {**OPTIONS, "dataset": data, "local_steps": "auto", "home": tmp_path}
+
+    def until(run, mine):
+        begun.append((run.strategy.steps, run.strategy.measured))
+        assert len(begun) not in (7, 9), "it is stopped here"
+        return take(run, mine)
+
+    monkeypatch.setattr(loop, "take", until)
+    for _ in range(2):
+        with pytest.raises(CheckFailed, match="it is stopped here"):
+            train_run(load_config({name: str(value) for name, value in settings.items()}), None)
+    assert begun[0] == (2, True) and begun[6:] == [(1, True)] * 3
 
 
 def test_an_inner_step_that_was_not_counted_yet_is_rolled_back_too():

@@ -18,7 +18,7 @@ from train.runlog.paths import DECIDED
 
 STEPPING = "stepping"
 """Says where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
-NAMES = (*decisions.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
+NAMES = (*decisions.NAMES, "wire", "sync", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
 MICRO_BATCH = "micro_batch "
 """How a name begins that says whose micro-batch it is, and what it depends on."""
 ALL_STREAMED = ", all streamed"

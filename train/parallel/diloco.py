@@ -186,7 +186,7 @@ class DiLoCo(Strategy):
 
     def decide(self) -> Choice | None:
         """The next round's number of steps from what this one took. All ranks have the same figures."""
-        if self.tokens:  # in the middle of a round
+        if self.tokens or not self.exchange_s:  # in the middle of a round, or none has arrived since the run resumed
             return None
         step_s, self.seconds = statistics.median(self.seconds), []
         fewest, wanted, most = (
@@ -200,7 +200,7 @@ class DiLoCo(Strategy):
         self.steps = wanted
         reason = f"deltas travel for {self.exchange_s:.2f} s, a step takes {step_s:.2f} s"
         message = f"rounds of {wanted} steps from step {self.round_began + 1}: {reason}"
-        return Choice({"local_steps": str(wanted)}, message, {"steps": wanted, "reason": reason})
+        return Choice({}, message, {"steps": wanted, "reason": reason})  # a checkpoint keeps it
 
     # -- kept with a checkpoint ---------------------------------------------------------------------------------------
 
