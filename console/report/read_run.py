@@ -103,7 +103,8 @@ class History:
 
     @property
     def seconds(self) -> float:
-        return max(map(time_of, [*self.starts, *self.steps, *([self.ending] if self.ending else [])])) - self.began
+        ends = [self.ending] if self.ending else []
+        return max(map(time_of, [*self.starts, *self.steps, *self.pieces, *ends])) - self.began
 
     @property
     def made(self) -> str:

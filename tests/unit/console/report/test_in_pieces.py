@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.report.read_run import read_history
-from tests.support.report_page import words_of
+from tests.support.report_page import rewrite, words_of
 from tests.support.run_files import done, kept, start
 
 MADE = ["big", "small", "big", "big"]
@@ -38,3 +38,9 @@ def test_it_says_what_was_done_and_by_whom(many: Path) -> None:
     assert "What it made lies beside this page: answers/" in words and "the same again ./motley launch" in words
     for of_training in ("learning rate", "trained", "./motley ask", "./motley export", "tokens 0", "no step"):
         assert of_training not in words, of_training
+
+
+def test_without_an_end_its_time_is_that_of_its_pieces(many: Path) -> None:
+    """It is still running, or all machines lost their power."""
+    words = words_of(rewrite(many, keep=lambda event: event["event"] != "done"))
+    assert "4 of 4 pieces on 2 machines in 25 s" in words and "9.6 pieces a minute" in words
