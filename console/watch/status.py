@@ -18,7 +18,7 @@ from console.infra.node import ask_all
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import nearest
 from console.text_layout import clock, counted, first, say
-from console.watch.run_in_words import gpu_gb, rates
+from console.watch.run_in_words import gpu_gb, pieces, rates
 from plugins.module_utils.motley.node_replies import Launched, Look, RunFacts, Runs
 from train.errors import BadInput
 from train.runlog.pipe_in_words import parts_of
@@ -110,6 +110,8 @@ def run_line(run: str, state: RunState, looks: list[Look]) -> str:
     if not state.last:
         reason = next((look["now"].get("reason") for look in looks if look["now"].get("reason")), "")
         return f"run {run}  {now}{f': {first(str(reason))}' if reason else ''}"
+    if state.last["event"] == "piece":
+        return "  ".join([f"run {run}", *pieces(state, bar=False), *([] if now == "training" else [now])])
     words = [f"run {run}", f"step {state.step}/{state.total}", *rates(state.last)]
     return "  ".join([*words, f"eta {clock(state.left_s)}" if now == "training" else now])
 
@@ -144,13 +146,14 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
 
 
 def does_in(step: Event, name: str) -> str:
-    """What a node does in a step: its rows, or its layers of another node's rows."""
+    """What a node does in a step: its rows, or its layers of another node's rows; the pieces that it has done."""
     part = parts_of(step).get(name)
     layers = f"{part.words} of {part.layers}" if part else ""
     if part and name != part.begins:
         return f"{layers} of {part.begins}'s rows"
     count = rows_of(step).get(name)
-    return f"{counted(count, 'row')}{', ' * bool(layers)}{layers}" if count else ""
+    things = counted(count or 0, "piece" if step.get("event") == "piece" else "row")
+    return f"{things}{', ' * bool(layers)}{layers}" if count else ""
 
 
 def gpus(cards: list[dict[str, str]]) -> str:
@@ -174,7 +177,7 @@ def last_run(answers: dict[str, Look]) -> str:
     end = state.ending or {"event": "stopped"}
     word = f"failed: {first(end['message'])}" if end["event"] == "failed" else end["event"]
     more = "" if word == "done" else f" · resume it: ./motley launch --resume {run}"
-    return f"; the last was {run}: {word} at step {state.step}{more}"
+    return f"; the last was {run}: {word} at {state.last.get('event', 'step')} {state.step}{more}"
 
 
 def script_time(look: Look) -> float:

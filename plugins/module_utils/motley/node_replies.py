@@ -95,7 +95,7 @@ class LookOfAll(TypedDict):
 
 class Look(LookOfAll, total=False):
     took_s: list[float]
-    """The seconds of its newest steps."""
+    """The seconds of its newest steps; empty where its work comes in pieces, the newest of which are in `events`."""
     waiting: list[str]
     """The runs of the queue that have not ended."""
     job: SlurmJob

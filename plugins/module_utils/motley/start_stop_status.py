@@ -87,8 +87,9 @@ def look(home: Path) -> Look:
     run = named_run(home) if here else newest_run(home)
     folder = logs_of(home, run)
     events, members = (end_of(folder / name).events() for name in (EVENTS, MEMBERS))
-    steps = [event for event in events if event.get("event") == "step"]
+    steps = [event for event in events if event.get("event") in ("step", "piece")]
     starts = [event for event in events if event.get("event") == "start"]
+    pieces = [event for event in steps if event["event"] == "piece"]
     ups = [event["time"] for event in members if event.get("event") == "up"]
     return {
         "time": time.time(),
@@ -101,8 +102,9 @@ def look(home: Path) -> Look:
         "now": agent_view(home, run),
         "start": without(starts[-1] if starts else launched_start(folder), ("identity", "reasons")),
         "step": steps[-1] if steps else {},
-        "took_s": [step["step_s"] for step in steps[-LATELY:] if "step_s" in step],
-        "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:],
+        "took_s": [] if pieces else [step["step_s"] for step in steps[-LATELY:] if "step_s" in step],
+        "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:]
+        + pieces[-LATELY:],  # several machines do them at once: what they take is what lies between
         "members": members[-8:],
         "since": ups[-1] if ups else 0,
         "checkpoint": newest_checkpoint(home, run),

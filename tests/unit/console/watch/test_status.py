@@ -81,6 +81,25 @@ def test_status_tells_the_time_left_by_more_than_the_newest_step() -> None:
     assert "step 12/40" in line and "eta 0:01:46" in line, "28 steps of 3.8 s, not of 20"
 
 
+def piece(number: int, time: float, **done: int) -> dict[str, Any]:
+    facts = {"step": number, "piece": number, "node": "a", "step_s": 18.0, "words": "16 answers"}
+    return {"event": "piece", "time": time, **facts, "nodes": {name: {"rows": count} for name, count in done.items()}}
+
+
+def test_a_run_in_pieces_says_how_far_it_is_and_how_far_it_came() -> None:
+    """Two machines do one in 18 s each, so one is done every nine."""
+    done = [piece(1, 20.0, a=1), piece(2, 29.0, a=1, b=1), piece(3, 38.0, a=2, b=1)]
+    seen = {"start": start(0, 1.0), "step": done[-1], "took_s": []}
+    assert [line.split("  checkpoint")[0] for line in status(a=look(**seen, events=done), b=look(**seen))] == [
+        "run r  piece 3/40  16 answers  eta 0:10:02",
+        "  a  training  2 pieces",
+        "  b  training  1 piece",
+    ]
+    end = {"event": "done", "time": 40.0, "step": 3, "loss": None}
+    over = status(a=look(on=False, **seen, events=[end, *done]))[0]
+    assert over == "no run is running; the last was r: done at piece 3"
+
+
 def away(reason: str, **more: Any) -> dict[str, Any]:
     return look(now={"state": "away", "reason": reason, "gpus": [], **more})
 

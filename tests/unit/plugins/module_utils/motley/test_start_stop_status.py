@@ -275,6 +275,14 @@ def test_a_look_has_what_the_newest_steps_took(here: ModuleType, home: Path) -> 
     assert told["step"]["step"] == 49 and told["took_s"] == [step["step_s"] for step in steps[-30:]]
 
 
+def test_a_look_has_the_newest_pieces(here: ModuleType, home: Path) -> None:
+    done = [{"event": "piece", "time": float(number), "step": number, "step_s": 9.0} for number in range(50)]
+    logs(home, *done)
+    (home / "logs/runs/r/agent.json").write_text("{}")
+    told = here.look(home)
+    assert told["step"] == done[-1] and told["events"] == done[-30:] and told["took_s"] == []
+
+
 def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home: Path) -> None:
     """What counts is a process, not a file that a power cut left."""
     view = {"state": "training", "time": time.time(), "pid": 1}
