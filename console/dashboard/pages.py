@@ -120,9 +120,9 @@ def live(feed: Feed) -> dict[str, object]:
     away = sorted({*state.lost, *state.away})
     word = in_words(feed, done=done, away=away)
     missed = {*state.lost} - {*state.away}  # who steps aside is missed by nobody
-    well = state.state in ("training", "starting") or (state.state == "waiting" and bool(state.away))
+    well = state.state in ("training", "working", "starting") or (state.state == "waiting" and bool(state.away))
     good = done or (well and not (missed or feed.problem or ended))
-    known = state.last.get("event") == "step" and state.state != "waiting"
+    known = bool(state.last) and not in_pieces(state) and state.state != "waiting"
     ends = ready(state.left_s) if known and not ended and not done else ""
     percent = 100 * step // total if state.total else 0
     return {
@@ -132,6 +132,8 @@ def live(feed: Feed) -> dict[str, object]:
         "next": next_step(feed, done=done),
         "ends": ends,
         "step": step,
+        "unit": "trial" if state.trials else state.last.get("event", "step"),
+        "of": "of what is done" if in_pieces(state) else "of each step",
         "total": state.total,
         "epoch": epoch_words(state),
         "percent": percent,
@@ -144,9 +146,13 @@ def live(feed: Feed) -> dict[str, object]:
     }
 
 
+def in_pieces(state: RunState) -> bool:
+    return state.last.get("event") == "piece"
+
+
 def epoch_words(state: RunState) -> str:
     """Which pass over the data it is in, of how many; nothing where the rows are not known."""
-    if not state.epoch_steps or not state.step:
+    if not state.epoch_steps or not state.step or in_pieces(state):
         return ""
     return f"epoch {math.ceil(state.step / state.epoch_steps)} of {round(state.total / state.epoch_steps, 1):g}"
 
@@ -239,7 +245,7 @@ def machine(feed: Feed, name: str, index: int) -> dict[str, object]:
         words, verb = f"paused {paused}", f"unpause {name}"
     elif name in feed.silent and name not in rows:
         words, verb = feed.silent[name], f"wake {name}"
-    elif state.last and name not in rows:
+    elif state.last and name not in rows and not in_pieces(state):  # there it may not have ended one yet
         words, verb = "does not take part", "doctor"
     over = bool(feed.view and feed.view.ended)
     at_work = not words and not over and state.state != "waiting"
@@ -254,7 +260,7 @@ def machine(feed: Feed, name: str, index: int) -> dict[str, object]:
         "card": card_words(feed.gpus.get(name, [])),
         "state": "aside" if name in state.away or paused else "away" if words else "",
         "share": round(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
-        "rows": rows_words(rows, part, name) if name in rows and at_work else "",
+        "rows": rows_words(state, part, name) if name in rows and at_work else "",
         "speed": speed if at_work else "",
         "away": "" if over else f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
         "next": "" if over else verb,
@@ -281,11 +287,12 @@ def facts_of(feed: Feed, name: str, *, away: bool) -> str:
     return " · ".join(filter(None, [shown, *more]))
 
 
-def rows_words(rows: Mapping[str, int], part: Part | None, name: str) -> str:
+def rows_words(state: RunState, part: Part | None, name: str) -> str:
+    rows = rows_of(state.last)
     if part and name != part.begins:
         return f"{part.words} of {part.layers} of {part.begins}'s rows"
     layers = f", {part.words} of {part.layers}" if part else ""
-    return f"{rows[name]} of {max(1, sum(rows.values()))} rows{layers}"
+    return f"{rows[name]} of {max(1, sum(rows.values()))} {'pieces' if in_pieces(state) else 'rows'}{layers}"
 
 
 def electricity(feed: Feed) -> str:

@@ -56,6 +56,8 @@ class RunState:
     """Steps of the whole run."""
     epoch_steps: float = 0.0
     """Steps of one pass over the data; 0 where an older Motley did not write down the rows."""
+    started: float = 0.0
+    """When it started, or continued, last."""
     last: Event = field(default_factory=dict)
     """The newest step event."""
     step_time: StepTime = field(default_factory=StepTime)
@@ -138,7 +140,7 @@ class RunState:
     def _start(self, event: Event) -> list[Change]:
         self.run, self.total = event.get("run", self.run), int(event["total_steps"])
         self.epoch_steps = int(event.get("rows") or 0) / max(1, int(event.get("rows_per_step") or 0))
-        self.members, self.doing = nodes_of(event["nodes"]), {}
+        self.members, self.doing, self.started = nodes_of(event["nodes"]), {}, float(event["time"])
         if self.gap and event["time"] > self.gap.time:
             self.gap = Gap(self.gap.time, self.gap.step, self.gap.nodes, restarted=True)
         return self._first(event, event["step"], within_s=SAME_S)
@@ -164,7 +166,8 @@ class RunState:
         new = self._first(event, event["piece"])
         self.noted += [event] if new else []
         if new:
-            before = self.last["time"] if self.last.get("event") == "piece" else event["time"] - event["step_s"]
+            goes_on = self.last.get("event") == "piece" and self.stepped >= self.started
+            before = self.stepped if goes_on else event["time"] - event["step_s"]
             self.step_time.add(max(0.0, event["time"] - before))
         if new and event["step"] >= self.step:
             self.last, self.members, self.state, self.failure = event, list(event["nodes"]), "working", {}

@@ -103,7 +103,7 @@ def test_the_live_page_has_the_table_and_the_picture() -> None:
     block = pages.parts["trials"][1]
     assert "3 of 4 trials · best 2.0000" in block and "out of memory" in block and "<svg" in block
     assert block.count("<tr>") == 5 and "is running" in block
-    assert 'step <span id="step">3</span> of 4' in pages.parts["live"][1]
+    assert 'trial <span id="step">3</span> of 4' in pages.parts["live"][1]
 
 
 def test_the_report_is_about_the_trials(tmp_path: Path) -> None:

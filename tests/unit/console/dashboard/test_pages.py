@@ -92,6 +92,20 @@ def test_the_epoch_stands_beside_the_step_where_the_rows_are_known(
     assert words in made.parts["live"][1].replace('<span id="step">', "<b>").replace("</span>", "</b>", 1), words
 
 
+def test_of_a_run_in_pieces_who_has_not_ended_one_takes_part_and_nothing_is_called_a_step(clock: Clock) -> None:
+    feed = Feed([LocalNode(name=name, home="/nowhere") for name in NODES], {})
+    feed.take(start(1000.0, 0, NODES, 8) | {"rows": 8, "rows_per_step": 1}, urgent=False)
+    done = {"step": 2, "piece": 1, "node": "gpu-master", "step_s": 9.0, "words": "16 answers"}
+    feed.take({"event": "piece", "time": 1020.0, **done, "nodes": {"gpu-master": {"rows": 2}}}, urgent=False)
+    facts = live(feed)
+    assert facts["good"] and facts["word"] == "working" and facts["epoch"] == ""
+    made = Pages(feed, "")
+    made.refresh()
+    page = made.parts["live"][1]
+    assert "doctor" not in page and "100 % of what is done" in page and "2 of 2 pieces" in page
+    assert 'piece <span id="step">2</span> of 8' in page and "of each step" not in page
+
+
 def test_charts_are_drawn_so_seldom_that_they_cost_little(pages: Pages, clock: Clock) -> None:
     pages.cost_s = 2 * CALM_S / SELDOM
     drawn = pages.parts["loss"]

@@ -56,3 +56,14 @@ def test_an_end_is_one_until_training_continues():
     log = [start(1.0), step(2.0, 1), step(3.0, 2), stopped]
     assert replay(log)[0].ending == stopped
     assert replay([*log, start(30.0, 2), step(31.0, 3)])[0].ending is None
+
+
+def piece(time: float, number: int) -> Event:
+    facts = {"step": number, "piece": number, "step_s": 12.0, "nodes": {"a": {"rows": 1}}}
+    return {"event": "piece", "time": time, **facts}
+
+
+def test_a_night_between_two_pieces_is_none_of_the_time_that_one_takes():
+    first = [start(1.0), *(piece(1.0 + 10 * number, number) for number in range(1, 4))]
+    assert replay([*first, piece(41.0, 4)])[0].step_time.seconds < 12.0
+    assert replay([*first, start(30000.0, 3), piece(30012.0, 4)])[0].step_time.seconds <= 12.0
