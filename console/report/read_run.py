@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
+from console.report import one_clock
 from console.report.what_happened import happened
 from plugins.module_utils.motley.files import read_json
 from plugins.module_utils.motley.node_replies import Launched
@@ -141,14 +142,15 @@ def newest_run(results: Path) -> Path:
 
 def read_history(folder: Path) -> History:
     """`folder` holds the files of a run, or a folder for each node with them."""
-    state, changes = replay([*_gather(folder, EVENTS), *_gather(folder, MEMBERS)])
+    events, readings = gather(folder)
+    state, changes = replay(events)
     if not any(change.kind == "start" for change in changes):
         raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: ./motley fetch --run {folder.name}")
     launched = [read_json(file) for file in sorted(folder.rglob(LAUNCH))]
     return history_of(
         state,
         changes,
-        _gather(folder, GPU),
+        readings,
         launch=launched[0] if launched else {},
         fetched=any((folder / name).is_dir() for name in MADE),
         trace=TRACE if (folder / TRACE).exists() else "",
@@ -191,7 +193,17 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
     )
 
 
-def _gather(folder: Path, name: str) -> list[Event]:
-    """The events in the files of this name, of all nodes, in order of time."""
-    events = [event for file in sorted(folder.rglob(name)) for event in read(file)]
-    return sorted((event for event in events if is_event(event, whole=True)), key=time_of)
+def gather(folder: Path) -> tuple[list[Event], list[Event]]:
+    """What all nodes wrote of the run, and of their cards, each in order of time."""
+    places = sorted({file.parent for name in (EVENTS, MEMBERS, GPU) for file in folder.rglob(name)})
+    logs = {place: whole(place / EVENTS) for place in places}
+    known = one_clock.moments([*logs.values()])
+    events, readings = list[Event](), list[Event]()
+    for place, log in logs.items():
+        events += one_clock.corrected(log, known) + one_clock.beside(whole(place / MEMBERS), log, known)
+        readings += one_clock.beside(whole(place / GPU), log, known)
+    return sorted(events, key=time_of), sorted(readings, key=time_of)
+
+
+def whole(file: Path) -> list[Event]:
+    return [event for event in read(file) if is_event(event, whole=True)]
