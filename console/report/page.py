@@ -207,13 +207,13 @@ def held_out(history: History) -> tuple[str, str, str]:
         return preference.outcome(history)
     before, after = history.asked_loss
     if before is not None and after is not None:
-        each = metric_words(by_data(history.evals[-1])) if history.evals else ""
+        each = metric_words(by_data(history.of_result)) if history.evals else ""
         return "held-out loss, before → after", change(before, after), f"lower is better; never trained on{each}"
     if not history.evals:
         few = max(1, min(5, len(history.steps) // 4))
         loss = change(mean_loss(history.steps[:few]), mean_loss(history.steps[-few:]))
         return "training loss", loss, "no held-out rows were measured"
-    first, last = history.evals[0], history.evals[-1]
+    first, last = history.evals[0], history.of_result
     steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
     beside = metric_words(last.get("metrics", {})).removeprefix(" · ") or "lower is better; never trained on"
     return "held-out loss", change(loss_of(first), loss_of(last)), f"{steps}; {beside}"

@@ -80,7 +80,7 @@ def outcome(history: History) -> tuple[str, str, str]:
     """What became of the held-out answers: title, figures, and what they are of."""
     events = [event for event in history.evals if figure(event, "accuracy") is not None]
     where, title = (events, "held-out pairs right") if events else (history.steps, "training pairs right")
-    first, last = where[0], where[-1]
+    first, last = where[0], history.of_result if events else where[-1]
     right = [f"{100 * (figure(event, 'accuracy') or 0):.0f} %" for event in (first, last)]
     margins = [figure(event, "margin") for event in (first, last)]
     ahead = " → ".join(dict.fromkeys("?" if one is None else f"{one:.3f}" for one in margins))

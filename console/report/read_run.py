@@ -6,6 +6,7 @@ step the newest account counts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -117,6 +118,15 @@ class History:
         """Price, currency and watts at rest that the inventory had at the launch; empty in older runs."""
         price: Price = self.launch.get("electricity") or {}
         return price
+
+    @property
+    def of_result(self) -> Event:
+        """The evaluation of what it has made: the last one; with `patience` the best, whose weights are the result."""
+        done = self.verdict == "done" or bool(self.ending and self.ending["event"] == "done")
+        finite = [event for event in self.evals if event["loss"] is not None and math.isfinite(event["loss"])]
+        if finite and done and self.launch.get("all", {}).get("patience"):
+            return min(finite, key=lambda event: float(event["loss"]))
+        return self.evals[-1]
 
     @property
     def asked_loss(self) -> tuple[float | None, float | None]:

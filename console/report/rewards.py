@@ -125,7 +125,7 @@ def outcome(history: History) -> tuple[str, str, str]:
         parts = (history.steps[:few], history.steps[-few:])
         found = [sum(step["rollout"]["reward"] for step in part) / len(part) for part in parts]
         return "training reward", " → ".join(f"{value:.3f}" for value in found), "no held-out prompts were asked"
-    first, last = events[0], events[-1]
+    first, last = events[0], history.of_result
     values = dict.fromkeys(f"{event['metrics']['reward']:.3f}" for event in (first, last))
     steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
     return "held-out reward", " → ".join(values), f"{steps}; higher is better"

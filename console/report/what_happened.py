@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from console.text_layout import first
+from train.runlog.events import early_words
 from train.runlog.state import Change, Event, steps_aside, time_of, why_lost
 
 OTHER_SIDE_S = 60.0
@@ -55,11 +56,17 @@ def happened(changes: list[Change]) -> list[Event]:
 
 def of_trainer(change: Change) -> list[Event]:
     """The news that a trainer writes, without failures: they are the outcome, or echo a loss that the agents name."""
-    text = {"warning": "message", "balance": "reason"}.get(change.kind)
-    if not text:
-        return []
-    quiet = change.kind == "balance"
-    return [word(change.event, change.event[text]) | {"mark": False, "quiet": quiet}]
+    event = change.event
+    match change.kind:
+        case "warning":
+            text = event["message"]
+        case "balance":
+            text = event["reason"]
+        case "early_stop":
+            text = early_words(event)
+        case _:
+            return []
+    return [word(event, text) | {"mark": False, "quiet": change.kind == "balance"}]
 
 
 def absences(changes: Iterable[Change]) -> Iterator[tuple[str, float, float]]:

@@ -11,7 +11,7 @@ from typing import cast
 
 from console.text_layout import clock, first, progress_bar
 from plugins.module_utils.motley.node_replies import AgentView, NowLine
-from train.runlog.events import evaluated_words, sample_line, step_words
+from train.runlog.events import early_words, evaluated_words, sample_line, step_words
 from train.runlog.pipe_in_words import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 from train.runlog.trials import progress
@@ -103,7 +103,7 @@ class RunView:
             case "eval":
                 return [evaluated_words(event)]
             case "early_stop":
-                return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
+                return [early_words(event)]
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
             case "profile":

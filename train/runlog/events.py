@@ -118,6 +118,10 @@ def evaluated_words(event: Mapping[str, Any]) -> str:
     return f"{held_out_words(event)} after step {event['step']}{' (best so far)' * bool(event['best'])}"
 
 
+def early_words(event: Mapping[str, Any]) -> str:
+    return f"ends early at step {event['step']}: {event['reason']} · the result is step {event['best']}"
+
+
 def metric_words(metrics: Mapping[str, float | None]) -> str:
     """Behind a held-out loss; empty for a recipe that measures nothing else."""
     return "".join(f" · {name} {known(value, '.4g')}" for name, value in metrics.items())

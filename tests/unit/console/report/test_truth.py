@@ -16,7 +16,7 @@ from console.report.page import figures, outcome
 from console.report.read_run import History, read_history
 from console.report.what_happened import numbered
 from console.report.where_time_goes import part_table
-from tests.support.run_files import HEAD, WORKER, Event, gpu, member, start, step, write
+from tests.support.run_files import HEAD, WORKER, Event, done, gpu, held_out, member, start, step, write
 
 KEPT = Path(__file__).parents[3] / "kept/run-67676e9"
 THIRD = "gpu-worker-2"
@@ -60,6 +60,21 @@ def test_held_out_begins_with_the_base_that_was_asked(fetched: Path) -> None:
 def test_without_the_base_held_out_says_from_which_step_to_which(fetched: Path) -> None:
     loss, beside = figure(read_history(fetched), "held-out loss")
     assert loss == "1.200 → 0.500" and beside.startswith("step 4 → 12; ")
+
+
+def test_with_patience_the_held_out_loss_is_that_of_the_result(fetched: Path) -> None:
+    """Which is the best step, as in the result's model card; also where the run reached its last one."""
+    evals = [held_out(108, 4, 1.2), held_out(130, 8, 0.4), held_out(146, 12, 0.5)]
+    folder = made(fetched.parent / "patient", [{HEAD: 8}] * 12, {}, [*evals, done(150, 12)])
+    (folder / "nodes" / HEAD / "launch.json").write_text(json.dumps({"all": {"patience": 3}}))
+    loss, beside = figure(read_history(folder), "held-out loss")
+    assert loss == "1.200 → 0.400" and beside.startswith("step 4 → 8; ")
+
+
+def test_an_early_end_is_told(tmp_path: Path) -> None:
+    early = {"event": "early_stop", "time": 114.5, "step": 6, "best": 4, "loss": 0.4, "reason": "no gain"}
+    words = told(made(tmp_path, [{HEAD: 8}] * 6, {}, [early]))
+    assert words == ["ends early at step 6: no gain · the result is step 4"]
 
 
 def test_the_trend_has_no_spike_at_its_end() -> None:
