@@ -171,9 +171,9 @@ def waiting_by_node(step: Event) -> dict[str, float]:
 def step_marks(history: History) -> list[Mark]:
     """The marks of what happened between two steps."""
     marks = []
-    for word in numbered(history):
+    for word in (word for word in numbered(history) if word["label"]):
         before = [step["step"] for step in history.steps if step["time"] <= word["time"]]
-        if word["label"] and before:
+        if before:
             marks.append(Mark(x=float(max(before)), label=word["label"]))
     return marks
 

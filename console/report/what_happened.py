@@ -102,10 +102,10 @@ def cause(reason: str, names: list[str]) -> str:
 
 def numbered(history: Told) -> list[Event]:
     """The news since the start, with their numbers on the charts. Before it nodes only waited for each other."""
-    items: list[Event] = []
+    items, marks, began = list[Event](), 0, history.began
     for item in history.news:
-        if item["time"] >= history.began:
-            number = sum(bool(other["label"]) for other in items) + 1
-            label = str(number) if item["mark"] else ""
-            items.append({**item, "label": label, "after_s": item["time"] - history.began})
+        if item["time"] >= began:
+            marks += item["mark"]
+            label = str(marks) if item["mark"] else ""
+            items.append({**item, "label": label, "after_s": item["time"] - began})
     return items

@@ -139,6 +139,24 @@ def test_the_agents_verdict_is_the_outcome_where_no_trainer_wrote_one(tmp_path: 
     assert outcome(read_history(folder)) == f"failed: {HEAD}: no memory is left"
 
 
+def test_when_it_began_is_looked_for_once_however_much_happened() -> None:
+    """It is found among all steps: of a long run with many changes of shares that took minutes."""
+    asked: list[int] = []
+
+    class Long:
+        def __init__(self) -> None:
+            self.news: list[Event] = [{"time": float(at), "mark": at % 2 == 0, "what": ""} for at in range(6)]
+
+        @property
+        def began(self) -> float:
+            asked.append(1)
+            return 1.0
+
+    items = numbered(Long())
+    assert [(item["label"], item["after_s"]) for item in items] == [("", 0), ("1", 1), ("", 2), ("2", 3), ("", 4)]
+    assert len(asked) == 1
+
+
 def test_labels_of_things_at_one_moment_are_printed_as_one() -> None:
     marks = [svg_charts.Mark(x=x, label=label) for x, label in ((10.0, "1"), (10.1, "2"), (10.2, "3"), (50.0, "4"))]
     line = svg_charts.Line(name="a", points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
