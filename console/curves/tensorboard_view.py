@@ -92,6 +92,9 @@ def bring_more(node: Node, run: str, file: Path) -> bool:
         end_group(process)
     if not head:
         return False
+    if have and data and not data.startswith(b'{"event"'):  # the middle of a line: of another log, and it is longer
+        file.unlink()
+        return bring_more(node, run, file)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as copy:
         copy.truncate(int(json.loads(head)["offset"]))

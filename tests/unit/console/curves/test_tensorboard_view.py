@@ -36,6 +36,9 @@ def test_an_event_log_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> Non
     assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == "".join(LINES)
     there.write_text(half)  # the run was begun again under its name
     assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
+    longer = "".join(line.replace('"loss"', '"was": 1, "loss"') for line in LINES)
+    there.write_text(longer)  # and when somebody looked, had come further than the one before
+    assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == longer
 
 
 def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
