@@ -283,14 +283,13 @@ def forget(names: list[str], known_hosts: Path) -> None:
 
 def own_key(private: Path) -> str:
     """The controller's own key for this cluster, made on first use; returns the public line."""
-    public = private.with_name(f"{private.name}.pub")
-    if not private.exists() or not private.stat().st_size:  # a power cut leaves empty ones, and both are of one pair
+    if not private.exists() or not private.stat().st_size:  # a power cut leaves an empty one
         private.unlink(missing_ok=True)
-        public.unlink(missing_ok=True)
         private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         comment = f"motley-controller@{socket.gethostname()}"
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", os.fspath(private)]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    public = private.with_name(f"{private.name}.pub")
     if not public.exists() or not public.read_text().strip():
         made = subprocess.run(
             ["ssh-keygen", "-y", "-P", "", "-f", os.fspath(private)], check=True, capture_output=True, text=True
