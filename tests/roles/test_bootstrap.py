@@ -164,6 +164,15 @@ def test_every_machine_has_its_name_and_address(bootstrapped: Person) -> None:
 
 
 @each
+def test_it_was_kept_awake_meanwhile_and_may_sleep_again(bootstrapped: Person) -> None:
+    for host in bootstrapped.cluster.hosts:
+        host.run("journalctl", "--sync")
+        told = host.run("journalctl", "-u", "motley-set-up", "-o", "cat", "--no-pager")
+        assert "--what=sleep:idle" in told and "Failed" not in told, told
+        assert "Motley" not in host.run("systemd-inhibit", "--list", "--no-legend")
+
+
+@each
 def test_all_phases_are_proven(bootstrapped: Person, how: str) -> None:
     receipts = [receipt for receipt in bootstrapped.whole_receipts() if receipt["outcome"] == "proven"]
     done = {name: {phase for r in receipts for phase in r["nodes"].get(name, {}).get("phases", {})} for name in NODES}

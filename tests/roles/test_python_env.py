@@ -100,10 +100,6 @@ def test_where_nothing_is_installed_it_says_so_and_fix_brings_the_python_side_to
         assert host.run("env", f"PYTHONPATH={HOME}/code", *asked).startswith(f"42 {HOME}/env/lib/")
         assert env(host) == f"env.{owner.lock}"
         assert host.outcome("test", "-e", f"{HOME}/.wheels").returncode != 0
-        host.run("journalctl", "--sync")
-        awake = host.run("journalctl", "-u", "motley-set-up", "-o", "cat", "--no-pager")
-        assert "--what=sleep:idle" in awake and "Failed" not in awake and awake.rstrip().endswith("."), awake
-        assert "Motley" not in host.run("systemd-inhibit", "--list", "--no-legend")
 
 
 def test_a_second_run_is_one_task(owner: Owner) -> None:
