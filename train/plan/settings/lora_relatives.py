@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 NAMES = ("dora", "lora_init", "lora_dropout", "neftune_alpha")
 """What is computed beside plain LoRA in every step."""
-OF_ADAPTER = (
-    *("lora_r", "lora_alpha", "lora_targets", "rslora"),
-    *("dora", "lora_init", "lora_dropout", "loraplus_lr_ratio"),
-)
+OF_ADAPTER = ("dora", "lora_init", "lora_dropout", "loraplus_lr_ratio")
 WHOLE = "the layers' weights must be there when the adapter is made"
 AGAIN = "a stage computes the rows of several micro-batches again, and the mask would be that of the newest"
 NOT_WITH = {

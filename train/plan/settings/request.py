@@ -40,6 +40,10 @@ DECLINED = {
     "other, and whole they would travel in every step; for new tokens: method=full, on a base that has them",
 }
 """What people know from elsewhere, and why it is not here."""
+COUNTS_WITH = {
+    "sync": ("local", ("local_steps", "outer_learning_rate", "outer_momentum")),
+    "method": ("lora", ("lora_r", "lora_alpha", "lora_targets", "rslora")),
+}
 T = TypeVar("T")
 
 
@@ -143,13 +147,16 @@ def read(
 
 
 def refuse_idle(config: RunConfig) -> None:
-    """Refuses what counts with sync=local alone. Continued another way, a run has it from before: set to its default it
-    is taken."""
-    for name in ("local_steps", "outer_learning_rate", "outer_momentum"):
-        usual = SETTINGS[name].default
-        if config.sync != "local" and getattr(config, name) != usual:
-            what = f"{name}: it counts with sync=local, and sync is {config.sync}"
-            raise BadInput(what, fix=f"fix: sync=local, or {name}={usual}")
+    """Refuses, of a new run, what would have no effect; one that continues another has its settings from before."""
+    if config.resume not in ("auto", "never"):
+        return
+    for other, (value, names) in COUNTS_WITH.items():
+        chosen = getattr(config, other, value)
+        for name in names if chosen != value else ():
+            usual = type(config).__dataclass_fields__[name].default
+            if getattr(config, name) != usual:
+                what = f"{name}: it counts with {other}={value}, and {other} is {chosen}"
+                raise BadInput(what, fix=f"fix: {other}={value}, or {name}={usual}")
 
 
 def sent_from_here(models: Iterable[Model | None], dataset: Dataset | None) -> Iterator[tuple[Path, list[Path]]]:

@@ -39,7 +39,6 @@ def facts(name: str = "qwen3-4b") -> Any:
         ({"dora": True, "backend": "unsloth"}, "backend: DoRA: unsloth's kernels have none"),
         ({"dora": True, "lora_init": "pissa"}, "dora and lora_init do not go together"),
         ({"dora": True, "method": "full"}, "dora: it is of an adapter, and method=full has none"),
-        ({"lora_targets": "q_proj", "method": "full"}, "lora_targets: it is of an adapter"),
         ({"lora_init": "pissa", "weights": "stream"}, "lora_init does not go with weights=stream"),
         ({"lora_init": "olora", "pipes": "a+b"}, "lora_init does not go with pipes"),
         ({"loraplus_lr_ratio": 16, "method": "full"}, "loraplus_lr_ratio: it is of an adapter"),
