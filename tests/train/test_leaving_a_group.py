@@ -186,7 +186,7 @@ def test_whose_group_breaks_twice_before_it_began_starts_again(orders):
 
 
 def test_who_may_hold_the_best_weights_in_place_of_the_last_does_not_stay(orders, monkeypatch):
-    """Its last step is on the disk; in the next group the best ones would be taken for it, and saved as it."""
+    """Its last step is on the disk. The next group would take the best weights for that step, and save them as it."""
     broken = LeftGroupError(TOLD)
     world = SimpleNamespace(watch_peers=lambda: None)
     ended = SimpleNamespace(world=world, trained=trained(), recipe=None, strategy=SimpleNamespace(outlives_its_group=1))

@@ -96,14 +96,18 @@ def find_data(config: SftConfig, say: Say) -> DataFiles:
 
 
 def hashes_of(data: Dataset, files: list[list[Path]]) -> list[object]:
-    """The hashes of the files of one data set as it is, each with its suffix, which decides how it is read; else those
-    of each data set, with what is taken of it."""
-    hashes = [[f"{file_hash(file)}{file.suffix.lower()}" for file in files_of_one] for files_of_one in files]
+    """The hashes of the files of one data set as it is; else those of each, with what is taken of it."""
+    hashes = [[*map(data_hash, files_of_one)] for files_of_one in files]
     taken = [part.data.taken.typed for part in data.each]
     if not data.parts and not taken[0]:
         return list(hashes[0])
     names = [part.data.name for part in data.each]
     return [list(entry) for entry in zip(names, [part.weight for part in data.each], taken, hashes, strict=True)]
+
+
+def data_hash(file: Path) -> str:
+    """With its suffix, which decides how it is read."""
+    return f"{file_hash(file)}{file.suffix.lower()}"
 
 
 def dataset_files(data: Dataset) -> list[Path]:

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from train.cache import build_once
 from train.data.prepare import rows_folder
 from train.data.rows import FORMAT, read_index
-from train.data.run_data import dataset_files
+from train.data.run_data import data_hash, dataset_files
 from train.errors import BadInput
-from train.files import file_hash
 from train.plan.model.catalogue import Dataset
 from train.plan.settings.own_settings import OwnConfig
 from train.plan.values import Settings
@@ -43,7 +42,7 @@ def prepare(
     data = config.data()
     files = dataset_files(data) if config.dataset else []
     say(f"data      {data.reason}")
-    key = {"format": FORMAT, "data": [f"{file_hash(file)}{file.suffix.lower()}" for file in files], **made_with(config)}
+    key = {"format": FORMAT, "data": [*map(data_hash, files)], **made_with(config)}
     folder = rows_folder(config.title, key, out)
     known = folder.exists()
 

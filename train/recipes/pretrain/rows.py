@@ -21,9 +21,8 @@ from train.data.index import Index
 from train.data.prepare import report, rows_folder
 from train.data.read_records import Say, require_bytes
 from train.data.rows import FORMAT, RowWriter
-from train.data.run_data import dataset_files
+from train.data.run_data import data_hash, dataset_files
 from train.data.texts import Texts, held_out
-from train.files import file_hash
 from train.plan.settings.read_settings import PretrainConfig
 from train.recipes.pretrain.new_tokenizer import load_or_make, tokenizer_hash
 
@@ -41,7 +40,7 @@ def prepare(config: PretrainConfig, say: Say, *, out: str | None = None, date: s
     require_bytes(files)
     key = {
         "format": FORMAT,
-        "data": [f"{file_hash(file)}{file.suffix.lower()}" for file in files],
+        "data": [*map(data_hash, files)],
         "tokenizer": tokenizer_hash(config.tokenizer),
         "settings": {name: getattr(config, name) for name in KEY_SETTINGS} | {"format": config.format},
     }
