@@ -255,6 +255,11 @@ def test_what_contradicts_itself_or_common_sense_is_refused(values: dict[str, ob
     assert said in refusal(**values)
 
 
+def test_a_run_that_goes_on_keeps_what_has_no_effect() -> None:
+    """It cannot be changed any more: lora_r is a part of what decides the curve."""
+    assert launch_request.read({**BASE, "method": "full", "lora_r": 8, "resume": "before"}, CLUSTER)
+
+
 def test_all_findings_come_at_once() -> None:
     said = refusal(max_steps="x", sync="dpd", nodes="nobody", follow="perhaps")
     assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/reference.md"))
