@@ -240,11 +240,11 @@ def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
         ({"max_steps": 5, "epochs": 2}, "max_steps and epochs are both set"),
         (
             {"local_steps": 8, "sync": "flat"},
-            "local_steps: it counts with sync=local, and sync is flat\nfix: sync=local, or local_steps=auto",
+            "local_steps: it counts only with sync=local, and sync is flat\nfix: sync=local, or local_steps=auto",
         ),
         (
             {**BASE, "method": "full", "lora_targets": "q_proj"},
-            "lora_targets: it counts with method=lora, and method is full\nfix: method=lora, or lora_targets=",
+            "lora_targets: it counts only with method=lora, and method is full\nfix: method=lora, or lora_targets=",
         ),
         ({"hidden_size": 256, "lora_r": 4}, "lora_r: this belongs to recipe=sft, and the run has recipe=pretrain"),
         ({**BASE, "recipe": "sft", "layers": 4}, "layers: this belongs to recipe=pretrain, and the run has recipe=sft"),

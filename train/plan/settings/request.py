@@ -155,7 +155,7 @@ def refuse_idle(config: RunConfig) -> None:
         for name in names if chosen != value else ():
             usual = type(config).__dataclass_fields__[name].default
             if getattr(config, name) != usual:
-                what = f"{name}: it counts with {other}={value}, and {other} is {chosen}"
+                what = f"{name}: it counts only with {other}={value}, and {other} is {chosen}"
                 raise BadInput(what, fix=f"fix: {other}={value}, or {name}={usual}")
 
 
