@@ -145,7 +145,8 @@ class PlayedRun(Cluster):
     def _no_thrash(self) -> None:
         """Whatever links are cut: after a while the groups stay as they are."""
         hangs = {fault.kind for fault in self.story.faults} & HANGS
-        self.play.run(self.play.time + SETTLED_S + AFTER_HANG_S * bool(hangs))
+        held_s = max(map(self.truth.may_be_held_s, self.order))
+        self.play.run(self.play.time + SETTLED_S + held_s + AFTER_HANG_S * bool(hangs))
         before, steps = self.truth.published, self.truth.steps_made
         self.play.run(self.play.time + STILL_S)
         if self.truth.published != before:
