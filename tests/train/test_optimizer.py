@@ -5,15 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from transformers import Trainer
 
+from tests.train import families
 from train.engine.make_optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.engine.micro_batch_search import whole_step
 from train.errors import BadInput
+from train.models import hf
+from train.models.backends import ModelSpec
 from train.models.device import cards_alike
 from train.models.optimizer_step import optimizer_state, set_optimizer_state
+from train.models.weights import trained_weights
 from train.plan.machines.nodes import Device
 from train.plan.placement.first_way_that_fits import choose_on_devices
-from train.plan.settings.read_settings import SftConfig
+from train.plan.settings.read_settings import SftConfig, load_config
+from train.recipes.sft import recipe as sft
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 
@@ -44,6 +50,16 @@ def test_unlike_cards_step_on_the_processor_until_they_are_known_to_hold_the_sam
     assert why_on_cpu([old, known, card("7.5", "c")]) and why_on_cpu([old, known, CPU])
     monkeypatch.setenv("MOTLEY_CARDS_ALIKE", "12.0+8.6, 8.6+8.9")
     assert cards_alike() == ("8.6+12.0", "8.6+8.9")
+
+
+def test_of_all_weights_those_shrink_that_transformers_shrinks(tmp_path):
+    base = families.make("qwen2", tmp_path)  # it has biases
+    model = hf.build(ModelSpec(folder=str(base), method="full"))
+    named = trained_weights(model)
+    shrunk, kept = sft.optimized(load_config({"model": str(base), "method": "full", "weight_decay": 0.1}), named)
+    theirs = {id(named[name]) for name in Trainer.get_decay_parameter_names(None, model)}
+    assert {id(p) for p in shrunk["params"]} == theirs and shrunk["weight_decay"] == 0.1
+    assert len(kept["params"]) + len(theirs) == len(named) and kept["weight_decay"] == 0
 
 
 def trained(kind, steps=5):

@@ -39,6 +39,13 @@ def trained_weights(model: nn.Module) -> Named:
     return {name.replace(f"{MAGNITUDE}.weight", MAGNITUDE): p for name, p in named.items()}
 
 
+def shrunk_and_kept(named: Named, decay: float, *, but: tuple[str, ...] = ()) -> tuple[WeightGroup, WeightGroup]:
+    """Weight decay is for matrices, convolutions, embeddings: norms and biases are not shrunk, nor what `but` names."""
+    shrunk = {name: p for name, p in named.items() if p.dim() > 1 and not name.endswith(but)}
+    kept = [p for name, p in named.items() if name not in shrunk]
+    return {"params": list(shrunk.values()), "weight_decay": decay}, {"params": kept, "weight_decay": 0.0}
+
+
 def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
     """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
     disabled, as for an evaluation of the base, the model has no weights that are trained."""

@@ -23,7 +23,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.models.backends import Batch, LossModule
 from train.models.model_files import model_folder
-from train.models.weights import Named, WeightGroup, write_whole
+from train.models.weights import Named, WeightGroup, shrunk_and_kept, write_whole
 from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
@@ -108,12 +108,7 @@ def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int =
 
 def optimized(config: ImagesConfig, named: Named) -> list[WeightGroup]:
     """Convolutions and matrices are shrunk a little in each step; norms, biases and positions are not."""
-    shrunk = {name: p for name, p in named.items() if p.dim() > 1 and not name.endswith(NOT_SHRUNK)}
-    kept = [p for name, p in named.items() if name not in shrunk]
-    return [
-        {"params": list(shrunk.values()), "weight_decay": config.weight_decay},
-        {"params": kept, "weight_decay": 0.0},
-    ]
+    return [*shrunk_and_kept(named, config.weight_decay, but=NOT_SHRUNK)]
 
 
 def identity(config: ImagesConfig, start: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ from train.data.rows import PackedRows, open_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
 from train.models.backends import LossModule
-from train.models.weights import Named, WeightGroup
+from train.models.weights import Named, WeightGroup, shrunk_and_kept
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.read_settings import PretrainConfig
@@ -83,18 +83,9 @@ def build(config: PretrainConfig, decisions: Decisions, start: Path | None, devi
 
 def optimized(config: PretrainConfig, named: Named) -> list[WeightGroup]:
     """Weights of matrices are shrunk a little in each step; norms and embeddings are not."""
-    shrunk = {name: p for name, p in named.items() if p.dim() > 1 and not name.endswith(NOT_SHRUNK)}
-    kept = [p for name, p in named.items() if name not in shrunk]
+    shrunk, kept = shrunk_and_kept(named, config.weight_decay, but=NOT_SHRUNK)
     betas = (0.9, config.beta2)
-    return [
-        {
-            "params": list(shrunk.values()),
-            "weight_decay": config.weight_decay,
-            "betas": betas,
-            "muon": config.optimizer == "muon",
-        },
-        {"params": kept, "weight_decay": 0.0, "betas": betas},
-    ]
+    return [{**shrunk, "betas": betas, "muon": config.optimizer == "muon"}, {**kept, "betas": betas}]
 
 
 def identity(config: PretrainConfig, start: Path) -> dict[str, str]:

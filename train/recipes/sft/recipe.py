@@ -18,7 +18,7 @@ from train.data.rows import PackedRows, open_rows, template_of
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
-from train.models.weights import SCORE, Named, WeightGroup, take_weights, trained_weights
+from train.models.weights import SCORE, Named, WeightGroup, shrunk_and_kept, take_weights, trained_weights
 from train.plan.model import adapters, weight_files
 from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
@@ -77,7 +77,10 @@ def build(
 
 
 def optimized(config: SftConfig, named: Named) -> list[WeightGroup]:
-    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first, and than a head."""
+    """LoRA+: the second matrix, and what DoRA adds behind it, learn faster than the first, and than a head.
+    Of all weights, norms and biases are not shrunk, as transformers has it."""
+    if config.method == "full":
+        return [group for group in shrunk_and_kept(named, config.weight_decay) if group["params"]]
     slow = ("lora_A", f".{SCORE}.weight") if config.loraplus_lr_ratio != 1 else ("",)
     first = {name: weight for name, weight in named.items() if any(part in name for part in slow)}
     groups: list[WeightGroup] = [{"params": list(first.values())}]
