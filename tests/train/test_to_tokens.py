@@ -245,6 +245,17 @@ def test_a_call_of_a_tool_is_trained_in_the_templates_words_or_in_the_usual_ones
     assert plain.endswith("</tool_call><|im_end|>Red.<|im_end|></s>")
 
 
+def test_tools_stand_in_the_system_message_or_the_first_question_of_a_template_that_knows_none(tiny):
+    told = '<tools>\n{"type": "function", "function": {"name": "weather", "arguments": {"town": "Ulm"}}}\n</tools>\n\n'
+    strict, system = with_template(tiny, REFUSES_SYSTEM), {"role": "system", "content": "Be brief."}
+    asked = f"[user]{told}Name a colour.</s>"
+    assert rendered(strict, TURNS[:2], CALLS).startswith(asked)
+    assert rendered(strict, (system, *TURNS[:2]), CALLS).startswith(f"[user]{told}Be brief.\n\nName a colour.</s>")
+    assert asked_text(strict, TURNS[:1], CALLS) == f"{asked}[assistant]", "who asks later asks so, too"
+    greeted = rendered(with_template(tiny, CHATML), (GREETING,), CALLS)
+    assert greeted.startswith(f"<|im_start|>system\n{told.strip()}<|im_end|>\n<|im_start|>assistant\nHello!")
+
+
 def test_an_answer_without_weight_is_read_and_not_trained_on(tiny):
     turns = [TURNS[0], {"role": "assistant", "content": "Blue.", "weight": 0}, *TURNS[2:4]]
     assert trained_text(with_template(tiny, CHATML), convert("chat", {"messages": turns})) == "Red.<|im_end|></s>"

@@ -225,7 +225,7 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
     if not example.messages:
         return example.text, [(0, len(example.text))]
     problem = None
-    for messages in arrangements(chat.template, example.messages):
+    for messages in arrangements(chat.template, example.messages, example.tools):
         try:
             text = chat.render(messages, tools=example.tools)
             spans = answer_spans(chat, messages, text, example.tools) if answers_only else [(0, len(text.rstrip()))]
@@ -241,12 +241,16 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
     return problem or BadRecord("it has no turns")
 
 
-def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+def arrangements(
+    template: str, messages: tuple[Message, ...], tools: Sequence[Any] = ()
+) -> Iterator[tuple[Message, ...]]:
     """The conversation as it is, then in the forms that stricter templates take.
 
-    Some know no developer, no calls of tools, no system message, or no assistant who speaks first.
+    Some know no developer, no tools, no calls of them, no system message, or no assistant who speaks first.
     """
     known = tuple(_known(template, message) for message in messages)
+    if tools and "tools" not in template:
+        known = _told(known, tools)
     system = [message for message in known if message["role"] == "system"]
     nothing: Message = {"role": "user", "content": ""}  # a system message may be all that there is
     rest = tuple(message for message in known if message["role"] != "system") or (nothing,)
@@ -266,12 +270,23 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
 def asked_text(chat: Chat, messages: Sequence[Any], tools: Any = ()) -> str:
     """The conversation up to where the model comes next, in the first form that the template takes."""
     problem = BadRecord("it has no turns")
-    for arranged in arrangements(chat.template, tuple(messages)):
+    for arranged in arrangements(chat.template, tuple(messages), tools):
         try:
             return chat.render(arranged, answer_next=True, tools=tools)
         except BadRecord as error:
             problem = error
     raise problem
+
+
+def _told(messages: tuple[Message, ...], tools: Sequence[Any]) -> tuple[Message, ...]:
+    """The conversation whose first system message, or else first question, says which tools there are."""
+    roles = [message["role"] for message in messages]
+    if not {"system", "user"} & {*roles}:
+        return _told(({"role": "system", "content": ""}, *messages), tools)
+    at = roles.index("system" if "system" in roles else "user")
+    lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+    content = f"<tools>\n{lines}\n</tools>\n\n{messages[at]['content']}".strip()
+    return (*messages[:at], {**messages[at], "content": content}, *messages[at + 1 :])
 
 
 def _known(template: str, message: Message) -> Message:
