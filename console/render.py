@@ -196,6 +196,7 @@ def launched(plan: LaunchPlan, time: str, **more: Any) -> File:
     kept = {
         "run": plan.run,
         "time": time,
+        "begun_again": plan.begun_again,
         "given": {name: value for name, value in plan.given.items() if name != "resume"},
         "asked": plan.asked,
         "all": plan.settings,

@@ -19,7 +19,16 @@ from train.plan.settings import request
 from train.runlog.secret import Secret
 
 USUAL: dict[str, Any] = {
-    **{"run": "qa", "step": 0, "from_start": False, "given": {}, "predicted": None, "memory": {}, "pipe": None},
+    **{
+        "run": "qa",
+        "step": 0,
+        "begun_again": 0,
+        "older_on": [],
+        "given": {},
+        "predicted": None,
+        "memory": {},
+        "pipe": None,
+    },
     **{"lack_model": [], "old_code": [], "raw": "", "calibrate": [], "tokenizer": None, "recipe": None, "sizes": []},
     **{"link_mbit": 1000.0, "speeds": {}, "warnings": [], "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
     "adapter": None,

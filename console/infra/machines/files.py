@@ -29,7 +29,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     params = {
         "home": own(plan.nodes, node).home,
         "files": render.as_json(rendered),
-        "aside": folders if plan.from_start else [],
+        "aside": folders if node in plan.older_on else [],
     }
     return OnNode("node_files", params, beside={"launch": launch_of(args["token"])})
 

@@ -55,7 +55,7 @@ def files(known: Facts, args: Facts) -> OnNode:
     params = {
         "home": plan.home,
         "files": render.as_json(made),
-        "aside": [f"jobs/{run}" for run in plan.runs] if plan.from_start else [],
+        "aside": [f"jobs/{run}" for run in plan.runs] if plan.older_on else [],
     }
     return OnNode("node_files", params)
 

@@ -106,8 +106,10 @@ class LaunchPlan:
     run: str
     step: int
     """The step after which it begins."""
-    from_start: bool
-    """Whether files of an earlier run of this name are moved aside first."""
+    begun_again: int
+    """How many times a run of this name was begun again from the start."""
+    older_on: Sequence[str]
+    """The nodes whose files of an earlier run of this name are moved aside first."""
     settings: Settings
     """Every setting of the run, as it will be."""
     help: Mapping[str, str]

@@ -6,12 +6,13 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
 from train.nearest_word import meant
-from train.plan.machines.facts import NodeFacts
+from train.plan.machines.facts import FoundRun, NodeFacts
 from train.plan.model import data_sets
 from train.plan.placement.decisions import NAMES
 from train.plan.run_name import as_name
@@ -31,17 +32,33 @@ class Known:
     done: bool
     from_here: Mapping[str, Any] = field(default_factory=dict)
     """How this computer launched it last, by its own record."""
+    begun_again: int = 0
+    """How many times it was."""
 
 
 def known_runs(nodes: Mapping[str, NodeFacts], from_here: Mapping[str, Any]) -> dict[str, Known]:
-    """The runs by name, from all nodes: the furthest step, and the settings wherever they are written."""
+    """The runs by name, from all nodes: the furthest step, and the settings wherever they are written. A node that was
+    away when a run was begun again has the one before, which does not count."""
+    again = {name: begun_again(launched) for name, launched in from_here.items()}
+    found = sorted(((name, run) for node in nodes.values() for name, run in node.runs.items()), key=itemgetter(0))
+    for name, run in found:
+        again[name] = max(again.get(name, 0), begun_again(run.launched))
     runs: dict[str, Known] = {}
-    for node in nodes.values():
-        for name, run in node.runs.items():
-            was = runs.get(name, Known({}, 0, False))
+    for name, run in found:
+        was = runs.setdefault(name, Known({}, 0, False, from_here.get(name, {}), again[name]))
+        if not is_older(run, again[name]):
             launched, step = was.launched or run.launched, max(was.step, run.step)
-            runs[name] = Known(launched, step, was.done or run.done, from_here.get(name, {}))
-    return dict(sorted(runs.items()))
+            runs[name] = replace(was, launched=launched, step=step, done=was.done or run.done)
+    return {name: run if run.launched else replace(run, launched=run.from_here) for name, run in runs.items()}
+
+
+def begun_again(launched: Mapping[str, Any]) -> int:
+    times = launched.get("begun_again")
+    return times if isinstance(times, int) else 0
+
+
+def is_older(run: FoundRun, times: int) -> bool:
+    return bool(run.launched) and begun_again(run.launched) < times
 
 
 def settings_before(known: Known) -> Settings:
@@ -58,17 +75,18 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
         return resumed(resume, request, runs)
     from_start = resume == "never"
     name = request.config.run if request.given.get("run") else free_name(request, runs, from_start=from_start)
-    known = None if from_start else runs.get(name)
+    if from_start:
+        anew = replace(read({**request.given, "run": name, "resume": "auto"}, request.home), from_start=True)
+        return replace(anew, begun_again=1 + runs[name].begun_again) if name in runs else anew
+    known = runs.get(name)
     if known and known.done:
         raise BadInput(
             f"run: '{name}' is done", fix=f"fix: --run {unused(name, runs)}, or begin it again: --resume never"
         )
     if known:
         refuse_changes(request, known, unused(name, runs))
-    # A restart within the run must continue it, not begin again: nodes get `auto` in any case.
     before = settings_of_before(name, known, request.given) if known else {}
-    values = {**before, **request.given, "run": name, "resume": "auto"}
-    return begun(request, values, known, from_start=from_start)
+    return begun(request, {**before, **request.given, "run": name, "resume": "auto"}, known)
 
 
 def settings_of_before(name: str, known: Known, given: Settings) -> Settings:
@@ -107,17 +125,17 @@ def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
             f"resume: how {name} was launched is not written down any more", fix="fix: give its settings again"
         )
     if request.given.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on
-        return begun(request, values, known, why=f"begins where {name} is, at step {known.step}")
+        why = f"begins where {name} is, at step {known.step}"
+        return replace(begun(request, values, known, why=why), begun_again=0)
     del values["resume"]
     return begun(request, {**values, "run": name}, known)
 
 
-def begun(
-    request: Request, values: Settings, known: Known | None, *, why: str = "", from_start: bool = False
-) -> Request:
+def begun(request: Request, values: Settings, known: Known | None, *, why: str = "") -> Request:
     step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else "")
-    continued = replace(read(values, request.home), step=step, why=why, from_start=from_start)
+    times = known.begun_again if known else 0
+    continued = replace(read(values, request.home), step=step, why=why, begun_again=times)
     if known and (changed := conflicts(continued, ["recipe", "rewards_hash", "adapter_hash"], known)):
         raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
     return continued

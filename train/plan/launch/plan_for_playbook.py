@@ -11,6 +11,7 @@ from train.plan.estimate.pipeline_prediction import rows_in_pipe
 from train.plan.launch import extra_packages
 from train.plan.launch.decide import Decided
 from train.plan.launch.launch_plan import LaunchPlan, Predicted, RecipeFile, RunElectricity, TrainingNode
+from train.plan.launch.new_or_resumed import is_older
 from train.plan.machines.nodes import PlanNode
 from train.plan.model import adapters
 from train.plan.model.catalogue import Dataset
@@ -132,7 +133,8 @@ def launch_plan(decided: Decided, electricity: RunElectricity) -> LaunchPlan:
     return LaunchPlan(
         run=decided.run,
         step=decided.request.step,
-        from_start=decided.request.from_start,
+        begun_again=decided.request.begun_again,
+        older_on=[node.name for node in decided.nodes if has_older(decided, node)],
         settings=decided.settings,
         help=HELP | {spec.name: spec.metadata["help"] for spec in fields(decided.request.config)},
         given={name: decided.settings[name] for name in decided.request.given},
@@ -159,6 +161,11 @@ def launch_plan(decided: Decided, electricity: RunElectricity) -> LaunchPlan:
         nodes=[_training_node(decided, *pair) for pair in zip(decided.nodes, decided.fit.nodes, strict=True)],
         electricity=electricity,
     )
+
+
+def has_older(decided: Decided, node: PlanNode) -> bool:
+    found = node.facts.runs.get(decided.run)
+    return decided.request.from_start or bool(found and is_older(found, decided.request.begun_again))
 
 
 def _training_node(decided: Decided, node: PlanNode, entry: fit.NodeFit) -> TrainingNode:

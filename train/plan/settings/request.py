@@ -62,6 +62,8 @@ class Request:
     """Which run it continues; empty for a new one."""
     from_start: bool = False
     """Whether files of an earlier run of this name are to be moved aside first."""
+    begun_again: int = 0
+    """How many times a run of this name was: files of fewer times are of an earlier one."""
 
     @property
     def settings(self) -> Settings:

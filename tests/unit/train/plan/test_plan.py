@@ -12,7 +12,18 @@ import pytest
 import yaml
 
 from console import hub, launch_records, plan_view, playbook_receipt, render
-from tests.support.plans import GB, VERSIONS, card, files_of, handed_on, launch_facts, look, node_facts
+from tests.support.plans import (
+    GB,
+    VERSIONS,
+    card,
+    decided,
+    files_of,
+    handed_on,
+    launch_facts,
+    look,
+    node_facts,
+    ran,
+)
 from tests.unit.train.plan.test_decide import SHAPE
 from train.errors import BadInput
 from train.plan.estimate.predict_and_cut import machines, predict
@@ -260,6 +271,20 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name():
     assert "'qa' is done\nfix: --run qa-2, or begin it again: --resume never" in refusal({"qa": done}, run="qa")
     run = run_of({"qa": done}, run="qa", resume="never")
     assert run.from_start and run.given["resume"] == "auto"  # else every restart within the run would begin again
+
+
+def test_who_was_away_when_a_run_was_begun_again_has_the_one_before():
+    wanted = {"model": "tiny", "run": "qa", "max_steps": 40}
+    before = ran(decided(wanted, look()))
+    before["runs"]["qa"] |= {"step": 40, "done": True}
+    wanted["max_steps"] = 50
+    anew = decided(wanted | {"resume": "never"}, before)
+    assert launch_plan(anew).older_on == ["a"]
+    goes_on = decided(wanted, before, ran(anew), look())
+    assert (goes_on.request.step, launch_plan(goes_on).older_on) == (12, ["a"])
+    assert launch_plan(decided(wanted, ran(anew), ran(goes_on))).older_on == []
+    lost = decided(wanted, before, launched={"qa": ran(anew)["runs"]["qa"]["launched"]})
+    assert (lost.request.step, launch_plan(lost).older_on) == (0, ["a"]), "known to this computer alone"
 
 
 def test_a_run_that_no_node_knows_is_not_resumed():
