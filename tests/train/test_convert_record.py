@@ -242,6 +242,18 @@ def test_csv_finds_its_separator_and_counts_lines_through_quotes(tmp_path, separ
     assert found == [(3, 'a "word"', ""), (4, None, "has fewer columns than the header"), (5, "c", "")]
 
 
+def test_csv_of_excel_names_its_separator_and_may_end_in_empty_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("\ufeffsep=;\r\nprompt;output;;\r\na,b,c,d;e;;\r\n", newline="")
+    [record] = read(tmp_path / "a.csv")
+    assert record.line == 3 and record.value == {"prompt": "a,b,c,d", "output": "e", "": ""}
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("prompt,output,output\na,b,c\n")
+    with pytest.raises(BadInput, match="two columns are called 'output'"):
+        list(read(tmp_path / "a.csv"))
+
+
 def test_a_line_of_csv_that_is_not_utf_8_is_left_out(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("instruction,output\na\udcff,b\n🙂\udcff,b\n".encode(errors="surrogateescape"))

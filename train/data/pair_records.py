@@ -30,6 +30,7 @@ from train.errors import BadInput
 FORMAT_NAME = "preferences"
 NOTHING: tuple[Any, ...] = (None, "", [])
 PAIRED, SINGLE = ("chosen", "rejected"), ("completion", "label")
+LABELS = {"true": True, "false": False, "1": True, "0": False}  # a table of text has it so
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def of_conversations(chosen: tuple[Message, ...], rejected: tuple[Message, ...],
 
 def single(record: JsonObject, form: str = "auto") -> Preference:
     label = record.get("label")
+    label = LABELS.get(label.strip().lower(), label) if isinstance(label, str) else label
     if not isinstance(label, bool) and label not in (0, 1):
         raise BadRecord(f"'label' is {label!r}, and it is true for a good answer or false for a bad one")
     prompt, answer = prompt_of(record, form, is_answered="completion" not in record)

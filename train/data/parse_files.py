@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -158,18 +159,26 @@ def read_csv(source: Source) -> Iterator[Record]:
     csv.field_size_limit(LONGEST_RECORD // 4)
     with source.path.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         header = file.readline(LONGEST_RECORD)
-        file.seek(0)
-        separator = max(",;\t", key=header.count)
+        names_it = header.startswith("sep=")  # as Excel writes it
+        if not names_it:
+            file.seek(0)
+        separator = header[4:5] if names_it else max(",;\t", key=header.count)
         reader = csv.DictReader(_counted(source, file), delimiter=separator, strict=True)
         try:
+            require_different(reader.fieldnames or [], source.path)
             for value in reader:
-                yield _row(reader.line_num, value)
+                yield _row(reader.line_num + names_it, value)
         except csv.Error as error:
             raise BadInput(
                 f"not CSV: {error}",
                 f"file: {source.path}, line {reader.reader.line_num}",
                 "look for a quotation mark that is not closed, or not doubled, before that line",
             ) from None
+
+
+def require_different(names: Sequence[str], file: Path) -> None:
+    if twice := [name for name, count in Counter(names).items() if name and count > 1]:
+        raise BadInput(f"two columns are called {twice[0]!r}", f"file: {file}", "give one of them another name")
 
 
 def _counted(source: Source, file: TextIO) -> Iterator[str]:

@@ -56,10 +56,10 @@ def test_turns_before_the_answers_are_the_prompt():
         assert found.examples[0].trained_turns == 1, "the first answer is of the prompt"
 
 
-@pytest.mark.parametrize("label", [True, False, 1, 0])
+@pytest.mark.parametrize("label", [True, False, 1, 0, "True", "FALSE", "1", "0"])
 def test_single_answers_have_a_label(label):
     found = read({"prompt": "Where is the key?", "completion": "Hall.", "label": label}, paired=False)
-    assert found.answers == ((CURT,),) and found.good == bool(label)
+    assert found.answers == ((CURT,),) and found.good == (label in (True, 1, "True", "1"))
     listed = read({"prompt": [USER], "completion": [CURT], "label": label}, paired=False)
     assert listed == found
 
