@@ -113,7 +113,7 @@ BAD = {
     "reward_timeout_s": ("0", "reward_timeout_s must be above 0"),
     "group": ("5", "rows_per_step: 32 answers are no whole number of groups of 5"),
     "max_new_tokens": ("600", "max_seq_length: 512 tokens leave a prompt 0 beside an answer of max_new_tokens=600"),
-    "temperature": ("0", "temperature and reward_timeout_s must be above 0"),
+    "temperature": ("0", "temperature: 0.0 is below 0.01"),
     "top_p": ("1.5", "top_p above 0 and at most 1"),
     "loss": ("drgrpo", "did you mean 'dr_grpo'?"),
     "steps_per_rollout": ("0", "steps_per_rollout: 0 is below 1"),

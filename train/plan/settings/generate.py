@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.settings.every_run import at_least, flags, option
+from train.plan.settings.every_run import COLDEST, at_least, flags, option
 from train.plan.settings.only_asks import OnlyAsksConfig
 from train.plan.settings.sft import data_words, require_asking, require_room_for_prompt
 from train.runlog import paths
@@ -34,7 +34,8 @@ class GenerateConfig(OnlyAsksConfig):
         require_asking(self)
         for name in ("max_new_tokens", "answers", "piece", "answers_at_once"):
             at_least(self, name, 1)
-        at_least(self, "temperature", 0)
+        if self.temperature:
+            at_least(self, "temperature", COLDEST)
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p: {self.top_p} is not above 0 and at most 1")
         if self.answers > 1 and not self.temperature:

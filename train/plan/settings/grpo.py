@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import at_least, flags, option
+from train.plan.settings.every_run import COLDEST, at_least, flags, option
 from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
 from train.plan.settings.sft import SftConfig, data_words, refuse_others, require_asking, require_room_for_prompt
 
@@ -103,8 +103,9 @@ class GrpoConfig(SftConfig):
                 fix=f"rows_per_step={near}, or another group",
             )
         require_room_for_prompt(self.max_seq_length, self.max_new_tokens)
-        if not self.temperature > 0 or not 0 < self.top_p <= 1 or not self.reward_timeout_s > 0:
-            raise BadInput("temperature and reward_timeout_s must be above 0, and top_p above 0 and at most 1")
+        at_least(self, "temperature", COLDEST)
+        if not 0 < self.top_p <= 1 or not self.reward_timeout_s > 0:
+            raise BadInput("reward_timeout_s must be above 0, and top_p above 0 and at most 1")
         if self.beta and self.method == "full":
             fix = "leave beta out, or use method=lora"
             raise BadInput(

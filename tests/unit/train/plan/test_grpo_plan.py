@@ -75,6 +75,8 @@ def test_bounds_are_as_wide_as_the_loss_needs():
         ({"max_new_tokens": 510}, "leave a prompt 2 beside an answer of max_new_tokens=510"),
         ({"beta": 0.1, "method": "full"}, "beta: with method=full the base is what is trained"),
         ({"group": 1, "rows_per_step": 8}, "group: 1 is below 2"),
+        ({"temperature": 1e-40}, "temperature: 1e-40 is below 0.01"),
+        ({"recipe": "generate", "temperature": 1e-40}, "temperature: 1e-40 is below 0.01"),
         ({"steps_per_rollout": 0}, "steps_per_rollout: 0 is below 1"),
         ({"epsilon": 0.1}, "epsilon: with one step on the same answers .*\nsteps_per_rollout=2, or leave epsilon out"),
         ({"epsilon_high": 0.1}, "epsilon_high: with one step on the same answers"),
