@@ -184,8 +184,10 @@ def append_whole(file: Path, lines: str, *, lasts: bool = False) -> None:
 
 
 def drop_torn_line(file: Path) -> None:
-    if not file.exists():
+    if not file.exists() or not file.stat().st_size:
         return
     with file.open("rb+") as handle:
-        data = handle.read()
-        handle.truncate(data.rfind(b"\n") + 1)
+        handle.seek(-1, os.SEEK_END)
+        if handle.read(1) != b"\n":  # else the rest need not be read: a file of answers grows by thousands of lines
+            handle.seek(0)
+            handle.truncate(handle.read().rfind(b"\n") + 1)
