@@ -83,6 +83,13 @@ def test_what_was_held_out_and_is_called_train_now_is_trained_on(tmp_path, monke
     assert contents(prepare(config, lambda _: None)) == first
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_each_class_a_picture_is_trained_on(tmp_path, count):
+    folder = made(pictures.write(tmp_path / "photos", count=count), tmp_path / "rows", eval_fraction=0.999)
+    assert set(open_pictures(folder).labels) == {0, 1, 2}
+    assert len(open_pictures(folder, "eval")) == 3 * (count - 1)
+
+
 def test_the_first_held_out_pictures_are_of_all_classes(tmp_path):
     folder = made(pictures.write(tmp_path / "photos", count=40), tmp_path / "rows", eval_fraction=0.5)
     assert set(open_pictures(folder, "eval").labels[:20]) == {0, 1, 2}

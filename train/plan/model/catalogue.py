@@ -396,5 +396,9 @@ def refuse_links(folder: Path, files: Iterable[Path]) -> None:
             )
 
 
+LEFT_BY_SYSTEMS = ("@eadir", "#recycle", "$recycle.bin", "__macosx", "lost+found", "system volume information")
+
+
 def is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    """Whether it is nothing of a person's: a Synology keeps a small copy of each picture in @eaDir."""
+    return any(part.startswith(".") or part.lower() in LEFT_BY_SYSTEMS for part in path.parts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from train.plan.run_name import as_name
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 TABLES = (".csv", ".jsonl")
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "path", "image", "filename", "file_name"), ("label", "class", "category")
-HELD_OUT = ("test", "val", "valid", "validation", "eval")
+PART = re.compile(r"(?:(train(?:ing)?)|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?)(?:[ _-]?(?:set|data))?", re.I)
+"""The name of a folder that is a part of a data set, which some train and some hold out."""
 SHOWN = 3
 IDX_IMAGES = "-images-idx3-ubyte.gz"
 IDX_SPLITS = {"train": "train", "t10k": "eval"}
@@ -94,14 +96,23 @@ def in_order(labels: Any) -> list[str]:
 
 def of_folder(folder: Path) -> list[Listed]:
     refuse_home(folder)
-    subfolders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
-    names = {path.name.lower() for path in subfolders}
-    if "train" in names and names <= {"train", *HELD_OUT}:
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and not is_hidden(path.relative_to(folder))]
+    parts = {path: part for path in folders if (part := PART.fullmatch(path.name))}
+    trains = [part for part in parts.values() if part[1]]
+    holds_out = bool(trains) and len(trains) < len(parts)
+    if others := [path.name for path in folders if holds_out and path not in parts]:
+        raise BadInput(
+            f"beside {' and '.join(path.name for path in parts)} there is {', '.join(others)}",
+            f"folder: {folder}",
+            "move it away, or into the one that it belongs to",
+        )
+    if trains and len(parts) == len(folders):
         pictures = [
             picture
-            for path in subfolders
-            for picture in of_classes(path, "train" if path.name.lower() == "train" else "eval")
+            for path, part in parts.items()
+            for picture in of_classes(path, ("train" if part[1] else "eval") if holds_out else "")
         ]
+        require_all_trained(folder, pictures)
     else:
         pictures = of_classes(folder, "")
     if not pictures:
@@ -115,6 +126,16 @@ def of_folder(folder: Path) -> list[Listed]:
             "make a sub-folder for each class, and name that above",
         )
     return pictures
+
+
+def require_all_trained(folder: Path, pictures: list[Listed]) -> None:
+    trained = {picture.label for picture in pictures if picture.split != "eval"}
+    if never := sorted({picture.label for picture in pictures} - trained):
+        raise BadInput(
+            f"all pictures of {', '.join(never[:SHOWN])} are held out, and nothing teaches what they are",
+            f"folder: {folder}",
+            "move some of them to what is trained on, or that class away",
+        )
 
 
 def of_classes(folder: Path, split: str) -> list[Listed]:
@@ -180,7 +201,9 @@ def records(table: Path) -> Iterator[dict[str, object]]:
     try:
         with table.open(encoding="utf-8-sig", newline="") as lines:
             if table.suffix.lower() == ".csv":
-                yield from csv.DictReader(lines)
+                header = lines.readline()
+                lines.seek(0)
+                yield from csv.DictReader(lines, delimiter=max(",;\t", key=header.count))
             else:
                 yield from (json_object(line) for line in lines if line.strip())
     except (ValueError, csv.Error) as error:

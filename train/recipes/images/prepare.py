@@ -278,13 +278,15 @@ def threads(act: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 
 def split(found: list[Seen], fraction: float) -> dict[str, list[Seen]]:
-    """What the set holds out itself; else by lot, at least one picture as long as one remains."""
+    """What the set holds out itself; else by lot, at least one picture as long as one of its class remains."""
     if any(one.source.split for one in found):
         held = [one for one in found if one.source.split == "eval"]
         return {"train": [one for one in found if one.source.split != "eval"], "eval": sorted(held, key=lot)}
-    held = [one for one in found if one.lot < fraction]
-    if fraction and len(found) > 1 and not 0 < len(held) < len(found):
-        held = [min(found, key=lot)]
+    last = {one.source.label: one.digest for one in sorted(found, key=lot)}.values()  # of each class one is trained on
+    rest = [one for one in found if one.digest not in last]
+    held = [one for one in rest if one.lot < fraction]
+    if fraction and rest and not held:
+        held = [min(rest, key=lot)]
     away = {id(one) for one in held}
     return {"train": [one for one in found if id(one) not in away], "eval": sorted(held, key=lot)}
 

@@ -171,6 +171,8 @@ def test_a_class_for_each_folder_or_each_label_of_a_table(photos):
     table.write_text("file,label\ncat/a.jpg,10\ndog/c.webp,9\n")
     data = picture_sets.resolve(str(table))
     assert picture_sets.classes_of(data) == ["9", "10"], "numbers as numbers"
+    table.write_text("file;label\ncat/a.jpg;10\ndog/c.webp;9\n")
+    assert picture_sets.classes_of(picture_sets.resolve(str(table))) == ["9", "10"]
     assert [str(file.relative_to(photos)) for file in data.files] == ["list.csv", "cat/a.jpg", "dog/c.webp"]
     found = decided({"dataset": str(table)}, GPU)
     assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in handed_on(found).prepare
@@ -198,12 +200,46 @@ def test_a_table_that_cannot_be_used_is_explained(photos, name, text, problem):
     assert problem in str(error.value)
 
 
-def test_folders_that_are_held_out_already_stay_so(tmp_path):
-    for name in ("train/cat/a.jpg", "train/dog/b.jpg", "test/cat/c.jpg", "test/dog/d.jpg"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
-    found = [(one.label, one.split) for one in picture_sets.of_folder(tmp_path)]
-    assert found == [("cat", "eval"), ("dog", "eval"), ("cat", "train"), ("dog", "train")]
+def touched(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+IN_PARTS = ("train/cat/a.jpg", "train/dog/b.jpg", "test/cat/c.jpg", "test/dog/d.jpg")
+
+
+@pytest.mark.parametrize(("train", "test"), [("train", "test"), ("Training", "Testing"), ("training_set", "val")])
+def test_folders_that_are_held_out_already_stay_so(tmp_path, train, test):
+    touched(tmp_path, *(name.replace("train", train).replace("test", test) for name in IN_PARTS))
+    found = {(one.label, one.split) for one in picture_sets.of_folder(tmp_path)}
+    assert found == {("cat", "eval"), ("dog", "eval"), ("cat", "train"), ("dog", "train")}
+
+
+def test_a_part_alone_is_held_out_by_lot_and_a_train_may_be_a_class(tmp_path):
+    whole = picture_sets.of_folder(touched(tmp_path / "a", *IN_PARTS[:2]))
+    assert {(one.label, one.split) for one in whole} == {("cat", ""), ("dog", "")}
+    vehicles = picture_sets.of_folder(touched(tmp_path / "b", "train/a.jpg", "bus/b.jpg"))
+    assert {one.label for one in vehicles} == {"train", "bus"}
+
+
+def test_what_a_nas_or_a_system_leaves_is_no_class_and_no_picture(tmp_path):
+    left = ("@eaDir/cat/a.jpg", "cat/@eaDir/a.jpg/THUMB_M.jpg", "__MACOSX/cat/a.jpg", "$RECYCLE.BIN/b.jpg")
+    found = picture_sets.of_folder(touched(tmp_path, "cat/a.jpg", "dog/b.jpg", *left))
+    assert [one.label for one in found] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("unlabelled/e.jpg", "beside test and train there is unlabelled\nfolder"),
+        ("test/fox/e.jpg", "all pictures of fox are held out, and nothing teaches"),
+    ],
+)
+def test_folders_that_say_nothing_to_learn_are_refused(tmp_path, more, said):
+    with pytest.raises(BadInput, match=said):
+        picture_sets.of_folder(touched(tmp_path, *IN_PARTS, more))
 
 
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path):
