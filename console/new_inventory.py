@@ -126,12 +126,18 @@ def fits(machine: Machine, others: Sequence[Machine], subnet: str = "") -> Machi
         raise ValueError(f"{machine.address} is already in the list: each machine has its own address")
     network = ipaddress.IPv4Network(subnet) if subnet else network_of(others[0] if others else machine)
     if ipaddress.IPv4Address(machine.address) not in network:
-        raise ValueError(f"{machine.address} is outside {network}, the network of the other machines")
+        raise ValueError(
+            f"{machine.address} is outside {network}, the network of the other machines: all must be in one"
+        )
     return machine
 
 
 def network_of(machine: Machine) -> ipaddress.IPv4Network:
-    return ipaddress.IPv4Network(f"{machine.address}/24", strict=False)
+    """As large as this computer knows it, which is in it mostly: a TP-Link Deco's has 1024 addresses; else of 256."""
+    own = map(ipaddress.IPv4Network, re.findall(r"^([\d.]+/\d+) dev .* scope link", routes_here(), re.MULTILINE))
+    found = [network for network in own if ipaddress.IPv4Address(machine.address) in network]
+    usual = ipaddress.IPv4Network(f"{machine.address}/24", strict=False)
+    return max(found, key=lambda network: network.prefixlen, default=usual)
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -185,10 +191,13 @@ def reached(machine: Machine) -> str:
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
+def routes_here() -> str:
+    return subprocess.run(["ip", "-4", "route", "show"], capture_output=True, text=True, check=False).stdout
+
+
 def gateway_here(network: ipaddress.IPv4Network) -> str:
     """This computer's own router if it is in that network; else the usual first address."""
-    done = subprocess.run(["ip", "-4", "route", "show", "default"], capture_output=True, text=True, check=False)
-    for address in re.findall(r"default via ([\d.]+)", done.stdout):
+    for address in re.findall(r"^default via ([\d.]+)", routes_here(), re.MULTILINE):
         if ipaddress.IPv4Address(address) in network:
             return str(address)
     return str(network[1])

@@ -163,7 +163,7 @@ def test_every_machine_has_its_name_and_address(bootstrapped: Person) -> None:
             assert host.run("getent", "hosts", other.name).split() == [other.spec.address, other.name]
 
 
-@each
+@on(SMALL, *WHOLE)  # phases alone install nothing that takes long
 def test_it_was_kept_awake_meanwhile_and_may_sleep_again(bootstrapped: Person) -> None:
     for host in bootstrapped.cluster.hosts:
         host.run("journalctl", "--sync")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import builtins
 import ipaddress
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +18,11 @@ from console.new_inventory import Machine, address_of, describe, parse_hosts, pa
 from train.errors import BadInput
 
 Answers = Callable[..., list[str]]
+MESH = """\
+default via 192.168.68.1 dev wlan0 proto dhcp src 192.168.69.23 metric 600
+172.17.0.0/16 dev docker0 proto kernel scope link src 172.17.0.1 linkdown
+192.168.68.0/22 dev wlan0 proto kernel scope link src 192.168.69.23 metric 600
+"""
 OWN = """\
 # mine: anna's
 cluster:
@@ -40,6 +43,12 @@ cluster:
 
 # the end
 """
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever network this computer is in."""
+    monkeypatch.setattr(new_inventory, "routes_here", lambda: "")
 
 
 @pytest.fixture
@@ -239,5 +248,13 @@ def test_whether_ssh_answers() -> None:
 def test_the_gateway_is_this_computers_in_that_network(
     route: str, gateway: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{route}\n"))
+    monkeypatch.setattr(new_inventory, "routes_here", lambda: f"{route}\n")
     assert new_inventory.gateway_here(ipaddress.IPv4Network("192.168.1.0/24")) == gateway
+
+
+def test_a_network_is_as_large_as_this_computer_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_inventory, "routes_here", lambda: MESH)
+    text = new_inventory.render(parse_hosts("a@192.168.69.23 a@192.168.70.4"))
+    assert "motley_subnet: 192.168.68.0/22" in text and "motley_gateway: 192.168.68.1" in text
+    with pytest.raises(ValueError, match=r"outside 192\.168\.68\.0/22"):
+        parse_hosts("a@192.168.69.23 a@192.168.72.4")
