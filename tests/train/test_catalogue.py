@@ -51,6 +51,10 @@ def test_a_name_says_what_it_was_taken_for(tmp_path, monkeypatch):
     ("resolve", "name", "said"),
     [
         (resolve_model, "mistrall", "did you mean mistral-7b?"),
+        (resolve_model, "Llama-3.2-1b-Instruct", "did you mean llama3.2-1b?"),
+        (resolve_model, "llama3", "did you mean llama3.1-8b, llama3.2-1b, llama3.2-3b?"),
+        (resolve_model, "https://huggingface.co/Qwen/Qwen3-0.6B/tree/main", "did you mean Qwen/Qwen3-0.6B?"),
+        (resolve_dataset, "https://huggingface.co/datasets/tatsu-lab/alpaca", "did you mean tatsu-lab/alpaca?"),
         (resolve_model, "/", "no config.json"),
         (resolve_model, "zzz", "the catalogue has: llama2-7b"),
         (resolve_dataset, "/", "a data set is one file"),

@@ -263,8 +263,22 @@ def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:
     return name, None
 
 
+def _plain(name: str) -> str:
+    """llama-3.2-1b-instruct as llama3.2-1b."""
+    words = re.findall(r"[a-z0-9]+", name.rpartition("/")[2].lower())
+    return "".join(word for word in words if word not in ("instruct", "chat", "it", "hf"))
+
+
+def on_hub(name: str) -> str:
+    """The hub id in the address of a page there; empty where it is none."""
+    page = re.fullmatch(rf"(?:https?://)?(?:huggingface\.co|hf\.co)/(?:datasets/)?({HUB_ID.pattern})(?:[/?#].*)?", name)
+    return page[1] if page else ""
+
+
 def _unknown(kind: str, name: str, names: Any) -> BadInput:
-    near = meant(name, names)
+    typed = _plain(name)
+    near = on_hub(name) or ", ".join(known for known in names if typed and _plain(known).startswith(typed))
+    near = near or meant(name, names)
     hint = f"did you mean {near}?" if near else f"the catalogue has: {', '.join(names)}"
     return BadInput(
         f"there is no {kind} '{name}': not in the catalogue, no hub id (owner/name), no folder here",
@@ -359,7 +373,7 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
     if (hub := HUB_DATA.fullmatch(name)) and not Path(hub[1]).suffix:
         title = as_name(name.partition("/")[2])
         return Dataset(name=title, reason=f"{name} is a Hugging Face hub id", hub=name)
-    if "/" in name or file.suffix:
+    if ("/" in name or file.suffix) and not on_hub(name):
         raise BadInput(f"there is no file {name}", fix="give the path of a .jsonl, .json, .csv, .txt or .parquet file")
     raise _unknown("data set", name, catalogue()["datasets"])
 
