@@ -15,6 +15,7 @@ from train.errors import BadInput
 from train.plan.estimate import compare_placements, predict_and_cut, sizes
 from train.plan.launch.base_model import BaseFacts
 from train.plan.launch.decide import fit_base, refuse, too_long
+from train.plan.machines import gpu_types
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
@@ -41,7 +42,9 @@ ABOUT_MACHINES = {
 """What may be said of such machines, beside the settings of a run."""
 PLENTY_GB = 1 << 20
 UNKNOWN = "how many weights it has, what memory it needs and what travels shows only when the model is built"
-LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between cards of one), or desktop=24,laptop=6"
+LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between cards of one), or desktop=4090,laptop=6"
+MOST_GB = 512
+"""Of a card: 4090 is its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,9 @@ def gigabytes(size: str, part: str) -> float:
         count = float(size.strip().upper().removesuffix("GB"))
     except ValueError:
         count = 0
+    if count > MOST_GB and not part.partition("cpu:")[1]:
+        count = 0
+    count = count or gpu_types.memory_gb(size)
     if not 0 < count < 1e5:
         raise BadInput(f"cards: '{part.strip()}' is no machine", fix=LIKE)
     return count

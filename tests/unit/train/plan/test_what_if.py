@@ -18,6 +18,12 @@ def test_machines_are_written_with_commas_and_cards_of_one_with_plus():
     assert [one.name for one in parse_cards("desktop=24,laptop=6", {})] == ["desktop", "laptop"]
 
 
+def test_a_card_may_be_given_by_its_name():
+    words = "RTX 5070 Ti, laptop=4070 Laptop, 3070 ti, 3090+NVIDIA GeForce RTX 4090, gtx 1650"
+    assert [one.memory_bytes / GIB for one in parse_cards(words, {})] == [16, 8, 8, 24, 4]
+    assert parse_cards("cpu:1024", {})[0].memory_bytes / GIB == 1024
+
+
 def test_no_data_set_is_looked_for_that_nobody_named():
     """The usual one of pictures is a package, which this machine may not have."""
     assert what_if("24,8", {"recipe": "images", "model": "resnet50", "image_size": 224}).fits
@@ -27,6 +33,7 @@ def test_no_data_set_is_looked_for_that_nobody_named():
     ("cards", "values", "wrong"),
     [
         ("24,x", {}, "'x' is no machine\n.*like --cards 24"),
+        ("24,0", {}, "'0' is no machine"),
         ("a=24,a=8", {}, "one name"),
         ("24", {"main_memory": "laptop=8"}, "laptop is none of the machines\nthey are machine-1"),
         ("a=24,b=8", {"speeds": "a=2"}, "speeds: b: a number is missing"),
