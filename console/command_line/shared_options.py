@@ -85,5 +85,7 @@ ASKED = (
 )  # fmt: skip
 NOT_OF_A_SWEEP = ("then", "profile", "vault", "verbose", "json")
 ON_SLURM = (SLURM_OPTIONS, Option("sweep", "on Slurm: one run for each combination", "'learning_rate=1e-4,2e-4 …'"))
-CARDS = Option("cards", "without an inventory: each machine's card by its GB or name; 8+8: two cards; cpu:16: none", "24,3060")
+CARDS = Option(
+    "cards", "without an inventory: each machine's card by its GB or name; 8+8: two cards; cpu:16: none", "24,3060"
+)
 PHASE = Option("phase", "only this phase", "NAME", PHASES, other=True, usual="all")
