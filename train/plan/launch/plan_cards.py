@@ -6,6 +6,7 @@ shares, the step's time, and what each machine adds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ ABOUT_MACHINES = {
 PLENTY_GB = 1 << 20
 UNKNOWN = "how many weights it has, what memory it needs and what travels shows only when the model is built"
 LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between cards of one), or desktop=4090,laptop=6"
-MOST_GB = 512
+MOST_GB = 300
 """Of a card: 4090 is its name."""
 
 
@@ -133,7 +134,7 @@ def parse_cards(cards: str, main_gb: Mapping[str, float]) -> list[Device]:
         name, _, memory = part.strip().rpartition("=")
         name = name or f"machine-{place}"
         gpu = not memory.startswith("cpu:")
-        sizes_gb = [gigabytes(size, part) for size in (memory.split("+") if gpu else [memory.removeprefix("cpu:")])]
+        sizes_gb = of_cards(memory, part) if gpu else [gigabytes(memory.removeprefix("cpu:"), part)]
         beside = int(main_gb.get(name, PLENTY_GB) * GIB) // len(sizes_gb)
         kind, least = "cuda" if gpu else "cpu", int(min(sizes_gb) * GIB)
         # A machine that computes on its CPU has the set without bitsandbytes.
@@ -144,14 +145,26 @@ def parse_cards(cards: str, main_gb: Mapping[str, float]) -> list[Device]:
     return nodes
 
 
+def of_cards(memory: str, part: str) -> list[float]:
+    """The GB of each card of a machine: as said, else as its name says."""
+    found = []
+    for words in memory.split("+"):
+        times, card = re.fullmatch(r"\s*(?:(\d)\s*[x×*])?\s*(.*?)\s*", words).groups()  # type: ignore[union-attr]
+        said = re.search(r"(?:^|\s)([\d.]+)\s*(?:GB)?$", card, re.IGNORECASE)
+        size = gigabytes(said[1], part) if said else 0
+        if not 0 < size <= MOST_GB:
+            size = gpu_types.memory_gb(f"{card} laptop" if "laptop" in part.lower() else card)
+        if not size:
+            raise BadInput(f"cards: '{part.strip()}' is no machine", fix=LIKE)
+        found += [size] * int(times or 1)
+    return found
+
+
 def gigabytes(size: str, part: str) -> float:
     try:
         count = float(size.strip().upper().removesuffix("GB"))
     except ValueError:
         count = 0
-    if count > MOST_GB and not part.partition("cpu:")[1]:
-        count = 0
-    count = count or gpu_types.memory_gb(size)
     if not 0 < count < 1e5:
         raise BadInput(f"cards: '{part.strip()}' is no machine", fix=LIKE)
     return count

@@ -19,8 +19,12 @@ def test_machines_are_written_with_commas_and_cards_of_one_with_plus():
 
 
 def test_a_card_may_be_given_by_its_name():
-    words = "RTX 5070 Ti, laptop=4070 Laptop, 3070 ti, 3090+NVIDIA GeForce RTX 4090, gtx 1650"
-    assert [one.memory_bytes / GIB for one in parse_cards(words, {})] == [16, 8, 8, 24, 4]
+    words = (
+        "RTX 5070 Ti, laptop=4070, 3070 ti, 3090+NVIDIA GeForce RTX 4090, gtx 1650, RTX 4060 Ti 16GB, T4, 2x3060, 2 × 8"
+    )
+    found = parse_cards(words, {})
+    assert [one.memory_bytes / GIB for one in found] == [16, 8, 8, 24, 4, 16, 16, 12, 8]
+    assert [one.processes for one in found] == [1, 1, 1, 2, 1, 1, 1, 2, 2]
     assert parse_cards("cpu:1024", {})[0].memory_bytes / GIB == 1024
 
 
@@ -34,6 +38,8 @@ def test_no_data_set_is_looked_for_that_nobody_named():
     [
         ("24,x", {}, "'x' is no machine\n.*like --cards 24"),
         ("24,0", {}, "'0' is no machine"),
+        ("24,-8", {}, "'-8' is no machine"),
+        ("RTX 9999,24", {}, "'RTX 9999' is no machine"),
         ("a=24,a=8", {}, "one name"),
         ("24", {"main_memory": "laptop=8"}, "laptop is none of the machines\nthey are machine-1"),
         ("a=24,b=8", {"speeds": "a=2"}, "speeds: b: a number is missing"),
