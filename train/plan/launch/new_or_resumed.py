@@ -126,7 +126,13 @@ def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
         )
     if request.given.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on
         why = f"begins where {name} is, at step {known.step}"
-        return replace(begun(request, values, known, why=why), begun_again=0)
+        branch = replace(begun(request, values, known, why=why), begun_again=0)
+        if branch.config.IN_PIECES:
+            raise BadInput(
+                f"resume: {name} is done in pieces, which no other run takes over",
+                fix=f"fix: --resume {name} alone, or --run {branch.config.run} alone for a new one",
+            )
+        return branch
     del values["resume"]
     return begun(request, {**values, "run": name}, known)
 

@@ -292,6 +292,15 @@ def test_a_run_that_no_node_knows_is_not_resumed():
     assert "fix: known are: none yet" in refusal({}, resume="fist")
 
 
+def test_what_is_done_in_pieces_has_no_branch(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "Where?"}\n')
+    asks = {"model": "tiny", "recipe": "generate", "dataset": str(tmp_path / "a.jsonl"), "max_seq_length": 512}
+    found = ran(decided(asks | {"run": "qa"}, look()))
+    assert decided(asks | {"resume": "qa"}, found).request.step == 12
+    with pytest.raises(BadInput, match=r"qa is done in pieces, .*\nfix: --resume qa alone, or --run b alone"):
+        decided(asks | {"resume": "qa", "run": "b"}, found)
+
+
 @pytest.mark.parametrize("branch", [{}, {"run": "qa-2"}])
 def test_settings_of_a_run_that_is_resumed_cannot_change(branch):
     said = refusal({"qa": KNOWN}, resume="qa", max_steps=50, **branch)
