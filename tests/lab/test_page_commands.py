@@ -70,6 +70,7 @@ SCRIPT = """\
 import os
 import torch.distributed as dist
 dist.init_process_group("gloo")
+dist.barrier()
 print("one of", dist.get_world_size(), flush=True)
 os._exit(0)
 """
