@@ -73,7 +73,7 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
     resume = request.config.resume
     if resume not in ("auto", "never"):
         return resumed(resume, request, runs)
-    from_start = resume == "never"
+    from_start = resume == "never"  # nodes get `auto` in any case: a restart within the run must continue it
     name = request.config.run if request.given.get("run") else free_name(request, runs, from_start=from_start)
     if from_start:
         anew = replace(read({**request.given, "run": name, "resume": "auto"}, request.home), from_start=True)

@@ -282,8 +282,9 @@ def split(found: list[Seen], fraction: float) -> dict[str, list[Seen]]:
     if any(one.source.split for one in found):
         held = [one for one in found if one.source.split == "eval"]
         return {"train": [one for one in found if one.source.split != "eval"], "eval": sorted(held, key=lot)}
-    last = {one.source.label: one.digest for one in sorted(found, key=lot)}.values()  # of each class one is trained on
-    rest = [one for one in found if one.digest not in last]
+    last_of_class = {one.source.label: one.digest for one in sorted(found, key=lot)}  # who is always trained on
+    trained = set(last_of_class.values())
+    rest = [one for one in found if one.digest not in trained]
     held = [one for one in rest if one.lot < fraction]
     if fraction and rest and not held:
         held = [min(rest, key=lot)]
