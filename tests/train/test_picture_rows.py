@@ -90,6 +90,14 @@ def test_of_each_class_a_picture_is_trained_on(tmp_path, count):
     assert len(open_pictures(folder, "eval")) == 3 * (count - 1)
 
 
+def test_a_class_whose_pictures_are_all_cut_short_is_named(photos, tmp_path):
+    whole = (photos / "bars/0.png").read_bytes()
+    (photos / "fox").mkdir()
+    (photos / "fox/a.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadInput, match="no picture of fox is left to train on"):
+        made(photos, tmp_path / "rows")
+
+
 def test_the_first_held_out_pictures_are_of_all_classes(tmp_path):
     folder = made(pictures.write(tmp_path / "photos", count=40), tmp_path / "rows", eval_fraction=0.5)
     assert set(open_pictures(folder, "eval").labels[:20]) == {0, 1, 2}

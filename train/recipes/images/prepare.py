@@ -303,6 +303,7 @@ def build(
     require_room(folder, len(pictures.seen) * colours * edge * edge)
     numbers = {name: number for number, name in enumerate(classes)}
     splits: dict[str, SplitIndex] = {}
+    never = {one.source.label for one in pictures.seen}
     for name, some in split(pictures.seen, config.eval_fraction).items():
         writer = PictureWriter(folder / name, edge)
         for one, pixels in zip(some, threads(partial(decoded, edge=edge, colours=colours), some), strict=True):
@@ -310,11 +311,12 @@ def build(
                 skipped(one.source, pixels, pictures.tally, pictures.say)
             else:
                 writer.add(pixels, numbers[one.source.label])
+                never -= {one.source.label} if name == "train" else set()
         splits[name] = writer.close()
     stop_if_bad(config, pictures.tally)
-    if not splits["train"]["rows"]:
-        fix = "hold out fewer: --set eval_fraction=0.02"
-        raise BadInput("no picture is left to train on", f"data set: {config.dataset}", fix)
+    if never:
+        what = f"no picture of {', '.join(sorted(never))} is left to train on"
+        raise BadInput(what, f"data set: {config.dataset}", "hold out fewer (eval_fraction), add some, or leave it out")
     index = Index(
         format=FORMAT,
         kind=KIND,
