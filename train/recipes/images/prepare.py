@@ -303,7 +303,7 @@ def build(
     require_room(folder, len(pictures.seen) * colours * edge * edge)
     numbers = {name: number for number, name in enumerate(classes)}
     splits: dict[str, SplitIndex] = {}
-    never = {one.source.label for one in pictures.seen}
+    never = {one.source.label for one in pictures.seen if not one.source.raw}
     for name, some in split(pictures.seen, config.eval_fraction).items():
         writer = PictureWriter(folder / name, edge)
         for one, pixels in zip(some, threads(partial(decoded, edge=edge, colours=colours), some), strict=True):
@@ -314,8 +314,8 @@ def build(
                 never -= {one.source.label} if name == "train" else set()
         splits[name] = writer.close()
     stop_if_bad(config, pictures.tally)
-    if never:
-        what = f"no picture of {', '.join(sorted(never))} is left to train on"
+    if never or not splits["train"]["rows"]:
+        what = f"no picture{' of ' * bool(never)}{', '.join(sorted(never))} is left to train on"
         raise BadInput(what, f"data set: {config.dataset}", "hold out fewer (eval_fraction), add some, or leave it out")
     index = Index(
         format=FORMAT,
