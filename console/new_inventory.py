@@ -126,9 +126,8 @@ def fits(machine: Machine, others: Sequence[Machine], subnet: str = "") -> Machi
         raise ValueError(f"{machine.address} is already in the list: each machine has its own address")
     network = ipaddress.IPv4Network(subnet) if subnet else network_of(others[0] if others else machine)
     if ipaddress.IPv4Address(machine.address) not in network:
-        raise ValueError(
-            f"{machine.address} is outside {network}, the network of the other machines: all must be in one"
-        )
+        what = f"{machine.address} is outside {network}, the network of the other machines: all must be in one"
+        raise ValueError(f"{what}; if it is larger, correct motley_subnet" if subnet else what)
     return machine
 
 
