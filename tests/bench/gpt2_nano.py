@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from train.data.row_order import rows_of_step
+from train.data.mix_data_sets import rows_of_step
 from train.data.rows import open_rows, read_index
 from train.engine.held_out_loss import loss_over
 from train.models import hf

@@ -20,7 +20,7 @@ import torch
 
 from tests.bench.page import keep, kept, put
 from tests.bench.slow_links import FORMS, NAME, table
-from train.data.row_order import rows_of_step
+from train.data.mix_data_sets import rows_of_step
 from train.data.rows import open_rows
 from train.engine.held_out_loss import loss_over
 from train.engine.make_optimizer import learning_rate

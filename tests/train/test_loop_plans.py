@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.data.row_order import rows_of_step
+from train.data.mix_data_sets import rows_of_step
 from train.engine import micro_batch_search
 from train.engine.make_optimizer import learning_rate
 from train.plan.speed.row_split import spans, split_rows

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
-from train.data.mix_data_sets import RowsPart, epoch_of, looked_at, parts_of, row_at
+from train.data.mix_data_sets import RowsPart, epoch_of, looked_at, parts_of, row_at, rows_of_step
 from train.data.prepare import prepare
-from train.data.row_order import rows_of_step
 from train.data.rows import open_rows
 from train.errors import BadInput
 from train.plan.settings.read_settings import GrpoConfig, SftConfig

@@ -1,8 +1,11 @@
-"""Rows of several data sets: which are whose, how often they come, and in which order.
+"""Rows of one or several data sets: which are whose, how often they come, and which of them a step trains.
 
 The rows of each stand behind one another in a split, so that a row's origin is its number. An epoch takes each row of a
-data set as often as its weight says: twice, once, or every second one now and the others in the next epoch. Which row
-stands at a position of the endless stream follows from the position and the seed alone, never from who computes.
+data set as often as its weight says: twice, once, or every second one now and the others in the next epoch.
+
+All rows stand in one endless stream, epoch after epoch, each epoch in an order of its own. Step k takes the stream's
+positions [k·R, (k+1)·R), so no row is skipped at the end of an epoch and none comes twice within one. Which row stands
+at a position follows from the position and the seed alone, never from who computes.
 """
 
 from __future__ import annotations
@@ -96,9 +99,21 @@ def identity(rows: Any, held_out: Any) -> dict[str, str]:
 # -- the order -------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)  # a step touches two epochs at most, and so does each of some data sets
+@lru_cache(maxsize=2)  # a step touches two epochs at most, and the rows may be many
 def shuffled(count: int, *numbers: int) -> NDArray[np.int64]:
     return np.random.Generator(np.random.PCG64(numbers)).permutation(count)
+
+
+shuffled_of_each = lru_cache(maxsize=64)(shuffled.__wrapped__)
+"""The same for several data sets and their deck, each with its epochs."""
+
+
+def rows_of_step(step: int, *, rows: int, rows_per_step: int, seed: int, parts: Sequence[RowsPart] = ()) -> list[int]:
+    """The rows of step `step`, counted from 0; `parts`: of several data sets."""
+    positions = range(step * rows_per_step, (step + 1) * rows_per_step)
+    if parts:
+        return [row_at(position, parts, seed) for position in positions]
+    return [int(shuffled(rows, seed, position // rows)[position % rows]) for position in positions]
 
 
 def row_at(position: int, parts: Sequence[RowsPart], seed: int) -> int:
@@ -106,11 +121,11 @@ def row_at(position: int, parts: Sequence[RowsPart], seed: int) -> int:
     next, and its rows come in an order of their own that goes on from epoch to epoch."""
     deck = sum(part.taken for part in parts)
     epoch, place_in_deck = divmod(position, deck)
-    card = int(shuffled(deck, seed, epoch)[place_in_deck])
+    card = int(shuffled_of_each(deck, seed, epoch)[place_in_deck])
     for number, part in enumerate(parts):
         if card < part.taken:
             cycle, place_in_part = divmod(epoch * part.taken + card, part.size)
-            return part.first + int(shuffled(part.size, seed, cycle, number + 1)[place_in_part])
+            return part.first + int(shuffled_of_each(part.size, seed, cycle, number + 1)[place_in_part])
         card -= part.taken
     raise AssertionError(position)
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.profiler import record_function
 
-from train.data.mix_data_sets import parts_of
-from train.data.row_order import rows_of_step
+from train.data.mix_data_sets import parts_of, rows_of_step
 from train.data.rows import Rows
 from train.engine import kept_decisions
 from train.engine.between_steps import Milestones, between_steps, make_up, saves_after
