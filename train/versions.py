@@ -1,4 +1,5 @@
-"""What of a machine and its environment must agree with the other nodes', and one hash for what lies in a folder.
+"""What of a machine and its environment must agree with the other nodes', this package's own source too; and one hash
+for what lies in a folder.
 
 Files alone are read: importing torch takes seconds, and may fail on the very node whose versions are wanted. Standard
 library alone: Ansible's modules read it as well (plugins/module_utils/train is a link to here).
@@ -66,6 +67,19 @@ def _remembered(memo: Mapping[str, list[Any]], folder: Path, path: Path) -> str:
     size, changed_ns, content = memo.get(str(path.relative_to(folder)), [None, None, ""])
     status = path.stat()
     return str(content) if (size, changed_ns) == (status.st_size, status.st_mtime_ns) else ""
+
+
+def package_files(folder: Path) -> list[Path]:
+    """All that travels to the nodes."""
+    return sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind))
+
+
+def package_hash(folder: Path) -> str:
+    """Nodes with different code must not train together."""
+    digest = hashlib.sha256()
+    for file in package_files(folder):
+        digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def first_match(file: Path, pattern: str) -> str | None:

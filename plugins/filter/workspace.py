@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from train.package import package_files, package_hash
+from train.versions import package_files, package_hash
 
 
 def motley_package(folder: str) -> dict[str, str]:

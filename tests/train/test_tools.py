@@ -30,7 +30,6 @@ from train.measure import collectives
 from train.measure.versions import collect
 from train.models import backends
 from train.models.model_files import model_folder
-from train.package import package_hash
 from train.parallel.process_group import World
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.read_settings import SftConfig
@@ -42,6 +41,7 @@ from train.results.finished_run import FinishedRun, find
 from train.results.gguf import environment_of
 from train.results.modelfile import modelfile
 from train.runlog.events import EventLog, ProgressLine
+from train.versions import package_hash
 
 
 @pytest.fixture(scope="module")

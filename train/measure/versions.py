@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from train.cache import cache_dir
-from train.package import package_hash
 from train.plan.model.catalogue import resolve_model
-from train.versions import content_hash, first_match, of_machine
+from train.versions import content_hash, first_match, of_machine, package_hash
 
 PACKAGES = ("torch", "transformers", "tokenizers", "peft", "accelerate", "safetensors", "huggingface_hub", "numpy")
 GPU_PACKAGES = ("triton", "bitsandbytes", "unsloth", "unsloth_zoo")

@@ -10,9 +10,9 @@ from console import hub
 from console.infra import Facts
 from console.infra.kubernetes.objects import HOME, nodes_of
 from console.infra.kubernetes.settings import Settings, amount
-from train.package import package_hash
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
+from train.versions import package_hash
 
 UNKNOWN = math.inf
 """Free room of a volume: nobody has looked."""

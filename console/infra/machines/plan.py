@@ -21,7 +21,6 @@ from console.infra import Facts
 from console.infra.choose import from_hostvars
 from console.infra.node import ask_all
 from train.errors import BadInput
-from train.package import package_hash
 from train.plan.launch.decide import decide
 from train.plan.launch.plan_for_playbook import launch_plan
 from train.plan.machines.facts import NodeFacts
@@ -29,6 +28,7 @@ from train.plan.machines.nodes import LaunchFacts
 from train.plan.model.verdict import Verdict
 from train.plan.settings import request
 from train.runlog import paths
+from train.versions import package_hash
 
 ROOT = Path(__file__).parents[3]
 ASKING = ("motley_plan_look", "motley_plan_decided")

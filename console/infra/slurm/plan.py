@@ -13,7 +13,6 @@ from console.infra.slurm.sbatch_options import of_job, refuse_short
 from plugins.filter.choose_python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
-from train.package import package_hash
 from train.plan.launch.decide import Decided, decide
 from train.plan.launch.extra_packages import refuse_elsewhere
 from train.plan.launch.plan_for_playbook import launch_plan, prepare_words
@@ -21,6 +20,7 @@ from train.plan.machines import gpu_types
 from train.plan.machines.facts import NodeFacts
 from train.plan.machines.nodes import LaunchFacts
 from train.plan.settings import request
+from train.versions import package_hash
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..train import nvidia_driver
-from ..train.package import package_hash
-from ..train.versions import content_hash, of_machine
+from ..train.versions import content_hash, of_machine, package_hash
 from . import env_files, graphics
 from .env_record import read_record
 from .pass_files_on import read_memo

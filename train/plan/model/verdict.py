@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from train.cache import cache_dir
 from train.errors import BadInput
-from train.package import package_hash
 from train.plan.model.counts import Counts
+from train.versions import package_hash
 
 FOLDER, FILE = "proofs", "verdict.json"
 PACKAGES = ("torch", "transformers", "peft")
