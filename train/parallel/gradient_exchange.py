@@ -33,7 +33,7 @@ from train.parallel.muon import Muon
 from train.parallel.process_group import World
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.worker_orders import Orders
-from train.plan.speed.choose_wire import wire_for
+from train.plan.speed.step_time import wire_for
 from train.runlog.trace import COMPUTE, EXCHANGE
 
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -17,7 +17,6 @@ from train.plan.placement.pipeline_placement import stages_of
 from train.plan.settings.pipes import Group, parse_pipes
 from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import step_time
-from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Figures, Prediction
 
 WORTH = 1.1
@@ -34,7 +33,7 @@ def predict(fitted: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s
     counts = split(config.rows_per_step, seconds)
     compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
     compute_s += max(fixed_s.values(), default=0.0)
-    wire = wire_for(fitted.seconds["fp32"], config.wire)
+    wire = step_time.wire_for(fitted.seconds["fp32"], config.wire)
     shares = {group[0]: count for group, count in zip(groups, counts, strict=True)}
     whole = Figures.of(step_time.Estimate(shares, compute_s, fitted.seconds[wire]))
     return Prediction(wire=wire, together=whole, best=whole)

@@ -14,7 +14,6 @@ from train.plan.placement.first_way_that_fits import case_of, may_be_cut, pipe_o
 from train.plan.placement.fit import Fit, cut_by_speed, fit
 from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import prediction, step_time
-from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import MachinesPrediction, Prediction
 from train.plan.speed.step_time import Machine
 
@@ -82,7 +81,7 @@ def cut_instead(config: RunConfig, streamed: Fit, speeds: Speeds, step_s: float)
 def predict(fit: Fit, machines: Sequence[step_time.Machine], config: RunConfig) -> MachinesPrediction:
     """What the machines would do together, with the wire that a run would choose."""
     weights = fit.sent_weights
-    wire = wire_for(step_time.sync_seconds(machines, 4 * weights), config.wire)
+    wire = step_time.wire_for(step_time.sync_seconds(machines, 4 * weights), config.wire)
     traffic = step_time.Traffic(weights, wire, fewer_targets(fit), config.max_steps)
     how = {"local": config.sync == "local", "dealt": config.deals}
     whole = prediction.predict(machines, config.rows_per_step, traffic, **how)

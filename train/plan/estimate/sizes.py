@@ -12,7 +12,6 @@ from train.plan.placement.first_way_that_fits import choose
 from train.plan.placement.fit import Fit
 from train.plan.settings.read_settings import RunConfig
 from train.plan.speed import step_time
-from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Prediction
 from train.plan.speed.step_time import TOO_MUCH
 
@@ -64,7 +63,7 @@ def exchange(fitted: Fit, machines: Sequence[step_time.Machine], wire: str) -> t
     if machines:
         whole = {name: fitted.trained_weights * size for name, size in step_time.WIRE_BYTES.items()}
         seconds = {name: step_time.sync_seconds(machines, size) for name, size in whole.items()}
-    chosen = wire_for(seconds["fp32"], wire)
+    chosen = step_time.wire_for(seconds["fp32"], wire)
     return seconds[chosen], chosen
 
 

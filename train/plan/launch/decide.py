@@ -15,7 +15,7 @@ from train.errors import BadInput
 from train.plan.estimate import sizes
 from train.plan.estimate.predict_and_cut import Foreseen, foresee
 from train.plan.estimate.sizes import SizeEstimate
-from train.plan.launch import answer_server, what_blocks_a_launch
+from train.plan.launch import extra_packages, what_blocks_a_launch
 from train.plan.launch.base_model import BaseFacts, base_model
 from train.plan.launch.new_or_resumed import choose_run, known_runs
 from train.plan.machines.nodes import Device, LaunchFacts, PlanNode, Speeds, link, nodes_of, speeds
@@ -27,8 +27,8 @@ from train.plan.placement.fit import Fit
 from train.plan.placement.pipeline_placement import bubbles, staged
 from train.plan.settings.read_settings import RunConfig, Settings
 from train.plan.settings.request import Request
-from train.plan.speed.choose_wire import wire_for
 from train.plan.speed.prediction import Prediction, slows_the_run
+from train.plan.speed.step_time import wire_for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,7 @@ def decide(request: Request, facts: LaunchFacts, *, queue: bool = False) -> Deci
     old_code = [name for name, versions in facts.versions.items() if versions["train"] != facts.code]
     refuse(what_blocks_a_launch.no_place_in_queue(request.config.run, facts.nodes, old_code) if queue else [])
     refuse(what_blocks_a_launch.unequal(facts.versions) + what_blocks_a_launch.blocking(nodes))
-    refuse(answer_server.obstacles(request.config, nodes, facts.versions))
+    refuse(extra_packages.obstacles(request.config, nodes, facts.versions))
     mbit, link_why = link(nodes, facts.proof_mbit)
     base, fitted = fitting_base(request, facts, nodes, mbit)
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}

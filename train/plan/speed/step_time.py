@@ -37,6 +37,8 @@ loss."""
 LEAST_ROUNDS = 8
 """How many exchanges a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
+SLOW_S = 0.5
+"""An exchange that takes longer is halved by bf16."""
 DELTA_BYTES = 0.5 + 2 / 64
 """Of a weight's delta, which each sends to all others (train/parallel/delta_exchange.py)."""
 ROOM = 1.25
@@ -110,6 +112,14 @@ def link_seconds(sent_bytes: float, mbit: float) -> float:
 def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
     slowest = min(machine.link_mbit for machine in machines)
     return link_seconds(ring_bytes(gradient_bytes, len(machines)), slowest)
+
+
+def wire_for(fp32_s: float, wanted: str = "auto") -> str:
+    """The wire that is set; what `auto` becomes follows from the seconds that an exchange takes in fp32: the one rule,
+    for the plan's estimate and the run's measurement (train/parallel/gradient_exchange.py)."""
+    if wanted != "auto":
+        return wanted
+    return "bf16" if fp32_s > SLOW_S else "fp32"
 
 
 def together(machines: Sequence[Machine], rows: int, gradient_bytes: float, *, dealt: bool = False) -> Estimate:

@@ -12,7 +12,7 @@ from tests.unit.train.plan.test_plan import nodes
 from train.errors import BadInput
 from train.plan.launch import extra_packages
 from train.plan.launch.launch_plan import ExtraEnvironment
-from train.plan.settings.read_settings import GrpoConfig, SftConfig
+from train.plan.settings.read_settings import SftConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,6 @@ def test_a_recipe_that_names_a_locked_set_gets_it_below_the_clusters_folder():
     [found] = extra_packages.environments(Trials(), nodes(look()))
     assert found == ExtraEnvironment(folder="extra/sweep", sets=["sweep"], imports=["optuna"], layered=True)
     assert extra_packages.environments(SftConfig(), nodes(look())) == []
-    [server] = extra_packages.environments(GrpoConfig(engine="vllm"), nodes(look()))
-    assert (server.folder, server.layered) == ("vllm", False)
 
 
 def test_its_workers_find_it_behind_all_that_they_have(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from tests.support.plans import decided, files_of, gpu, handed_on, look, ran
 from tests.unit.train.plan.test_plan import nodes
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.launch import answer_server
+from train.plan.launch import extra_packages
 from train.plan.launch.launch_plan import RecipeFile
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, SERVER_BYTES, Setup, answering, cache_bytes, changes_that_fit, memory
@@ -171,14 +171,14 @@ def test_a_server_for_the_answers_comes_where_all_have_a_card_or_none_has(reward
     assert any("vLLM beside each process" in line for line in plan_view.lines(found))
     with_card, none = nodes(gpu("RTX 4090", 24), cuda=True), nodes(look())
     config = found.request.config
-    assert answer_server.environment(config, with_card) == ["vllm"]
-    assert answer_server.obstacles(config, with_card, {"n0": {"cuda": "13.0"}}) == []
-    [old] = answer_server.obstacles(config, with_card, {"n0": {"cuda": "12.8"}})
+    assert [one.sets for one in extra_packages.environments(config, with_card)] == [["vllm"]]
+    assert extra_packages.obstacles(config, with_card, {"n0": {"cuda": "13.0"}}) == []
+    [old] = extra_packages.obstacles(config, with_card, {"n0": {"cuda": "12.8"}})
     assert old.startswith("engine: vLLM needs CUDA 13, and the driver of n0 is too old") and "--phase gpu_driver" in old
-    [mixed] = answer_server.obstacles(config, [*none, *with_card], {"n0": {"cuda": "13.0"}})
+    [mixed] = extra_packages.obstacles(config, [*none, *with_card], {"n0": {"cuda": "13.0"}})
     assert mixed.startswith("engine: n0 would answer on a CPU") and "fix: use engine=transformers" in mixed
     with pytest.raises(BadInput, match="not to pods\nfix: use engine=transformers"):
-        answer_server.refuse_elsewhere(config, "pods")
+        extra_packages.refuse_elsewhere(config, "pods")
 
 
 def test_a_server_holds_the_base_once_more_and_all_that_is_answered():
