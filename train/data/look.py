@@ -15,7 +15,9 @@ from pathlib import Path
 from train.data import pair_records, prompt_records
 from train.data.convert_record import BadRecord, Example
 from train.data.left_out_in_words import require_held_out
-from train.data.read_records import Asked, Reader, examples, require_bytes
+from train.data.pair_records import Preference
+from train.data.prompt_records import Prompt
+from train.data.read_records import Asked, Found, Reader, Tally, examples, require_bytes
 from train.data.split import split_of
 from train.data.texts import Texts, held_out
 from train.errors import BadInput
@@ -106,10 +108,10 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
         if files and isinstance(config, GrpoConfig | GenerateConfig):
             return of_prompts(config, files, data.taken)
         if files and isinstance(config, PreferenceConfig):
-            sides = partial(pair_records.sides, config.paired, config.format)
-            return of_examples(config, files, sides, pair_records.FORMAT_NAME, taken=data.taken)
+            read = partial(pair_records.preference_of, paired=config.paired, form=config.format)
+            return of_examples(config, files, partial(sides_of, read), pair_records.FORMAT_NAME, data.taken)
         if files and isinstance(config, SftConfig) and config.recipe != "evaluate":
-            return of_examples(config, files, name=config.format, taken=data.taken)
+            return of_examples(config, files, example_sides, config.format, data.taken)
         if files and isinstance(config, PretrainConfig) and small:
             return of_texts(config, files)
     except OSError as error:
@@ -117,15 +119,13 @@ def look_at(config: RunConfig, data: Dataset) -> Look | None:
     return None
 
 
-def of_examples(
-    config: SftConfig, files: list[Path], sides: Sides | None = None, name: str = "auto", taken: Taken | None = None
-) -> Look:
-    """`sides`: of what is no example; `name`: of its format."""
+def of_examples(config: SftConfig, files: list[Path], sides: Sides, name: str, taken: Taken) -> Look:
+    """`name`: of the format of what has these sides."""
     require_bytes(files)
     reader = Reader(files, lambda _: None, format_name=name, max_bad=config.max_bad, taken=taken)
     counts = {"train": 0, "eval": 0}
     conversations, whole = True, True
-    for found, (split, is_chat) in reader.made(partial(sides or example_sides, config.eval_fraction)):
+    for found, (split, is_chat) in reader.made(partial(sides, config.eval_fraction)):
         counts[split] += 1
         conversations &= is_chat
         if found.seen - reader.passed_bytes > LOOK_BYTES:
@@ -133,19 +133,13 @@ def of_examples(
             break
     if whole and not counts["train"]:
         reader.require_some(held_out=counts["eval"])
-    bad = reader.tally.bad
-    return Look(
-        examples=sum(counts.values()),
-        held_out=counts["eval"],
-        skipped=bad,
-        first_bad=reader.tally.first_bad[0] if bad else "",
-        steps=steps(config, counts["train"], known=conversations and whole),
-        whole=whole,
+    return look_of(
+        reader.tally, counts["eval"], steps(config, counts["train"], known=conversations and whole), whole=whole
     )
 
 
 def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Taken) -> Look:
-    sides = partial(prompt_records.sides, config.format)
+    sides = partial(sides_of, partial(prompt_records.prompt_of, form=config.format))
     look_of_all = of_examples(config, files, sides, prompt_records.FORMAT_NAME, taken)
     if isinstance(config, GenerateConfig):
         return replace(look_of_all, asks=True)
@@ -153,6 +147,14 @@ def of_prompts(config: GrpoConfig | GenerateConfig, files: list[Path], taken: Ta
         columns = prompt_records.columns_of(files[0], taken, config.format)
         require_columns(parse(config.rewards, Path()), columns, f"file: {files[0]}")
     return look_of_all
+
+
+def sides_of(
+    read: Callable[[Found], Preference | Prompt | BadRecord], eval_fraction: float, asked: Asked
+) -> list[tuple[str, bool] | BadRecord]:
+    """Whether each is held out; all of them are conversations."""
+    made = map(read, asked[1])
+    return [one if isinstance(one, BadRecord) else (one.split(eval_fraction), True) for one in made]
 
 
 def example_sides(eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
@@ -167,14 +169,17 @@ def of_texts(config: PretrainConfig, files: list[Path]) -> Look:
     require_bytes(files)
     texts = Texts(files, config, lambda _: None)
     held_out_count = len(held_out(texts, config.eval_fraction))
-    bad = texts.tally.bad
+    return look_of(texts.tally, held_out_count, steps(config, 0, known=False), whole=True)
+
+
+def look_of(tally: Tally, held_out_count: int, steps: str, *, whole: bool) -> Look:
     return Look(
-        examples=texts.tally.records - bad,
+        examples=tally.records - tally.bad,
         held_out=held_out_count,
-        skipped=bad,
-        first_bad=texts.tally.first_bad[0] if bad else "",
-        steps=steps(config, 0, known=False),
-        whole=True,
+        skipped=tally.bad,
+        first_bad="".join(tally.first_bad[:1]),
+        steps=steps,
+        whole=whole,
     )
 
 
@@ -187,8 +192,6 @@ def steps(config: RunConfig, trained: int, *, known: bool) -> str:
     most = config.steps_over(trained)
     if not known:
         return LATER
-    if not config.length_is_set and most == LEAST_STEPS:
-        return f"{most} steps"
-    if isinstance(config, (GrpoConfig, PreferenceConfig)):
-        return f"{most} steps"
-    return f"{most} steps at most, as short examples share a row"
+    is_least = not config.length_is_set and most == LEAST_STEPS
+    may_share = not (is_least or isinstance(config, (GrpoConfig, PreferenceConfig)))
+    return f"{most} steps" + " at most, as short examples share a row" * may_share

@@ -8,6 +8,7 @@ conversations without a prompt have what is the same in both as theirs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from train.data.convert_record import (
     tools_of,
 )
 from train.data.question import asked_in, form_of, question_name, question_of
-from train.data.read_records import Asked, Found
+from train.data.read_records import Found
 from train.data.split import draw
 from train.errors import BadInput
 
@@ -59,15 +60,13 @@ class Preference:
 def preference_of(found: Found, *, paired: bool, form: str = "auto") -> Preference | BadRecord:
     """BadInput where the data is of the other kind: then the loss is not the one that was meant. `form`: how a record
     asks, by the names of convert_record.py; auto: as its keys say."""
-    if found.value is None:
-        return BadRecord(found.problem)
     require_kind(found, paired)
-    try:
-        made = pair(found.value, form) if paired else single(found.value, form)
-        made = replace(made, tools=tools_of(found.value))
-        require_whole_characters(made.prompt, made.answers, made.tools)
-    except BadRecord as error:
-        return error
+    return found.read_by(partial(read, pair if paired else single, form))
+
+
+def read(kind: Callable[[JsonObject, str], Preference], form: str, record: JsonObject) -> Preference:
+    made = replace(kind(record, form), tools=tools_of(record))
+    require_whole_characters(made.prompt, made.answers, made.tools)
     return made
 
 
@@ -81,7 +80,7 @@ def require_kind(found: Found, paired: bool) -> None:
     raise BadInput(f"{what}: all rows of a run are of one kind", f"found: {found.where}", fix)
 
 
-def pair(record: JsonObject, form: str = "auto") -> Preference:
+def pair(record: JsonObject, form: str) -> Preference:
     for name in PAIRED:
         if record.get(name) in NOTHING:
             raise BadRecord(f"a pair without '{name}': both answers are needed")
@@ -113,7 +112,7 @@ def of_conversations(chosen: tuple[Message, ...], rejected: tuple[Message, ...],
     return Preference(prompt, (chosen[same:], rejected[same:]))
 
 
-def single(record: JsonObject, form: str = "auto") -> Preference:
+def single(record: JsonObject, form: str) -> Preference:
     label = record.get("label")
     label = LABELS.get(label.strip().lower(), label) if isinstance(label, str) else label
     if not isinstance(label, bool) and label not in (0, 1):
@@ -169,9 +168,3 @@ def turns(listed_turns: list[Any], name: str) -> tuple[Message, ...]:
         return convert("sharegpt", {"conversations": [asked, *listed_turns, answer]}).messages[1:-1]
     asked, answer = {"role": "user", "content": "?"}, {"role": "assistant", "content": "-"}
     return convert("chat", {"messages": [asked, *listed_turns, answer]}).messages[1:-1]
-
-
-def sides(paired: bool, form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """The side of the split of each record, as look.py asks for it."""
-    preferences = map(partial(preference_of, paired=paired, form=form), asked[1])
-    return [pair if isinstance(pair, BadRecord) else (pair.split(eval_fraction), True) for pair in preferences]

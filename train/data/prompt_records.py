@@ -11,12 +11,13 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from train.data.convert_record import BadRecord, JsonObject, Message, require_whole_characters, tools_of
 from train.data.question import USED, asked_in, form_of, question_name, question_of
-from train.data.read_records import Asked, Found, Reader
+from train.data.read_records import Found, Reader
 from train.data.split import draw
 from train.plan.model.catalogue import Taken
 
@@ -41,15 +42,10 @@ class Prompt:
 
 def prompt_of(found: Found, form: str = "auto") -> Prompt | BadRecord:
     """`form`: what a record is, by the names of convert_record.py; auto: as its keys say."""
-    if found.value is None:
-        return BadRecord(found.problem)
-    try:
-        return read(found.value, form)
-    except BadRecord as error:
-        return error
+    return found.read_by(partial(read, form))
 
 
-def read(record: JsonObject, form: str = "auto") -> Prompt:
+def read(form: str, record: JsonObject) -> Prompt:
     form = form_of(record) if form == "auto" else form
     if not form:
         raise BadRecord(f"there is no prompt in it: its keys are {', '.join(map(str, list(record)[:8]))}")
@@ -80,12 +76,6 @@ def of_conversation(form: str, record: JsonObject) -> Prompt:
     columns = {key: value for key, value in record.items() if key not in USED[form]}
     tools = tools_of(record) if "tools" in USED[form] else ()
     return Prompt(whole, asked, ({} if answer is None else {"answer": answer}) | columns, tools)
-
-
-def sides(form: str, eval_fraction: float, asked: Asked) -> list[tuple[str, bool] | BadRecord]:
-    """The side of the split of each record, as look.py asks for it."""
-    prompts = [prompt_of(found, form) for found in asked[1]]
-    return [prompt if isinstance(prompt, BadRecord) else (prompt.split(eval_fraction), True) for prompt in prompts]
 
 
 def reader_of(file: Path, taken: Taken) -> Reader:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from train.data.convert_record import BadRecord, Example, JsonObject, convert, detect
 from train.data.in_threads import in_order
-from train.data.index import Records
 from train.data.parse_files import NOT_UTF8, Source
 from train.data.question import USED
 from train.errors import BadInput
@@ -40,8 +40,8 @@ class Tally:
     longest: int = 0
     first_bad: list[str] = field(default_factory=list)
 
-    def as_records(self) -> Records:
-        return cast(Records, asdict(self))
+    def as_records(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,17 @@ class Found:
     seen: int
     """Bytes of all files up to its end."""
 
-    def example(self, data_format: str) -> Example | BadRecord:
+    def read_by(self, read: Callable[[JsonObject], Result]) -> Result | BadRecord:
+        """What this makes of it, or why it cannot be used."""
         if self.value is None:
             return BadRecord(self.problem)
         try:
-            return convert(data_format, self.value)
+            return read(self.value)
         except BadRecord as error:
             return error
+
+    def example(self, data_format: str) -> Example | BadRecord:
+        return self.read_by(partial(convert, data_format))
 
 
 Asked = tuple[str, list[Found]]
@@ -96,7 +100,7 @@ class Reader:
                 self.tally.records += 1
                 self.seen = found.seen
                 if isinstance(result, BadRecord):
-                    self._bad(found.where, str(result))
+                    self.skip(found, result)
                 else:
                     yield found, result
         self._stop_if_bad(self.tally.records)
@@ -145,14 +149,11 @@ class Reader:
         self.say(f"format    {format_name}, as the first record has {keys}{unread and f'; not read: {unread}'}")
 
     def skip(self, found: Found, problem: BadRecord) -> None:
-        """A record that was read, and cannot be used for another reason."""
-        self._bad(found.where, str(problem))
-
-    def _bad(self, where: str, reason: str) -> None:
+        """A record that cannot be used."""
         self.tally.bad += 1
         if self.tally.bad <= SHOWN_BAD:
-            self.tally.first_bad.append(f"{where}: {reason}")
-            self.say(f"skipped   {where}: {reason}")
+            self.tally.first_bad.append(f"{found.where}: {problem}")
+            self.say(f"skipped   {found.where}: {problem}")
         # As many as the whole file would have, were it all like this: a broken one is not read to its end.
         read, whole = (max(1, size - self.passed_bytes) for size in (self.seen, self.size))
         self._stop_if_bad(self.tally.records * whole / read)
