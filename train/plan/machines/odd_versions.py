@@ -70,22 +70,15 @@ class VersionTable:
         return not self.odd and not self.off and bool(self.rows)
 
 
-def read_rules(path: Path = RULES) -> tuple[list[VersionRule], list[VersionRule]]:
-    data = yaml.safe_load(path.read_text())
-    return [_rule(entry) for entry in data["rows"]], [_rule(entry) for entry in data["found"]]
-
-
 def _rule(entry: dict[str, Any]) -> VersionRule:
-    fields = {
-        key: entry[key] for key in ("key", "agree", "or_none", "follows", "phase", "fix", "needed") if key in entry
-    }
-    return VersionRule(**fields, equals=entry.get("with", ""))
+    return VersionRule(**{name: value for name, value in entry.items() if name != "package"})  # a playbook's
 
 
-def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> VersionTable:
+def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None) -> VersionTable:
     """Which of these nodes are odd. `versions`: node → its versions, in the cluster's order."""
     verdict = VersionTable(nodes=list(versions), off=dict(off or {}))
-    fixed, kinds = read_rules(path)
+    written = yaml.safe_load(RULES.read_text())
+    fixed, kinds = ([_rule(entry) for entry in written[part]] for part in ("rows", "found"))
     fixed_keys = {rule.key for rule in fixed}
     others = dict.fromkeys(key for facts in versions.values() for key in facts if key not in fixed_keys)
     of_kinds = [(key, rule) for key in others for rule in kinds if key.startswith(rule.key + " ")]
