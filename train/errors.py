@@ -38,3 +38,8 @@ class PeerFailed(CheckFailed):
 def first_line(error: BaseException) -> str:
     """The first line of the error's message; its name where it has none, as Python's own MemoryError."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def last_line(printed: str) -> str:
+    """Why a program failed, by what it printed."""
+    return (printed.strip().splitlines() or ["it printed nothing"])[-1][:200]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from train.errors import BadInput, Gated, first_line
+from train.errors import BadInput, Gated, first_line, last_line
 from train.files import DISK_FULL
 
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
@@ -69,33 +69,27 @@ def pip(*words: str) -> str:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
     command += ["--quiet", "--no-input", "--no-deps", "--require-hashes"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return (done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:200] if done.returncode else ""
-
-
-class Calm(logging.Filter):
-    """Puts one line in place of all warnings of the library: that it tries again, and what may help meanwhile."""
-
-    def __init__(self, repo: str) -> None:
-        super().__init__()
-        self.repo, self.is_said = repo, False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        error, fails, _ = message.partition(" thrown while requesting")
-        error = error.strip("'")
-        if (fails or "Rate limited" in message) and not self.is_said:
-            self.is_said = True
-            what, fix = "the hub wants fewer questions", "HF_TOKEN=… allows more"
-            if fails:
-                what = f"the hub does not answer ({error})"
-                fix = "check the connection, and HTTPS_PROXY where there is a proxy"
-            print(f"{self.repo}: {what} · trying again for half a minute; {fix}", file=sys.stderr, flush=True)
-        return record.levelno >= logging.ERROR
+    return last_line(done.stderr) if done.returncode else ""
 
 
 @contextmanager
 def calm(repo: str) -> Iterator[None]:
-    loggers, one_line = [logging.getLogger(name) for name in LOUD], Calm(repo)
+    """Puts one line in place of all warnings of the library: that it tries again, and what may help meanwhile."""
+    loggers, said = [logging.getLogger(name) for name in LOUD], list[str]()
+
+    def one_line(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        error, fails, _ = message.partition(" thrown while requesting")
+        error = error.strip("'")
+        if (fails or "Rate limited" in message) and not said:
+            said.append(message)
+            what, fix = "the hub wants fewer questions", "HF_TOKEN=… allows more"
+            if fails:
+                what = f"the hub does not answer ({error})"
+                fix = "check the connection, and HTTPS_PROXY where there is a proxy"
+            print(f"{repo}: {what} · trying again for half a minute; {fix}", file=sys.stderr, flush=True)
+        return record.levelno >= logging.ERROR
+
     for logger in loggers:
         logger.addFilter(one_line)
     try:

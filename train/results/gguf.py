@@ -15,7 +15,7 @@ from pathlib import Path
 
 from train.cache import build_once, cache_dir
 from train.data.to_tokens import Chat, end_ids, without_system
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, CheckFailed, last_line
 from train.files import file_hash
 from train.hub import pip
 from train.plan.settings.gguf_quants import QUANTS
@@ -96,10 +96,6 @@ def quantise(in_16_bit: Path, file: Path, quant: str) -> None:
             f"program: {words[0]}",
             "--quant q4_0 needs no such program",
         )
-
-
-def last_line(printed: str) -> str:
-    return (printed.strip().splitlines() or ["it printed nothing"])[-1][:200]
 
 
 def cuts_as_gpt2(chat: Chat) -> bool:
