@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Required, TypedDict
+from typing import Any, Required, TypedDict
 
 
 class SplitIndex(TypedDict, total=False):
@@ -23,17 +23,6 @@ class ColumnIndex(TypedDict):
 
     shape: list[int]
     type: str
-
-
-class Records(TypedDict):
-    """What became of the records (records.Tally)."""
-
-    records: int
-    bad: int
-    truncated: int
-    emptied: int
-    longest: int
-    first_bad: list[str]
 
 
 class PartIndex(TypedDict):
@@ -65,7 +54,8 @@ class Index(TypedDict, total=False):
     chat_template: str
     date: str
     """What the template wrote as today's, where it writes one."""
-    records: Records
+    records: dict[str, Any]
+    """What became of the records (read_records.Tally)."""
     made_from: Mapping[str, object]
     """All that decides the rows' bytes."""
     model: str

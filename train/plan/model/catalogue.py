@@ -75,22 +75,6 @@ class Model:
         return as_name(self.name) if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
 
 
-class Quantised(TypedDict, total=False):
-    """How bitsandbytes or another method has quantised a model's files."""
-
-    load_in_4bit: bool
-    load_in_8bit: bool
-    quant_method: str
-
-
-class Rope(TypedDict, total=False):
-    """How positions are turned into angles."""
-
-    rope_type: str
-    type: str
-    original_max_position_embeddings: int
-
-
 class HubConfig(TypedDict, total=False):
     """A model's config.json, as far as it is read here."""
 
@@ -107,9 +91,9 @@ class HubConfig(TypedDict, total=False):
     tie_word_embeddings: bool
     max_position_embeddings: int | None
     original_max_position_embeddings: int
-    rope_parameters: Rope | None
-    rope_scaling: Rope | None
-    quantization_config: Quantised | None
+    rope_parameters: dict[str, Any] | None
+    rope_scaling: dict[str, Any] | None
+    quantization_config: dict[str, Any] | None
     attention_bias: bool
     mlp_bias: bool
     text_config: HubConfig
@@ -239,7 +223,7 @@ def positions(config: HubConfig) -> int:
     return int(most)
 
 
-def form_on_disk(quantised: Quantised | None, where: str) -> str:
+def form_on_disk(quantised: dict[str, Any] | None, where: str) -> str:
     """What a model's config.json says of how its files are quantised."""
     if quantised and not isinstance(quantised, dict):
         raise BadInput("config.json is broken: quantization_config", f"model: {where}", "copy or fetch the model again")
