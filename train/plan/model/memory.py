@@ -111,26 +111,15 @@ def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
 
 def memory(facts: AnyFacts, setup: Setup) -> Memory:
     trained = trained_parameters(facts, setup)
-    first = 4 * trained if setup.first else 0
-    if not setup.trains:
-        return Memory(
-            base=base_bytes(facts, setup),
-            adapter=4 * trained,
-            gradients=0,
-            optimizer=0,
-            activations=answering(facts, setup),
-            logits=0,
-            runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
-        )
+    moving = trained if setup.trains else 0
+    kept = activations(facts, setup) + expert_copies(facts, setup) + passing(facts, setup) if setup.trains else 0
     return Memory(
-        base=base_bytes(facts, setup) + first,
+        base=base_bytes(facts, setup) + (4 * moving if setup.first else 0),
         adapter=4 * trained,
-        gradients=4 * trained,
-        optimizer=setup.optimizer_bytes * trained,
-        activations=max(
-            activations(facts, setup) + expert_copies(facts, setup) + passing(facts, setup), answering(facts, setup)
-        ),
-        logits=logits(facts, setup),
+        gradients=4 * moving,
+        optimizer=setup.optimizer_bytes * moving,
+        activations=max(kept, answering(facts, setup)),
+        logits=logits(facts, setup) if setup.trains else 0,
         runtime=RUNTIME_BYTES[setup.device] + server_bytes(facts, setup),
     )
 

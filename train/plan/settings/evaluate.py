@@ -50,10 +50,6 @@ class EvaluateConfig(OnlyAsksConfig):
         return HELD if self.adapter else HELD[:1]
 
     @property
-    def answers_side_by_side(self) -> int:
-        return self.requests_at_once
-
-    @property
     def subject(self) -> str:
         return f"{self.model} · {self.tasks}"
 

@@ -58,10 +58,6 @@ class GenerateConfig(OnlyAsksConfig):
         return None
 
     @property
-    def answers_side_by_side(self) -> int:
-        return self.answers_at_once
-
-    @property
     def subject(self) -> str:
         return f"{self.model} · answers"
 

@@ -16,7 +16,7 @@ from train.plan.model import picture_bases
 from train.plan.model.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.model.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import picture_sets
-from train.plan.settings.every_run import Holding, RunConfig, at_least, flags, option
+from train.plan.settings.every_run import RunConfig, at_least, flags, option
 from train.plan.values import Settings
 from train.runlog import paths
 
@@ -149,10 +149,6 @@ class ImagesConfig(RunConfig):
             return len(picture_sets.classes_of(self.data()))
         except BadInput:
             return CLASSES
-
-    @property
-    def holding(self) -> Holding:
-        return Holding()
 
     @property
     def subject(self) -> str:

@@ -34,8 +34,8 @@ class OnlyAsksConfig(SftConfig):
         return Holding(backend=self.backend, load_in=self.load_in, full=False, trains=False)
 
     @property
-    def rate_reason(self) -> str:
-        return ""
+    def answers_side_by_side(self) -> int:
+        return int(getattr(self, self.SIDE_BY_SIDE))
 
     def proven(self, verdict: Verdict) -> Self:
         """What a miniature has shown of training does not matter."""

@@ -14,7 +14,7 @@ from train.plan.home_folder import refuse_home
 from train.plan.model.catalogue import Dataset, Model, is_hidden, resolve_dataset
 from train.plan.run_name import as_name
 from train.plan.settings import own_recipe
-from train.plan.settings.every_run import Holding, RunConfig, option
+from train.plan.settings.every_run import RunConfig, option
 from train.plan.values import Settings, coerce
 from train.runlog import paths
 
@@ -64,10 +64,6 @@ class OwnConfig(RunConfig):
     @property
     def title(self) -> str:
         return title_of(Path(self.recipe))
-
-    @property
-    def holding(self) -> Holding:
-        return Holding()
 
     @property
     def subject(self) -> str:

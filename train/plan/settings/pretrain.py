@@ -15,7 +15,7 @@ from train.plan.model import shape
 from train.plan.model.catalogue import Dataset, Facts, Model, model_facts, resolve_dataset, resolve_model
 from train.plan.model.memory import parameters
 from train.plan.model.shape import SIZES, Shape
-from train.plan.settings.every_run import DATA_FORMATS, Holding, RunConfig, at_least, option
+from train.plan.settings.every_run import DATA_FORMATS, RunConfig, at_least, option
 from train.plan.settings.file_settings import TOKENIZERS
 from train.plan.values import Settings
 from train.runlog import paths
@@ -121,10 +121,6 @@ class PretrainConfig(RunConfig):
         """`vocabulary`: of the tokenizer that was made; before, what it may have at most."""
         tokens = vocabulary or self.vocab_size or model_facts(resolve_model(self.tokenizer)).vocab
         return replace(self.shape, vocab_size=tokens).facts(tied=self.tie_embeddings, positions=self.max_seq_length)
-
-    @property
-    def holding(self) -> Holding:
-        return Holding()
 
     @property
     def subject(self) -> str:
