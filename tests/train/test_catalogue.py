@@ -14,8 +14,6 @@ from train.models.fetch import list_hub
 from train.models.model_files import model_folder
 from train.plan.model.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
 
-COMMIT = "c" * 40
-
 
 def test_every_entry_is_complete_and_readable_for_ansible():
     entries = yaml.safe_load((ROOT / "train/plan/model/catalogue.yml").read_text())

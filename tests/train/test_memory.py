@@ -129,8 +129,3 @@ def test_a_card_that_is_too_small_gets_the_knob_that_helps():
     assert (found.fits, found.data["ok"], big["fits"], small["fits"]) == (False, False, True, False)
     assert small["fix"] == {"micro_batch": 5}
     assert what_if("big=24,small=8", values | {"micro_batch": 5}).fits
-
-
-def test_the_base_is_held_alike_on_all_cards():
-    held = [what_if(cards, {"model": "llama2-7b"}).data["decisions"]["load_in"] for cards in ("24", "24,8")]
-    assert held == ["16bit", "4bit"]

@@ -73,7 +73,6 @@ def test_the_same_question_is_on_one_side(tmp_path):
 
 EMPTY = [
     ({"prompt": ""}, "the prompt is empty"),
-    ({"prompt": " \n"}, "the prompt is empty"),
     ({"prompt": [{"role": "user", "content": " "}]}, "the prompt is empty"),
     ({"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": "8"}]}, "the prompt is empty"),
     ({"instruction": "", "output": "3"}, "the question is empty"),
@@ -90,11 +89,6 @@ def test_a_prompt_that_cannot_be_used_is_left_out_and_named(record, said, tmp_pa
     index = json.loads((folder / "index.json").read_text())
     assert (index["splits"]["train"]["rows"], index["records"]["bad"]) == (5, 1)
     assert said in index["records"]["first_bad"][0]
-
-
-def test_nothing_but_empty_prompts_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="the prompt is empty"):
-        made(tmp_path, [{"prompt": " ", "answer": "1"}] * 3, max_bad=10)
 
 
 def test_a_column_that_a_reward_needs_must_be_there(tmp_path):
