@@ -89,10 +89,7 @@ class PackedRows:
         return len(self.samples) > len(self.rows)
 
     def token_count(self, indices: list[int]) -> int:
-        return sum(end - start for start, end in self._spans(indices))
-
-    def _spans(self, indices: list[int]) -> list[tuple[int, int]]:
-        return [(int(self.samples[self.rows[i]]), int(self.samples[self.rows[i + 1]])) for i in indices]
+        return sum(int(self.samples[self.rows[row + 1]] - self.samples[self.rows[row]]) for row in indices)
 
     def samples_of(self, row: int) -> range:
         """The numbers of a row's samples."""

@@ -48,7 +48,11 @@ class Texts:
         try:
             yield from pieces(file, PIECE if len(self.files) == 1 else LONGEST_TEXT)
         except UnicodeDecodeError:
-            self._bad(f"{file.name}: not UTF-8")
+            what = f"{file.name}: not UTF-8"
+            self.unreadable.append(what)
+            self._count_bad(1, [what])
+            if self.first_time and self.tally.bad <= SHOWN_BAD:
+                self.say(f"skipped   {what}")
 
     def records(self, file: Path) -> Iterator[Text]:
         """A conversation is read as the text that its turns make."""
@@ -57,12 +61,6 @@ class Texts:
         for found, example in reader.made(examples):
             yield Text(example.text or "\n\n".join(str(turn["content"]) for turn in example.messages), found.where)
         self._count_bad(reader.tally.bad, reader.tally.first_bad)
-
-    def _bad(self, what: str) -> None:
-        self.unreadable.append(what)
-        self._count_bad(1, [what])
-        if self.first_time and self.tally.bad <= SHOWN_BAD:
-            self.say(f"skipped   {what}")
 
     def _count_bad(self, count: int, first: list[str]) -> None:
         self.tally.records += count

@@ -14,6 +14,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.recipes.images.prepare import Seen, Source, decoded
 from train.recipes.images.rows import open_pictures
+from train.results.evaluate import some_held_out
 from train.results.finished_run import FinishedRun
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def evaluate(run: FinishedRun, most: int | None, *, as_json: bool) -> int:
     from train.engine.held_out_loss import sums_over
     from train.recipes.images.recipe import mixed_up, predicted
 
-    rows = open_pictures(Path(run.dataset), "eval")
-    if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {run.dataset}", "use eval_fraction=0.05")
+    rows = some_held_out(open_pictures(Path(run.dataset), "eval"), Path(run.dataset))
     module, device = load(run)
     count = min(len(rows), most or len(rows))
     sums, targets = sums_over(module, rows, list(range(count)), micro_batch=32, device=device)

@@ -127,11 +127,11 @@ def losses_of(pairs: Iterable[Any]) -> tuple[tuple[int, float], ...]:
 
 def ranked(trials: Iterable[Trial]) -> list[Trial]:
     """The best first: what was trained to its end by its loss, then what runs, then what was ended early."""
-    return sorted(trials, key=lambda trial: (STATES.index(trial.state), or_inf(trial.loss), trial.number))
 
+    def place(trial: Trial) -> tuple[int, float, int]:
+        return STATES.index(trial.state), math.inf if trial.loss is None else trial.loss, trial.number
 
-def or_inf(loss: float | None) -> float:
-    return math.inf if loss is None else loss
+    return sorted(trials, key=place)
 
 
 def best(trials: Iterable[Trial]) -> Trial | None:

@@ -16,7 +16,7 @@ from train.plan.estimate.pipeline_time import FLOP
 from train.plan.estimate.predict_and_cut import predict
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
-from train.plan.model.memory import GIB, Setup, layer_bytes, linear_parameters
+from train.plan.model.memory import GIB, linear_parameters
 from train.plan.placement import pipeline_split
 from train.plan.placement.first_way_that_fits import cut_way, pipe_of_all
 from train.plan.placement.fit import Case, Fit, Way, cut_by_speed, fit
@@ -141,7 +141,3 @@ def as_text(options: Sequence[Compared], devices: Sequence[Device], source_gb: f
     if pipe := next((option for option in options if option.bubble), None):
         notes.append(f"cut: each row goes through all machines; they spend {pipe.bubble:.0%} of a step waiting")
     return [*lines, *notes]
-
-
-def source_gb(facts: Facts, setup: Setup) -> float:
-    return layer_bytes(facts, setup) / GIB

@@ -20,7 +20,7 @@ from train.plan.machines import gpu_types
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config
-from train.plan.model.memory import GIB, USABLE, parameters
+from train.plan.model.memory import GIB, USABLE, layer_bytes, parameters
 from train.plan.model.sources import BaseModel
 from train.plan.model.verdict import Verdict
 from train.plan.placement import fit
@@ -93,7 +93,7 @@ def ways_of(fitted: fit.Fit, config: RunConfig, nodes: list[Device], tflops: dic
         require_each("tflops", tflops, nodes)
     case = case_of(config, nodes, fitted.facts, model=fitted.model, mbit=fitted.link_mbit)
     options = compare_placements.compared(case, tflops)
-    lines = ["", *compare_placements.as_text(options, nodes, compare_placements.source_gb(fitted.facts, fitted.setup))]
+    lines = ["", *compare_placements.as_text(options, nodes, layer_bytes(fitted.facts, fitted.setup) / GIB)]
     if fitted.cut:
         lines += [f"pipes {fitted.pipes}: {fitted.cut.why}", *bubbles(fitted.pipes, config.rows_per_step)]
     return [*lines, *([fitted.lacking] if fitted.lacking else [])]

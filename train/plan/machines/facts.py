@@ -49,11 +49,6 @@ class FoundRun:
     done: bool = False
 
 
-def found_runs(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, FoundRun]:
-    known = FoundRun.__dataclass_fields__
-    return {name: FoundRun(**{key: run[key] for key in known if key in run}) for name, run in runs.items()}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredRun:
     """What a run measured while it computed, by node."""
@@ -97,6 +92,9 @@ class NodeFacts:
         facts: dict[str, Any] = {name: found[name] for name in cls.__dataclass_fields__ if name in found}
         facts["route"] = Route(**found["route"] | {"mbit": found["route"].get("mbit") or 0})
         facts["cards"] = [Card(**card) for card in found.get("cards", ())]
-        facts["runs"] = found_runs(found.get("runs", {}))
+        facts["runs"] = {
+            name: FoundRun(**{key: run[key] for key in FoundRun.__dataclass_fields__ if key in run})
+            for name, run in found.get("runs", {}).items()
+        }
         facts["measured"] = [MeasuredRun(**run) for run in found.get("measured", ())]
         return cls(**facts)

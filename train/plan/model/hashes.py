@@ -21,32 +21,22 @@ def base_hash(folder: Path) -> str:
 
 def folder_hash(folder: Path, names: Iterable[str]) -> str:
     """One hash over these files. A file's hash is remembered until the file changes."""
-    memory = _Remembered(cache_dir() / "hashes.json")
-    files = sorted(folder / name for name in names)
+    memory, new = cache_dir() / "hashes.json", dict[str, str]()
+    known = remembered(memory)
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name} {memory.hash(path)}\n".encode())
-    memory.save()
+    for path in sorted(folder / name for name in names):
+        facts = path.stat()
+        key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"
+        if key not in known:
+            new[key] = file_hash(path)
+        digest.update(f"{path.name} {(known | new)[key]}\n".encode())
+    if new:
+        write_atomic(memory, json.dumps(known | new, indent=1).encode())
     return digest.hexdigest()
 
 
-class _Remembered:
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        try:
-            self.known: dict[str, str] = json.loads(file.read_text())
-        except (FileNotFoundError, ValueError):
-            self.known = {}
-        self.changed = False
-
-    def hash(self, path: Path) -> str:
-        facts = path.stat()
-        key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"
-        if key not in self.known:
-            self.known[key] = file_hash(path)
-            self.changed = True
-        return self.known[key]
-
-    def save(self) -> None:
-        if self.changed:
-            write_atomic(self.file, json.dumps(self.known, indent=1).encode())
+def remembered(file: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (FileNotFoundError, ValueError):
+        return {}

@@ -101,7 +101,7 @@ class PictureFacts:
 
 
 def resnet_weights(stem: Convolution, blocks: Iterable[Block]) -> int:
-    every = [stem, *(part for block in blocks for part in parts(block))]
+    every = [stem, *(part for block in blocks for part in (*block.main, block.shortcut) if part)]
     return sum(one.inward * one.outward * one.kernel**2 + 2 * one.outward for one in every)
 
 
@@ -123,10 +123,6 @@ def main_path(inward: int, middle: int, outward: int, stride: int) -> tuple[Conv
     if middle == outward:
         return Convolution(inward, outward, 3, stride), Convolution(outward, outward, 3)
     return Convolution(inward, middle, 1), Convolution(middle, middle, 3, stride), Convolution(middle, outward, 1)
-
-
-def parts(block: Block) -> list[Convolution]:
-    return [*block.main, *([block.shortcut] if block.shortcut else [])]
 
 
 def patch_of(image_size: int) -> int:

@@ -187,15 +187,13 @@ def unknown(names: Iterable[str], known: Collection[str], what: str) -> list[str
 
 
 def found_adapter(
-    given: Settings, chosen: type[RunConfig], home: Path | None, findings: list[str]
+    given: Settings, chosen: type[RunConfig], home: Path | None, findings: Findings
 ) -> adapters.Adapter | None:
     """The adapter that is named; from here on the settings name its folder, and its base where they name no model."""
     if not given.get("adapter") or "adapter" not in names_of(chosen):
         return None
-    try:
-        adapter = adapters.find(str(given["adapter"]), home or home_dir())
-    except BadInput as wrong:
-        findings.append(str(wrong))
+    adapter = findings.attempt(adapters.find, str(given["adapter"]), home or home_dir())
+    if adapter is None:
         del given["adapter"]
         given.setdefault("model", "tiny")  # which one it would have brought is not what is wrong
         return None

@@ -91,24 +91,24 @@ def is_inside(hours: str, at: float) -> bool:
 
 
 def next_begin(hours: str, at: float) -> float:
-    """When the next window opens; the clock may be changed in that night."""
+    """When the next window opens."""
+    return _next([first for first, _ in windows(hours)], at)
+
+
+def _next(minutes: list[int], at: float) -> float:
+    """When it is next one of these minutes of a day; the clock may be changed in that night."""
     now = time.localtime(at)
-    begins = [
-        time.mktime((now.tm_year, now.tm_mon, now.tm_mday + days, first // 60, first % 60, 0, 0, 0, -1))
-        for first, _ in windows(hours)
+    times = [
+        time.mktime((now.tm_year, now.tm_mon, now.tm_mday + days, minute // 60, minute % 60, 0, 0, 0, -1))
+        for minute in minutes
         for days in range(3)
     ]
-    return min((begin for begin in begins if begin > at), default=0.0)
+    return min((one for one in times if one > at), default=0.0)
 
 
 def next_time(clock: str, at: float) -> float:
     """The next time that a clock here shows this: 22:00."""
     if not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", clock.strip()):
         raise BadInput(f"at: '{clock}' is no time of the day", fix="for example: --at 22:00")
-    return next_begin(f"{clock.strip()}-{_minute_later(clock.strip())}", at)
-
-
-def _minute_later(clock: str) -> str:
     hour, minute = map(int, clock.split(":"))
-    later = (hour * 60 + minute + 1) % DAY
-    return f"{later // 60}:{later % 60:02d}"
+    return _next([hour * 60 + minute], at)
