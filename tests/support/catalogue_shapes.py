@@ -77,7 +77,7 @@ def counts_of(name: str) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> str:
-    sizes = [f"      {name}: {value}" for name, value in found.items() if isinstance(value, int)]
+    sizes = [f"      {name}: {value}" for name, value in found.items() if value and isinstance(value, int)]
     by_name = [wrapped(name, value) for name, value in found.items() if isinstance(value, dict) and value]
     return "\n".join(["    counts:", *sizes, *by_name])
 

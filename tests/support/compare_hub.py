@@ -52,7 +52,8 @@ def about_there(entry: dict[str, Any], repository: str) -> list[str]:
     card: Any = info.card_data or {}
     licence = card.get("license_name") if card.get("license") == "other" else card.get("license")
     there = {"gated": bool(info.gated), "licence": licence}
-    return [f"{key} {entry[key]}, there {value}" for key, value in there.items() if entry[key] != value]
+    listed = {"gated": False} | entry
+    return [f"{key} {listed[key]}, there {value}" for key, value in there.items() if listed[key] != value]
 
 
 def main(names: list[str]) -> int:

@@ -27,7 +27,7 @@ def cells(name: str, entry: dict[str, Any]) -> list[str]:
         f"{2 * count / 1e9:.1f}" if count >= 1e8 else "",
         f"{base_bytes(facts, Setup(load_in='4bit')) / 1e9:.1f}" if name not in MADE else "",
         f"{adapter / 1e6:.0f} MB" if adapter >= 1e6 else f"{adapter / 1e6:.1f} MB",
-        "yes" if entry["gated"] else "",
+        "yes" if entry.get("gated") else "",
     ]
 
 

@@ -113,7 +113,8 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
     """The model that a name means. `home`: where models that were fetched here lie."""
     entry_name, entry = _entry("models", name)
     if entry:
-        shape = {key: entry[key] for key in Facts.__slots__ if key in entry}
+        usual = {"head_dim": entry["hidden"] // entry["heads"], "tied": False}
+        shape = usual | {key: entry[key] for key in Facts.__slots__ if key in entry}
         facts = Facts(**shape | {"counts": Counts.from_json(entry["counts"]) if "counts" in entry else None})
         copy = (home or home_dir()) / BASE_MODELS / entry_name
         here = copy if (copy / "config.json").is_file() else None
