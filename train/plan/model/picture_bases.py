@@ -12,10 +12,9 @@ from typing import Any
 from train.errors import BadInput
 from train.plan.model.picture_facts import (
     COLOURS,
-    Block,
     Convolution,
     PictureFacts,
-    main_path,
+    resnet_blocks,
     resnet_keeps,
     resnet_weights,
 )  # fmt: skip
@@ -114,21 +113,12 @@ KEPT, KEPT_V2 = 12, 24
 
 
 def of_resnet(config: Config, image_size: int) -> Counted:
-    stem, blocks = Convolution(COLOURS, config.get("embedding_size", 64), 7, 2), resnet_blocks(config)
-    return resnet_weights(stem, blocks), resnet_keeps(stem, blocks, image_size, pool=True)
-
-
-def resnet_blocks(config: Config) -> list[Block]:
+    first = config.get("embedding_size", 64)
     widths, depths = config.get("hidden_sizes", (256, 512, 1024, 2048)), config.get("depths", (3, 4, 6, 3))
-    basic, inward, blocks = config.get("layer_type", "bottleneck") == "basic", config.get("embedding_size", 64), []
-    for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
-        for number in range(depth):
-            stride = 2 if not number and (stage or config.get("downsample_in_first_stage", False)) else 1
-            main = main_path(inward, width if basic else width // 4, width, stride)
-            shortcut = Convolution(inward, width, 1, stride) if (inward, stride) != (width, 1) else None
-            blocks.append(Block(main, shortcut))
-            inward = width
-    return blocks
+    is_basic, halves_first = config.get("layer_type") == "basic", config.get("downsample_in_first_stage", False)
+    blocks = resnet_blocks(first, widths, depths, is_basic=is_basic, halves_first=halves_first)
+    stem = Convolution(COLOURS, first, 7, 2)
+    return resnet_weights(stem, blocks), resnet_keeps(stem, blocks, image_size, pool=True)
 
 
 FAMILIES: dict[str, Callable[[Config, int], Counted]] = {

@@ -5,7 +5,7 @@ A convolution leaves two of its results for the backward pass: its own, and what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from train.errors import BadInput
@@ -65,21 +65,15 @@ class PictureFacts:
     def stem(self) -> Convolution:
         return Convolution(COLOURS, self.width, 3) if self.is_small else Convolution(COLOURS, self.width, 7, 2)
 
-    def blocks(self) -> Iterator[Block]:
-        inward = self.width
-        for stage, count in enumerate(BLOCKS[self.family]):
-            middle = self.width << stage
-            outward = middle if self.family == "resnet18" else 4 * middle
-            for number in range(count):
-                stride = 2 if stage and not number else 1
-                shortcut = Convolution(inward, outward, 1, stride) if (inward, stride) != (outward, 1) else None
-                yield Block(main_path(inward, middle, outward, stride), shortcut)
-                inward = outward
+    def blocks(self) -> list[Block]:
+        is_basic, depths = self.family == "resnet18", BLOCKS[self.family]
+        widths = [(self.width if is_basic else 4 * self.width) << stage for stage in range(len(depths))]
+        return resnet_blocks(self.width, widths, depths, is_basic=is_basic)
 
     @property
     def features(self) -> int:
         """Numbers by which a picture is classified."""
-        return self.width if self.is_vit else [*self.blocks()][-1].main[-1].outward
+        return self.width if self.is_vit else self.blocks()[-1].main[-1].outward
 
     @property
     def parameters(self) -> int:
@@ -98,6 +92,21 @@ class PictureFacts:
         if self.is_vit:  # a block's two norms, q, k, v, attention's result, two sums, and the MLP's two
             return ((self.image_size // self.patch) ** 2 + 1) * self.width * 16 * VIT_LAYERS
         return resnet_keeps(self.stem, self.blocks(), self.image_size, pool=not self.is_small)
+
+
+def resnet_blocks(
+    inward: int, widths: Sequence[int], depths: Sequence[int], *, is_basic: bool, halves_first: bool = False
+) -> list[Block]:
+    """`halves_first`: the first stage halves the picture, too."""
+    blocks = []
+    for stage, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+        for number in range(depth):
+            stride = 2 if not number and (stage or halves_first) else 1
+            main = main_path(inward, width if is_basic else width // 4, width, stride)
+            shortcut = Convolution(inward, width, 1, stride) if (inward, stride) != (width, 1) else None
+            blocks.append(Block(main, shortcut))
+            inward = width
+    return blocks
 
 
 def resnet_weights(stem: Convolution, blocks: Iterable[Block]) -> int:

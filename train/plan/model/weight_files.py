@@ -15,11 +15,13 @@ from typing import TypedDict
 
 from train.errors import BadInput
 from train.plan.model.catalogue import Facts, HubConfig, facts_of, form_on_disk, read_config, text_config
+from train.plan.model.counts import linear_shapes
 
 ONE_FILE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 TYPES = ("F64", "F32", "F16", "BF16")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 """The families whose every weight is known here; for others transformers reports what is missing when it loads them."""
+OF_MLP = ("gate_proj", "up_proj", "down_proj")
 QUANTISED = ("U8", "I8")
 """How bitsandbytes keeps weights."""
 ANOTHER = "choose the model as it was released, whole and not quantised, or a copy of it in 4 bit by bitsandbytes"
@@ -86,16 +88,10 @@ def odd(name: str, facts: Facts) -> bool:
 
 def wanted(facts: Facts, config: HubConfig) -> dict[str, list[int]]:
     """Every weight of a model of FAMILIES, and its shape."""
-    hidden, inner = facts.hidden, facts.intermediate
-    heads, kv = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    hidden = facts.hidden
     linear = {
-        "self_attn.q_proj": [heads, hidden],
-        "self_attn.k_proj": [kv, hidden],
-        "self_attn.v_proj": [kv, hidden],
-        "self_attn.o_proj": [hidden, heads],
-        "mlp.gate_proj": [inner, hidden],
-        "mlp.up_proj": [inner, hidden],
-        "mlp.down_proj": [hidden, inner],
+        f"{'mlp' if name in OF_MLP else 'self_attn'}.{name}": [outward, inward]
+        for name, (inward, outward) in linear_shapes(facts).items()
     }
     norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
     if facts.family == "gemma2":
