@@ -11,59 +11,35 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
+from train.plan.model.catalogue import Facts, resolve_model
+
 SHAPES: dict[str, dict[str, Any]] = {
-    "phi4-mini": {
-        "model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32, "num_attention_heads": 24,
-        "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 200064, "tie_word_embeddings": True,
-    },
-    "phi4": {
-        "model_type": "phi3", "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40,
-        "num_key_value_heads": 10, "intermediate_size": 17920, "vocab_size": 100352, "tie_word_embeddings": False,
-    },
-    "lfm2.5-1.2b": {
-        "model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "intermediate_size": 12288, "vocab_size": 65536, "tie_word_embeddings": True,
-        "full_attn_idxs": [2, 5, 8, 10, 12, 14],
-    },
-    "qwen3.5-0.8b": {
-        "model_type": "qwen3_5_text", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 8,
-        "num_key_value_heads": 2, "intermediate_size": 3584, "linear_num_value_heads": 16, "tie_word_embeddings": True,
-    },
-    "qwen3.5-2b": {
-        "model_type": "qwen3_5_text", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 8,
-        "num_key_value_heads": 2, "intermediate_size": 6144, "linear_num_value_heads": 16, "tie_word_embeddings": True,
-    },
-    "qwen3.5-4b": {
-        "model_type": "qwen3_5_text", "hidden_size": 2560, "num_hidden_layers": 32, "num_attention_heads": 16,
-        "num_key_value_heads": 4, "intermediate_size": 9216, "linear_num_value_heads": 32, "tie_word_embeddings": True,
-    },
-    "qwen3.5-9b": {
-        "model_type": "qwen3_5_text", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 16,
-        "num_key_value_heads": 4, "intermediate_size": 12288, "linear_num_value_heads": 32,
-        "tie_word_embeddings": False,
-    },
+    "phi4-mini": {},
+    "phi4": {},
+    "lfm2.5-1.2b": {"full_attn_idxs": [2, 5, 8, 10, 12, 14]},
+    "qwen3.5-0.8b": {"linear_num_value_heads": 16},
+    "qwen3.5-2b": {"linear_num_value_heads": 16},
+    "qwen3.5-4b": {"linear_num_value_heads": 32},
+    "qwen3.5-9b": {"linear_num_value_heads": 32},
     "gemma4-e2b": {
-        "model_type": "gemma4_text", "hidden_size": 1536, "num_hidden_layers": 35, "num_attention_heads": 8,
-        "num_key_value_heads": 1, "intermediate_size": 6144, "num_kv_shared_layers": 20, "use_double_wide_mlp": True,
-        "tie_word_embeddings": True,
+        "num_kv_shared_layers": 20, "use_double_wide_mlp": True,
         "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7,
     },
     "gemma4-e4b": {
-        "model_type": "gemma4_text", "hidden_size": 2560, "num_hidden_layers": 42, "num_attention_heads": 8,
-        "num_key_value_heads": 2, "intermediate_size": 10240, "num_kv_shared_layers": 18, "tie_word_embeddings": True,
+        "num_kv_shared_layers": 18,
         "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 7,
     },
-    "gpt-oss-20b": {
-        "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 24, "num_attention_heads": 64,
-        "num_key_value_heads": 8, "intermediate_size": 2880, "num_local_experts": 32, "vocab_size": 201088,
-        "tie_word_embeddings": False,
-    },
-    "qwen3-30b-a3b": {
-        "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
-        "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768,
-        "num_experts": 128, "vocab_size": 151936, "tie_word_embeddings": False,
-    },
+    "gpt-oss-20b": {"num_local_experts": 32},
+    "qwen3-30b-a3b": {"head_dim": 128, "moe_intermediate_size": 768, "num_experts": 128},
 }  # fmt: skip
+"""What their config.json says beside the sizes that catalogue.yml has."""
+SIZES = {
+    "hidden_size": "hidden", "num_hidden_layers": "layers", "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads", "intermediate_size": "intermediate", "vocab_size": "vocab",
+    "tie_word_embeddings": "tied",
+}  # fmt: skip
+
+WRITTEN = ("linear", "others", "table", "output", "rest", "largest")
 
 
 def counts_of(name: str) -> dict[str, Any]:
@@ -71,13 +47,15 @@ def counts_of(name: str) -> dict[str, Any]:
 
     from train.proof.count_weights import count  # noqa: PLC0415
 
-    settings = dict(SHAPES[name])
+    facts = resolve_model(name).facts
+    assert isinstance(facts, Facts)
+    sizes = {theirs: getattr(facts, ours) for theirs, ours in SIZES.items()}
     ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
-    return asdict(count(AutoConfig.for_model(settings.pop("model_type"), **settings, **ids)))
+    return asdict(count(AutoConfig.for_model(facts.family, **sizes, **SHAPES[name], **ids)))
 
 
 def lines(found: dict[str, Any]) -> str:
-    sizes = [f"      {name}: {value}" for name, value in found.items() if value and isinstance(value, int)]
+    sizes = [f"      {name}: {value}" for name, value in found.items() if name in WRITTEN and value]
     by_name = [wrapped(name, value) for name, value in found.items() if isinstance(value, dict) and value]
     return "\n".join(["    counts:", *sizes, *by_name])
 

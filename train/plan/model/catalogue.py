@@ -113,14 +113,15 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
     """The model that a name means. `home`: where models that were fetched here lie."""
     entry_name, entry = _entry("models", name)
     if entry:
-        usual = {"head_dim": entry["hidden"] // entry["heads"], "tied": False}
+        usual: dict[str, Any] = {"head_dim": entry["hidden"] // entry["heads"], "tied": False}
         shape = usual | {key: entry[key] for key in Facts.__slots__ if key in entry}
-        facts = Facts(**shape | {"counts": Counts.from_json(entry["counts"]) if "counts" in entry else None})
+        if "counts" in entry:
+            shape["counts"] = Counts.from_json({"layers": entry["layers"]} | entry["counts"])
         copy = (home or home_dir()) / BASE_MODELS / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
         known = {key: entry[key] for key in ("hub", "hub_4bit", "embedded", "gated", "limits") if key in entry}
-        return Model(name=entry_name, source="catalogue", reason=reason, facts=facts, folder=here, **known)
+        return Model(name=entry_name, source="catalogue", reason=reason, facts=Facts(**shape), folder=here, **known)
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return Model(
