@@ -1,7 +1,7 @@
 """Compares the catalogue's models with the hub: python -m tests.support.compare_hub [NAME …]. Needs the internet.
 
 The sizes in config.json, of the copy in 4 bit too; the licence; and whether it is gated. A gated one needs HF_TOKEN.
-One that is as the hub has it loses its `unchecked` in catalogue.yml, by hand.
+One that is as the hub has it gets `checked: true` in catalogue.yml, by hand.
 """
 
 from __future__ import annotations

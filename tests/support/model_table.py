@@ -20,7 +20,7 @@ def cells(name: str, entry: dict[str, Any]) -> list[str]:
     names = ", ".join(f"`{one}`" for one in (name, *entry.get("aliases", ())))
     count, adapter = parameters(facts), 4 * lora_parameters(facts, 16, ALL_LINEAR)
     return [
-        names + " *" * bool(entry.get("unchecked")),
+        names + " *" * (not entry.get("checked")),
         MADE.get(name) or entry["hub"],
         entry["licence"],
         f"{count / 1e9:.1f} B" if count >= 1e8 else f"{count / 1e6:.0f} M",
