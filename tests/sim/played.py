@@ -17,8 +17,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from train.clock import Clock
-from train.cluster.agent_surroundings import Signals
-from train.cluster.disk import Disk
+from train.cluster.agent_surroundings import Disk, Signals
 from train.cluster.network import Network
 from train.runlog.tail import Tail
 

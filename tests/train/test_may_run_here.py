@@ -21,8 +21,7 @@ from train.cluster.node_status import Generation, RunEnd
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.start_workers import Group, Work, WorkersSeen
 from train.cluster.timing import TIMING
-from train.cluster.what_agent_sees import Observed
-from train.cluster.worker_failures import whose
+from train.cluster.worker_failures import Observed, whose
 
 
 def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():

@@ -24,7 +24,7 @@ from train.cluster import membership, preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.agent_surroundings import Outside
 from train.cluster.forkserver import ForkServer
-from train.cluster.gpu_log import GpuReadings, Gpus
+from train.cluster.gpu_log import GpuReadings
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.lost_soon_after_joining import Newcomers
 from train.cluster.node_status import Generation, NodeStatus, RunEnd
@@ -36,8 +36,7 @@ from train.cluster.run_the_queue import TurnSignals, agent_in_turn
 from train.cluster.start_workers import LocalWorkers, WorkersSeen
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
-from train.cluster.what_agent_sees import Observed
-from train.cluster.worker_failures import Health
+from train.cluster.worker_failures import Health, Observed
 from train.engine.checkpoint_in_memory import Staging
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig, read_cluster
@@ -83,7 +82,7 @@ class Agent:
         outside: Outside,
         keeper: QueueKeeper,
         *,
-        gpus: Gpus,
+        gpus: GpuReadings,
         wait_s: float,
         send: Callable[[str, Notice], str] = send,
     ) -> None:

@@ -7,18 +7,12 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Protocol
 
 from train.nvidia_smi import NotInstalled, Silent, table
 
 FIELDS = (
     "index name temperature.gpu utilization.gpu power.draw memory.used memory.total clocks_throttle_reasons.active"
 ).split()
-
-
-class Gpus(Protocol):
-    now: list[dict[str, str]]
-    """This node's GPUs as nvidia-smi sees them."""
 
 
 class GpuReadings:

@@ -148,10 +148,11 @@ def shown_alive(folder: Path) -> Iterator[None]:
 
 
 def wait(home: Path, job: Job) -> int:
+    alive = home / "jobs" / job["run"] / ALIVE
     seen, since, announced = "", time.monotonic(), time.monotonic()
     while not (ready := prepared(home, job)):
         time.sleep(LOOK_S)
-        now, sign = time.monotonic(), sign_of(home, job)
+        now, sign = time.monotonic(), alive.read_text() if alive.exists() else ""
         seen, since = (sign, now) if sign != seen else (seen, since)
         if now - since > SILENT_S:
             raise BadInput(
@@ -166,11 +167,6 @@ def wait(home: Path, job: Job) -> int:
             f"model and rows could not be made: {ready['failed']}", f"see: kubectl logs job/{job['prepare']}"
         )
     return 0
-
-
-def sign_of(home: Path, job: Job) -> str:
-    file = home / "jobs" / str(job["run"]) / ALIVE
-    return file.read_text() if file.exists() else ""
 
 
 # -- the agent -------------------------------------------------------------------------------------------------------

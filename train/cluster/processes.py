@@ -105,7 +105,10 @@ class Processes:
         own |= {"MOTLEY_ORDER": word.path, "MOTLEY_OBEYED": answer.path}
         whole = with_source({**os.environ, **own, **env})
         forked = self.forkserver.start(command, whole) if self.forkserver else None
-        return Process(forked or _start_cold(command, whole), cause, word, answer)
+        process = forked or subprocess.Popen(
+            [sys.executable, *command], env=whole, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        return Process(process, cause, word, answer)
 
     def pace(self) -> float:
         """How many times as long as on an idle machine things take here, by who wants to compute."""
@@ -128,7 +131,3 @@ def fields_of(stat: Path) -> list[str]:
     """The fields of a `stat` file behind the program's name, its state first. The kernel cuts that name after 15 bytes,
     also in the middle of a letter."""
     return stat.read_bytes().rpartition(b")")[2].decode().split()
-
-
-def _start_cold(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, *command], env=env, stdin=subprocess.DEVNULL, start_new_session=True)

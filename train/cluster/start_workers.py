@@ -6,7 +6,9 @@ Nothing waits here but `finish`: `start_or_move` is called several times a secon
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +19,8 @@ from train.cluster.agent_surroundings import Outside
 from train.cluster.node_status import Generation
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
-from train.cluster.worker_environment import alone, in_group
 from train.engine.checkpoint_in_memory import VARIABLE, Staging
+from train.engine.shutdown import WAITS
 from train.errors import BadInput
 from train.plan.launch.cluster_config import ClusterConfig
 from train.plan.settings.read_settings import RunConfig
@@ -322,3 +324,32 @@ class LocalWorkers:
                 return port
             self.outside.say(f"port {port} is taken, trying the next")
         raise BadInput(f"no port between {first} and {last} is free", fix="see: ss -ltn")
+
+
+def alone(cluster: ClusterConfig, local: int) -> dict[str, str]:
+    """What a worker is told by environment variables that loads before it is in a group."""
+    return {"MOTLEY_NODE": cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}
+
+
+def in_group(cluster: ClusterConfig, generation: Generation, local: int) -> dict[str, str]:
+    """Its rank, how many there are, and where the group meets. Ranks follow the generation's order, the host's first.
+    What libraries are told: templates/launch_cluster.sh.j2."""
+    node, sizes = cluster.node, [cluster.of(name).processes for name in generation.members]
+    who = f"store {generation.number} {generation.host} {generation.port}"
+    env = {
+        "RANK": str(sum(sizes[: generation.members.index(node)]) + local),
+        "WORLD_SIZE": str(sum(sizes)),
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(cluster.of(node).processes),
+        "MASTER_ADDR": cluster.of(generation.host).address,
+        "MASTER_PORT": str(generation.port),
+        "MOTLEY_NODE": node,
+        "MOTLEY_GENERATION": str(generation.number),
+        "MOTLEY_STORE_KEY": hmac.digest(cluster.token.encode(), who.encode(), "sha256").hex(),
+    }
+    if cluster.pipe:
+        env["MOTLEY_HOLDS"] = str(cluster.pipe.of([node]))
+    if interface := cluster.interface:
+        networks = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
+        env |= {name: os.environ.get(name, value) for name, value in networks.items()}
+    return env

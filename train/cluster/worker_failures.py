@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from train.clock import Clock
+from train.cluster.heartbeat import Peer
 from train.cluster.may_run_here import Failures, Fitness, stuck_words
-from train.cluster.node_status import Generation, RunEnd
-from train.cluster.start_workers import Failure, LocalWorkers
-from train.cluster.what_agent_sees import Observed
+from train.cluster.node_status import Generation, NodeStatus, RunEnd
+from train.cluster.start_workers import Failure, LocalWorkers, WorkersSeen
 
 CARDS = Path("/proc/driver/nvidia/gpus")
 
 
-class Record(Protocol):
-    def __call__(self, kind: str, reason: str, nodes: Sequence[str] = (), **facts: Any) -> None:
-        """Writes an event of members.jsonl."""
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What this node sees in one round."""
+
+    at: float
+    peers: Mapping[str, Peer]
+    """The peers that are reachable, by name."""
+    no_agent_s: Mapping[str, float]
+    """The peers whose machines answer without an agent, and for how long."""
+    workers: WorkersSeen
+
+    @property
+    def statuses(self) -> dict[str, NodeStatus]:
+        return {name: peer.status for name, peer in self.peers.items() if peer.status}
 
 
 class Health:
     def __init__(
-        self, node: str, workers: LocalWorkers, clock: Clock, record: Record, remember: Callable[[RunEnd], None]
+        self,
+        node: str,
+        workers: LocalWorkers,
+        clock: Clock,
+        record: Callable[..., None],
+        remember: Callable[[RunEnd], None],
     ) -> None:
+        """`record`: writes an event of members.jsonl."""
         self.node, self.workers, self.now, self.record, self.remember = node, workers, clock.now, record, remember
         self.fitness, self.failures = Fitness(), Failures()
 

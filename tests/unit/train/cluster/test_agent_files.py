@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from train.cluster.agent_files import AgentMemory, MemberLog, TrainerProgress
-from train.cluster.agent_surroundings import Outside
-from train.cluster.disk import Disk
+from train.cluster.agent_surroundings import Disk, Outside
 from train.cluster.notice_ledger import Ledger
 
 STEP = {"event": "step", "step": 3, "step_s": 0.5, "loss": 2.0}
