@@ -6,7 +6,7 @@ otherwise). What is exchanged is JSON and plain numbers; nothing is unpickled fr
 
 The store answers anybody who reaches its port, and lists its keys to them. So a value of ours carries a MAC over its
 name and itself, and what has none counts as not written. The key is of one generation, and comes from the agent
-(train/cluster/worker_environment.py). Under another launcher it is empty: there whoever reaches the port takes part.
+(train/cluster/start_workers.py). Under another launcher it is empty: there whoever reaches the port takes part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -54,7 +54,8 @@ class World:
     size: int = 1
     local_rank: int = 0
     node: str = ""
-    store: Any = None
+    store: Any = field(default_factory=dist.HashStore, repr=False)
+    """Where all read what each writes; alone, in its own memory."""
     timeout: timedelta = timedelta(seconds=300)
     """The limit for connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
@@ -65,8 +66,6 @@ class World:
     nccl: Any = field(default=None, repr=False)
     """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
-    _own: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What would be shared, were there others."""
 
     @property
     def speaks(self) -> bool:
@@ -120,9 +119,6 @@ class World:
     def change(self, name: str, alter: Callable[[Any], Any]) -> Any:
         """Alters what all share under this name, one rank at a time; `alter` gets None where nothing is there yet, and
         is asked again where another was faster. Gives back what it has become."""
-        if self.size == 1:
-            self._own[name] = alter(self._own.get(name))
-            return self._own[name]
         while True:
             before = self.store.get(name).decode() if self.store.check([name]) else ""
             shared = self.read(name) if before else None
@@ -134,27 +130,17 @@ class World:
 
     def shared(self, name: str) -> Any:
         """What all share under this name, which is there."""
-        if self.size == 1:
-            return self._own[name]
         return json.loads(self._wait([name])[0])[0]
 
     def write(self, name: str, text: str) -> None:
-        if self.size == 1:
-            self._own[name] = text
-        else:
-            self.store.set(name, self._mac(name, text) + text)
+        self.store.set(name, self._mac(name, text) + text)
 
     def forget(self, name: str) -> None:
         """Takes what was written under this name out of the memory of who keeps the store."""
-        if self.size == 1:
-            self._own.pop(name, None)
-        else:
-            self.store.delete_key(name)
+        self.store.delete_key(name)
 
     def read(self, name: str) -> str | None:
         """What one of us wrote under this name, else None."""
-        if self.size == 1:
-            return cast("str | None", self._own.get(name))
         if not self.store.check([name]):
             return None
         value = self.store.get(name).decode(errors="replace")
