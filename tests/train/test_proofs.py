@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from tests.train import cluster, reference
 from train.engine import checkpoint
-from train.engine.consistency import Disagreement, disagreement, require_agreement
+from train.engine.consistency import Disagreement, require_agreement
 from train.errors import CheckFailed
 from train.failures import classify_failure
 from train.models.model_files import model_folder
@@ -264,10 +264,10 @@ def test_without_agents_the_limit_of_an_exchange_is_named(options, tmp_path):
 
 def test_the_majority_is_right_and_the_odd_one_is_named():
     claims = [("a", {"rows": "1"}), ("b", {"rows": "2"}), ("c", {"rows": "1"})]
-    assert disagreement(claims) == "rows differs: b (2); the others have 1"
-    assert disagreement(claims[::2]) == ""
-    with pytest.raises(Disagreement):
+    require_agreement(claims[::2], "now", "fix it")
+    with pytest.raises(Disagreement, match=r"rows differs: b \(2\); the others have 1") as raised:
         require_agreement(claims, "now", "fix it")
+    assert raised.value.odd == {"b"}
 
 
 def test_what_is_sent_at_once_is_of_one_type_and_no_more_than_some_megabytes(monkeypatch):

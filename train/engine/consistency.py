@@ -31,21 +31,16 @@ def differing(claims: Claims) -> Iterator[tuple[str, str, list[tuple[str, str]]]
             yield fact, usual, odd
 
 
-def disagreement(claims: Claims) -> str:
-    """What differs, and on which nodes; empty where all agree."""
-    for fact, usual, odd in differing(claims):
-        nodes = ", ".join(sorted({f"{node} ({_short(value)})" for node, value in odd}))
-        return f"{fact} differs: {nodes}; the others have {_short(usual)}"
-    return ""
-
-
 def require_agreement(claims: Claims, when: str, fix: str) -> None:
-    if what := disagreement(claims):
-        error = Disagreement(f"the nodes do not train the same thing: {what}", f"found: {when}", fix)
-        odd = [who for _, _, who in differing(claims)]
-        if all(2 * len(who) < len(claims) for who in odd):
-            error.odd = frozenset(node for who in odd for node, _ in who)
-        raise error
+    if not (differ := list(differing(claims))):
+        return
+    fact, usual, odd = differ[0]
+    nodes = ", ".join(sorted({f"{node} ({_short(value)})" for node, value in odd}))
+    what = f"{fact} differs: {nodes}; the others have {_short(usual)}"
+    error = Disagreement(f"the nodes do not train the same thing: {what}", f"found: {when}", fix)
+    if all(2 * len(who) < len(claims) for _, _, who in differ):
+        error.odd = frozenset(node for _, _, who in differ for node, _ in who)
+    raise error
 
 
 def tensors_hash(named: Iterable[tuple[str, Tensor]]) -> str:
