@@ -44,7 +44,7 @@ def parameters(model: nn.Module, wanted: str | list[str], linear: Iterable[str])
     """The weights that an adapter is put around by their names; none where the model is no mixture. `wanted`: as set,
     `linear`: the names of the layers that `all-linear` takes."""
     many = fused(model)
-    dense = [name for name in linear if many and is_once_expert(name)]
+    dense = [name for name in linear if many and leaf(name) in ONCE_EXPERTS]
     if packed := [name for name in dense if not model.get_submodule(name).weight.is_floating_point()]:
         raise BadInput(
             f"load_in: a mixture of experts has no adapter for {packed[0]} where that is quantised",
@@ -52,10 +52,6 @@ def parameters(model: nn.Module, wanted: str | list[str], linear: Iterable[str])
         )
     names = [*many, *(f"{name}.weight" for name in dense)]
     return [name for name in names if isinstance(wanted, str) or leaf(name) in wanted]
-
-
-def is_once_expert(name: str) -> bool:
-    return leaf(name) in ONCE_EXPERTS
 
 
 def leaf(name: str) -> str:

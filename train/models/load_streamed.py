@@ -16,7 +16,7 @@ from train.models.backends import ModelSpec
 from train.models.device import in_main_memory
 from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
-from train.models.wrapper import LoadOptions, class_of
+from train.models.wrapper import LoadOptions, changed_once_made, class_of
 
 MAIN_MEMORY = 0.8
 """The part of the free main memory that the layers may take; else they are read from the files each time."""
@@ -41,6 +41,7 @@ class LayerFiles:
                 self.stay.add(name)
 
     def drop(self, index: int) -> None:
+        """What was read of a layer need not be in memory any more."""
         self.files.drop(f"{self.prefix}.{index}.")
 
 
@@ -90,11 +91,7 @@ def without_layers(spec: ModelSpec, config: Any, options: LoadOptions) -> tuple[
     if hasattr(rest, "quantization_config"):
         del rest.quantization_config  # it is of the layers
 
-    def init(self: Any, config: Any, *args: Any, **more: Any) -> None:
-        build.__init__(self, config, *args, **more)  # without memory: transformers fills in what stays
-        self.get_decoder().layers = nn.ModuleList()
-
-    empty: Any = type(build.__name__, (build,), {"__init__": init, "__module__": build.__module__})
+    empty = changed_once_made(build, lambda made: setattr(made.get_decoder(), "layers", nn.ModuleList()))
     model, info = quietly(empty.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options)
     require_known(set(info["missing_keys"]), spec, config)
     return model, list(layers), prefix

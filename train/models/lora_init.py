@@ -109,14 +109,9 @@ def as_plain(model: nn.Module, tensors: dict[str, Tensor], config: Any) -> tuple
         for name, own in first.items()
     }
     alpha = config.lora_alpha * (math.sqrt(2) if config.use_rslora else 2)  # the scale stays as it is
-    return tensors | plain, _changed(config, r=2 * config.r, lora_alpha=alpha, init_lora_weights=True)
-
-
-def _changed(config: Any, **other: Any) -> Any:
-    changed = copy.copy(config)
-    for name, value in other.items():
-        setattr(changed, name, value)
-    return changed
+    own = copy.copy(config)
+    own.r, own.lora_alpha, own.init_lora_weights = 2 * config.r, alpha, True
+    return tensors | plain, own
 
 
 def without(saved: Tensor, own: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from train.models.backends import Batch, ModelSpec
 from train.models.load_streamed import quietly
-from train.models.wrapper import LoadOptions, class_of, text_of
+from train.models.wrapper import LoadOptions, changed_once_made, class_of, text_of
 
 
 class Part:
@@ -60,16 +60,10 @@ def load(spec: ModelSpec, config: Any, options: LoadOptions) -> tuple[Any, Mappi
     """The model as transformers loads it, but for the layers that are elsewhere; and what it reports of that."""
     assert spec.layers is not None
     part = Part(*spec.layers, text_of(config).num_hidden_layers)
-    whole = class_of(config)
     elsewhere: dict[int, nn.Module] = {}
-
-    def init(self: Any, config: Any, *args: Any, **more: Any) -> None:
-        whole.__init__(self, config, *args, **more)  # without memory: transformers fills in what stays
-        keep_only(self, part, elsewhere, tied=tied)
-
     tied = bool(config.tie_word_embeddings)
     config.tie_word_embeddings = tied and part.ends
-    own: Any = type(whole.__name__, (whole,), {"__init__": init, "__module__": whole.__module__})
+    own = changed_once_made(class_of(config), lambda made: keep_only(made, part, elsewhere, tied=tied))
     model, info = quietly(own.from_pretrained, spec.folder, config=config, output_loading_info=True, **options)
     config.tie_word_embeddings = model.config.tie_word_embeddings = tied
     for index, layer in elsewhere.items():

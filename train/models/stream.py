@@ -13,13 +13,16 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.models import four_bit
+
+if TYPE_CHECKING:
+    from train.models.load_streamed import LayerFiles
 
 Weights = dict[str, Tensor]
 ALIGNED = 256
@@ -97,16 +100,8 @@ class Place:
         self.arrived: Any = torch.cuda.Event() if on_gpu else None
 
 
-class Source(Protocol):
-    """The files."""
-
-    def read(self, index: int) -> Weights: ...
-    def drop(self, index: int) -> None:
-        """What was read of a layer need not be in memory any more."""
-
-
 class Stream:
-    def __init__(self, source: Source, device: str) -> None:
+    def __init__(self, source: LayerFiles, device: str) -> None:
         self.source, self.device = source, device
         self.layers: list[LayerWeights] = []
         self.kept: list[Tensor] = []

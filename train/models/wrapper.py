@@ -10,7 +10,7 @@ and whatever is trained of it is the wrapper's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from train.errors import BadInput
@@ -41,7 +41,11 @@ def is_wrapper(config: Any) -> bool:
 
 def class_of(config: Any) -> Any:
     whole = whole_class_of(config)
-    return without_towers(whole) if is_wrapper(config) else whole
+    if not is_wrapper(config):
+        return whole
+    return changed_once_made(
+        whole, lambda made: drop_beside(made, {id(made.get_decoder()), id(made.get_output_embeddings())})
+    )
 
 
 def whole_class_of(config: Any) -> Any:
@@ -59,12 +63,13 @@ def whole_class_of(config: Any) -> Any:
     return whole
 
 
-def without_towers(whole: Any) -> Any:
-    """Made without memory, as transformers does it, the towers cost nothing until they are dropped."""
+def changed_once_made(whole: Any, change: Callable[[Any], None]) -> Any:
+    """The class, whose models are changed as soon as they are made. transformers makes them without memory and fills in
+    what stays, so what is dropped costs nothing."""
 
     def init(self: Any, config: Any, *args: Any, **more: Any) -> None:
         whole.__init__(self, config, *args, **more)
-        drop_beside(self, {id(self.get_decoder()), id(self.get_output_embeddings())})
+        change(self)
 
     return type(whole.__name__, (whole,), {"__init__": init, "__module__": whole.__module__})
 
