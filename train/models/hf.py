@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,15 +76,15 @@ def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -
     whole = whole_of(model)
     targets = batch["labels"][:, 1:]
     kept = targets != -100
-    states, targets = states[:, :-1][kept], targets[kept]
-    loss_of = partial(_chunk_loss, head_of(whole))
-    if len(targets) <= LOSS_CHUNK_TOKENS:
-        return loss_of(states, targets)
-    chunks = zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True)
-    if not torch.is_grad_enabled():
-        return torch.stack([loss_of(*chunk) for chunk in chunks]).sum()
-    losses = [checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
-    return torch.stack(losses).sum()
+    return torch.stack(in_chunks(partial(_chunk_loss, head_of(whole)), states[:, :-1][kept], targets[kept])).sum()
+
+
+def in_chunks(compute: Callable[[Tensor, Tensor], Tensor], states: Tensor, targets: Tensor) -> list[Tensor]:
+    """What is computed of some tokens at a time; of several such parts it is computed again for the gradient."""
+    chunks = list(zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True))
+    if len(chunks) == 1 or not torch.is_grad_enabled():
+        return [compute(*chunk) for chunk in chunks]
+    return [checkpoint(compute, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
 
 
 def head_of(whole: Any) -> Any:

@@ -7,10 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from train.models.hf import head_of, whole_of
-from train.plan.model.memory import LOSS_CHUNK_TOKENS
+from train.models.hf import head_of, in_chunks, whole_of
 
 
 def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], temperature: float) -> tuple[Tensor, Tensor]:
@@ -21,17 +19,7 @@ def log_p_of_labels(model: nn.Module, batch: dict[str, Tensor], temperature: flo
     targets = batch["labels"][:, 1:]
     kept = targets != -100
     of_chunk = partial(chosen_log_p, head_of(whole), temperature)
-    chunks = list(
-        zip(
-            states[:, :-1][kept].split(LOSS_CHUNK_TOKENS),
-            targets[kept].split(LOSS_CHUNK_TOKENS),
-            strict=True,
-        )
-    )
-    if len(chunks) == 1 or not torch.is_grad_enabled():
-        return torch.cat([of_chunk(*chunk) for chunk in chunks]), kept
-    log_p = [checkpoint(of_chunk, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
-    return torch.cat(log_p), kept
+    return torch.cat(in_chunks(of_chunk, states[:, :-1][kept], targets[kept])), kept
 
 
 def chosen_log_p(head: Any, temperature: float, states: Tensor, targets: Tensor) -> Tensor:
