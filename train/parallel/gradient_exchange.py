@@ -118,6 +118,13 @@ def begun(piece: list[Tensor], wire: torch.dtype) -> tuple[Any, Sequence[Tensor]
     return dist.all_reduce(flat, async_op=True), travels
 
 
+def fill_in(parameters: list[nn.Parameter]) -> None:
+    """Of a weight that no row here has reached the gradient is 0, also alone: an optimizer passes over what has none,
+    and elsewhere such a row may be."""
+    for p in parameters:
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+
+
 class FlatSync:
     """The method `flat`; also for one process, and for a rank's own gradients, where nothing is exchanged."""
 
@@ -150,17 +157,11 @@ class FlatSync:
                 total += loss.detach()
         computed = self.watch.mark()
         if batches or self.exchanges:
-            self._fill_in()
+            fill_in(self.parameters)
         if self.exchanges:
             self._all_reduce()
         end = self.watch.mark()
         return StepTiming(total.item(), self.watch.between(start, computed), self.watch.between(computed, end))
-
-    def _fill_in(self) -> None:
-        """Of a weight that no row here has reached the gradient is 0, also alone: an optimizer passes over what has
-        none, and elsewhere such a row may be."""
-        for p in self.parameters:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
 
     def _all_reduce(self) -> None:
         all_reduce([p.grad for p in self.parameters], self.wire, self.finish)

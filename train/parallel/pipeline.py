@@ -25,7 +25,7 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.optimizer_step import Trained
 from train.models.wrapper import text_of
-from train.parallel.gradient_exchange import all_reduce
+from train.parallel.gradient_exchange import all_reduce, fill_in
 from train.parallel.row_takers import RowTakers
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.runlog.trace import COMPUTE, EXCHANGE
@@ -192,9 +192,8 @@ class PipeSync(Strategy):
         return float(total)
 
     def _all_reduce(self) -> None:
-        for p in self.trained.parameters:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        gradients = [p.grad for p in self.trained.parameters if p.grad is not None]
+        fill_in(self.trained.parameters)
+        gradients = [p.grad for p in self.trained.parameters]
         sums = [gradient.to("cpu") for gradient in gradients]
         all_reduce(sums, self.wire)
         for gradient, summed in zip(gradients, sums, strict=True):
