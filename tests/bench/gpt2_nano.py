@@ -20,9 +20,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from train.data.mix_data_sets import rows_of_step
 from train.data.rows import open_rows, read_index
-from train.engine.held_out_loss import loss_over
 from train.models import hf
-from train.models.backends import LossModule, to_tensors
+from train.models.backends import LossModule, sums_over, to_tensors
 
 PEAK, LEAST, WARM_UP = 1e-3, 1e-4, 100
 
@@ -48,7 +47,7 @@ def main(folder: Path, steps: int, shape: dict[str, Any]) -> dict[str, Any]:
         optimizer.zero_grad()
         if (step + 1) % 250 == 0 or step + 1 == steps:
             every = list(range(len(held_out)))
-            total, targets = loss_over(module, held_out, every, micro_batch=32, device="cpu")
+            (total, *_), targets = sums_over(module, held_out, every, micro_batch=32, device="cpu")
             losses[step + 1] = total / targets
             print(f"step {step + 1}  held-out loss {losses[step + 1]:.4f}", file=sys.stderr, flush=True)
     weights = sum(p.numel() for p in model.parameters())

@@ -22,10 +22,9 @@ from tests.bench.page import keep, kept, put
 from tests.bench.slow_links import FORMS, NAME, table
 from train.data.mix_data_sets import rows_of_step
 from train.data.rows import open_rows
-from train.engine.held_out_loss import loss_over
 from train.engine.make_optimizer import learning_rate
 from train.models import backends
-from train.models.backends import to_tensors
+from train.models.backends import sums_over, to_tensors
 from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.parallel.delta_exchange import Packed
@@ -73,7 +72,7 @@ class Play:
 
     def loss(self) -> float:
         some = min(64, len(self.held_out))
-        total, targets = loss_over(self.module, self.held_out, list(range(some)), micro_batch=8, device="cpu")
+        (total, *_), targets = sums_over(self.module, self.held_out, list(range(some)), micro_batch=8, device="cpu")
         return total / targets
 
     def drawn(self, step: int) -> list[int]:

@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from train.data import left_out_in_words
 from train.data.mix_data_sets import looked_at
 from train.engine import checkpoint, checkpoint_in_memory, consistency, early_stop
 from train.engine.early_stop import Gains
-from train.engine.held_out_loss import sums_over
-from train.engine.out_of_memory import with_less_each_time
+from train.engine.micro_batch_search import with_less_each_time
 from train.files import whole_folder
+from train.models.backends import sums_over
 from train.models.weights import write_weights
 from train.plan.speed.row_split import spans, split_rows
 from train.recipes import making
@@ -234,7 +234,7 @@ def state_of(run: Run) -> checkpoint.State:
         base=run.milestones.base,
         newest=run.milestones.newest,
         metrics=run.milestones.metrics,
-        gains={"mark": run.milestones.gains.mark, "without": run.milestones.gains.without},
+        gains=asdict(run.milestones.gains),
         proven=run.milestones.proven,
         shares=dict(zip(run.balance.names, run.balance.shares, strict=True)),
         speeds=run.balance.speeds,

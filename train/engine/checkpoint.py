@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Required, TypedDict
+from typing import Any, Required, TypedDict
 
 import torch
 from safetensors import SafetensorError
@@ -34,13 +34,6 @@ OUTER = "outer.safetensors"
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
 
-class GainsState(TypedDict):
-    """The fields of early_stop.Gains."""
-
-    mark: float | None
-    without: int
-
-
 class State(TypedDict, total=False):
     """state.json: what a run needs beside weights and optimizer to go on; between_steps.py fills it."""
 
@@ -52,7 +45,8 @@ class State(TypedDict, total=False):
     base: float | None
     newest: float | None
     metrics: Mapping[str, float]
-    gains: GainsState
+    gains: Mapping[str, Any]
+    """The fields of early_stop.Gains."""
     proven: int
     shares: Mapping[str, float]
     speeds: Mapping[str, float]

@@ -24,7 +24,7 @@ from train.engine.between_steps import Milestones, between_steps, make_up, saves
 from train.engine.check_step import require_every_row, require_every_sample, require_finite
 from train.engine.early_stop import is_over
 from train.engine.make_optimizer import learning_rate
-from train.engine.out_of_memory import with_less_each_time
+from train.engine.micro_batch_search import with_less_each_time
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.rows_ahead import Ahead, Made, arrays_of
@@ -224,7 +224,7 @@ def observe(run: Run, mine: RankStep) -> Ranks:
     # A scale below 1 helps no small gradient: what overflows still is infinite itself, and would be skipped for ever.
     require_finite(ranks, run.workers.names, scaled=run.trained.scaler is not None and run.trained.scale >= 1)
     timings = run.strategy.observe([rank.timing for rank in ranks])
-    return [rank.timed(timing) for rank, timing in zip(ranks, timings, strict=True)]
+    return [replace(rank, timing=timing) for rank, timing in zip(ranks, timings, strict=True)]
 
 
 def report(run: Run, event: dict[str, Any]) -> None:

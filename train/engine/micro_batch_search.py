@@ -1,26 +1,34 @@
 """How many rows go through the model at a time: as many as memory allows, found by trial, lowered after an
 out-of-memory. The search knows no GPU; it is given a function that tries, so that tests can simulate one. That
-function for a real one is `gpu_trial`."""
+function for a real one is `gpu_trial`; what was computed is tried again with less by `with_less_each_time`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from train.engine import kept_decisions
+from train.models.stream import stream_of
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from train.engine.loop import Run
     from train.models.backends import Batch, LossModule
     from train.models.optimizer_step import Trained
+
+
+Found = TypeVar("Found")
 
 
 class OutOfMemoryError(Exception):
     """The device could not hold a micro-batch of this size."""
 
 
-class Trial(Protocol):
-    def __call__(self, micro_batch: int) -> int:
-        """Run forward and backward; return the peak in bytes or raise OutOfMemoryError."""
+Trial = Callable[[int], int]
+"""Runs forward and backward of so many rows; gives the peak in bytes, or raises OutOfMemoryError."""
 
 
 def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
@@ -85,8 +93,6 @@ def gpu_trial(
 ) -> tuple[Trial, int]:
     """A function that takes one whole step of the real model on the real GPU and returns its peak, and how many bytes
     it may use: a part of what the GPU has left for this process."""
-    import torch
-
     free, _ = torch.cuda.mem_get_info(device)
     ceiling_bytes = int(ceiling * (free + torch.cuda.memory_reserved(device)))
     travels_bytes: int = 4 * sum(p.numel() for p in trained.parameters)  # the buffer in which gradients are exchanged
@@ -108,8 +114,6 @@ def gpu_trial(
 def whole_step(module: LossModule, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
     """Forward, backward and the optimizer's step, with all there that later steps have: the optimizer's state, and
     gradients of an earlier micro-batch. Afterwards all is as it was."""
-    import torch
-
     before = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
     try:
         for parameter in parameters:
@@ -123,3 +127,30 @@ def whole_step(module: LossModule, batch: Batch, parameters: list[nn.Parameter],
             for parameter, weights in zip(parameters, before, strict=True):
                 parameter.grad = None
                 parameter.copy_(weights)
+
+
+def with_less_each_time(run: Run, compute: Callable[[], Found], *, others_wait: Callable[[], bool]) -> Found:
+    """What `compute` gives, with less on the card after each out-of-memory. `others_wait`: whether peers wait in the
+    middle of it, whom only a restart helps."""
+    while True:
+        try:
+            return compute()
+        except torch.OutOfMemoryError:
+            less = less_on_card(run)
+            if others_wait():
+                raise
+        run.trained.optimizer.zero_grad(set_to_none=True)
+        if run.device != "cpu":
+            torch.cuda.empty_cache()
+        run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
+
+
+def less_on_card(run: Run) -> str:
+    """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
+    stream = stream_of(run.module.model)
+    if stream and stream.let_go():
+        kept_decisions.keep(run.config, **{run.micro_batch_name + kept_decisions.ALL_STREAMED: "true"})
+        return "all layers streamed"
+    run.micro_batch = step_down(run.micro_batch)
+    kept_decisions.keep(run.config, **{run.micro_batch_name: str(run.micro_batch)})
+    return f"{run.micro_batch} rows at a time"

@@ -62,9 +62,6 @@ class RankStep:
         fed = Fed(**dict(zip(names, map(int, rest[3:]), strict=False)))
         return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb, tuple(rest[3 + len(names) :]))
 
-    def timed(self, timing: StepTiming) -> RankStep:
-        return replace(self, timing=timing)
-
 
 def seen_by(ranks: Ranks) -> list[float]:
     """The sums of the recipe's metrics over all rows of the step."""

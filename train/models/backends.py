@@ -9,18 +9,22 @@ LossModule is all that training sees of a model.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from train.models import row_noise
+
+if TYPE_CHECKING:
+    from train.data.rows import Rows
 
 Batch = dict[str, Tensor]
 
@@ -74,6 +78,17 @@ def get(name: str) -> Backend:
     return cast(Backend, importlib.import_module(f"train.models.{name}"))
 
 
+@contextmanager
+def at_rest(model: nn.Module) -> Iterator[None]:
+    """Puts a model into evaluation, and afterwards as it was."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)
+
+
 class LossModule(nn.Module):  # type: ignore[misc]
     """The model as a function from a micro-batch to its summed loss. None stands for a rank without rows: a loss of
     zero that still touches every trainable weight, so that ddp's exchange happens without computing anything."""
@@ -121,6 +136,19 @@ class LossModule(nn.Module):  # type: ignore[misc]
             return self(batch)[None]
         with self.autocast():
             return self.measured(self.model, batch)
+
+
+def sums_over(
+    module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
+) -> tuple[list[float], int]:
+    """The summed loss over rows of which nothing is learned, with the sums of the recipe's metrics behind it, and the
+    number of target tokens."""
+    total = np.zeros(1 + len(module.metrics))
+    with at_rest(module), torch.no_grad():
+        for first in range(0, len(indices), micro_batch):
+            batch = rows.batch(indices[first : first + micro_batch])
+            total += module.measure(to_tensors(batch, device)).double().cpu().numpy()
+    return total.tolist(), int(rows.targets[indices].sum()) if indices else 0
 
 
 def loss_module(backend: Backend, model: nn.Module, precision: str, device: str) -> LossModule:

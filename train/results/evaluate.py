@@ -139,9 +139,9 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
 
 
 def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> Loss:
-    from train.engine.held_out_loss import loss_over
+    from train.models.backends import sums_over
 
-    total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
+    (total, *_), tokens = sums_over(module, rows, some, micro_batch=4, device=device)
     loss = total / tokens
     return {"loss": loss, "perplexity": math.exp(min(loss, 700)), "tokens": tokens}
 

@@ -77,7 +77,7 @@ def likeliest(run: FinishedRun, source: Source) -> list[Likely]:
 
 def evaluate(run: FinishedRun, most: int | None, *, as_json: bool) -> int:
     """Over all held-out pictures, or the first of them."""
-    from train.engine.held_out_loss import sums_over
+    from train.models.backends import sums_over
     from train.recipes.images.recipe import mixed_up, predicted
 
     rows = some_held_out(open_pictures(Path(run.dataset), "eval"), Path(run.dataset))
