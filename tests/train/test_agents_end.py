@@ -145,19 +145,6 @@ def test_a_nan_loss_is_not_tried_again(data, tmp_path):
     assert len(agents.members("node-0", "plan")) == 1
 
 
-@pytest.mark.long  # tests/sim
-def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
-    """On one node of two, each time at its first batch: it is skipped, and the head continues alone."""
-    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 1000}, size=2)
-    agents.start("node-0")
-    agents.start("node-1", program="tests/train/broken.py fails=1")
-    left_out = ("unfit", "resting")  # the second where the head has trained a step before it failed again
-    agents.wait(lambda: agents.now("node-1").get("state") in left_out, 90, "it goes on for ever")
-    agents.together("node-0", within_s=40)
-    assert "the cat pulled the plug" in agents.members("node-1", "unfit")[-1]["reason"]
-    agents.stop()
-
-
 def test_resume_never_counts_once(data, tmp_path):
     """The old run is set aside when the launch begins; after a crash of everything it continues, not again."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 5}, size=1)
