@@ -137,9 +137,8 @@ class Cluster:
         program = ["tests/train/broken.py", changed] if changed else program or ["-m", "train"]
         for rank in range(size):
             own = options | (odd_rank_options or {}).get(rank, {})
-            flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
             env = rank_environment(rank, self.machines, port)
-            words = [*program, "run", *flags, f"--home={self.node_home(rank)}"]
+            words = [*program, "run", *flags(own), f"--home={self.node_home(rank)}"]
             with (home / f"out-{rank}-{port}.txt").open("w") as out:
                 if cold:
                     command = [sys.executable, *words]
@@ -215,6 +214,10 @@ def killed(home, settings, step):
     torn = Cluster(home, settings, 3)
     torn.reaches(step)
     torn.stop()
+
+
+def flags(options: dict) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 def answer(capsys, *words) -> tuple[int, dict]:

@@ -6,6 +6,8 @@ from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: on a busy machine its threads wait for each other
 
+import torch.distributed as dist
+
 from tests.train import cluster
 
 settings.register_profile("no times", deadline=None)  # how long an example takes is the machine's affair
@@ -16,6 +18,15 @@ settings.load_profile("no times")
 def data(tmp_path_factory):
     """Sixty rows, and seven held out; nobody writes there."""
     return cluster.make_rows(tmp_path_factory.mktemp("data"), 60)
+
+
+@pytest.fixture
+def group_of_one():
+    """A real one, over gloo."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 @pytest.fixture(autouse=True)

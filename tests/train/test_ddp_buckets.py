@@ -12,14 +12,8 @@ from train.parallel.process_group import World
 LAYERS = 8
 
 
-@pytest.fixture
-def alone():
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-def test_a_small_adapter_travels_while_the_backward_pass_still_runs(alone, monkeypatch):
+@pytest.mark.usefixtures("group_of_one")
+def test_a_small_adapter_travels_while_the_backward_pass_still_runs(monkeypatch):
     """In one bucket it would begin when all is computed."""
     model = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(LAYERS)))
     computed, sent = [], []

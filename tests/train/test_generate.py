@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.agents import Agents
-from tests.train.cluster import Cluster
+from tests.train.cluster import Cluster, flags
 from train.__main__ import main
 from train.runlog.paths import PIECES
 
@@ -27,10 +27,6 @@ def prompts(tmp_path_factory) -> Path:
 
 def answers(home: Path) -> list[dict]:
     return [json.loads(line) for line in (home / "results/run/answers/answers.jsonl").read_text().splitlines()]
-
-
-def flags(options: dict) -> list[str]:
-    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from tests.train import cluster, pictures, reference
-from train.__main__ import main
+from tests.train.cluster import answer
 from train.errors import BadInput
 from train.plan.settings.read_settings import load_config
 from train.recipes.images import models
@@ -166,21 +166,13 @@ def test_sgd_and_its_momentum_go_where_the_run_goes(alone):
 
 @pytest.fixture(scope="module")
 def home(alone, data):
-    """As a launch leaves it."""
-    facts = {"model": {"name": "resnet18", "hub": None, "folder_name": ""}, "rows": str(data)}
-    facts["all"] = {"recipe": "images", "model": "resnet18", "dataset": "photos", "max_seq_length": 16}
-    (alone.node_home(0) / "logs/runs/run/launch.json").write_text(json.dumps(facts))
-    return alone.node_home(0)
-
-
-def answer(capsys, *words):
-    code = main([*words, "--json"])
-    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+    asked = {"recipe": "images", "model": "resnet18", "dataset": "photos", "max_seq_length": 16}
+    return alone.launched(asked, data, "resnet18")
 
 
 def test_a_picture_is_asked_about(home, photos, capsys):
     file = photos / "bars" / "3.png"
-    code, said = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", str(file))
+    code, said = answer(capsys, "ask", "--run", "run", "--home", home, "--question", file)
     classes = said["answers"][0]["classes"]
     assert code == 0 and {one["class"] for one in classes} == set(pictures.CLASSES)
     pixels = torch.from_numpy(np.asarray(Image.open(file).resize((16, 16), Image.Resampling.BICUBIC)).copy())
@@ -193,12 +185,12 @@ def test_a_picture_is_asked_about(home, photos, capsys):
 
 def test_what_is_no_picture_is_named(home, tmp_path, capsys):
     (tmp_path / "notes.png").write_text("text")
-    code, said = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", str(tmp_path / "notes.png"))
+    code, said = answer(capsys, "ask", "--run", "run", "--home", home, "--question", tmp_path / "notes.png")
     assert code == 2 and "notes.png: no picture of a kind that is read" in said["failures"][0]
 
 
 def test_it_is_measured(alone, home, data, capsys):
-    code, found = answer(capsys, "eval", "--run", "run", "--home", str(home))
+    code, found = answer(capsys, "eval", "--run", "run", "--home", home)
     last = alone.events(kind="eval")[-1]
     assert code == 0 and found["model"]["loss"] == pytest.approx(last["loss"], rel=1e-5)
     assert found["model"]["top1"] == last["metrics"]["top1"] and found["rows"] == len(open_pictures(data, "eval"))
@@ -206,12 +198,12 @@ def test_it_is_measured(alone, home, data, capsys):
 
 
 def test_it_is_exported_with_its_labels(home, capsys, tmp_path):
-    words = ("--run", "run", "--home", str(home), "--out")
-    code, done = answer(capsys, "export", "merged", *words, str(tmp_path / "out"))
+    words = ("--run", "run", "--home", home, "--out")
+    code, done = answer(capsys, "export", "merged", *words, tmp_path / "out")
     assert code == 0 and {"model.safetensors", "config.json", "labels.json", "README.md"} <= done["files"].keys()
     assert json.loads((tmp_path / "out/labels.json").read_text()) == list(pictures.CLASSES)
     assert "| accuracy |" in (tmp_path / "out/README.md").read_text()
-    code, done = answer(capsys, "export", "gguf", *words, str(tmp_path / "gguf"))
+    code, done = answer(capsys, "export", "gguf", *words, tmp_path / "gguf")
     assert code == 2 and "a model of pictures cannot be written as gguf" in done["failures"][0]
 
 

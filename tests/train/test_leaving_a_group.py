@@ -40,15 +40,6 @@ def orders(tmp_path):
     return found
 
 
-@pytest.fixture
-def alone():
-    """A real group of one, over gloo."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 def trained() -> Trained:
     named = {name: nn.Parameter(torch.ones(4)) for name in ("a", "b")}
     return Trained(named, torch.optim.AdamW(named.values(), lr=0.1))
@@ -136,7 +127,8 @@ def test_who_has_only_loaded_and_is_left_alone_begins_with_first_weights(sent, m
     assert all((p == 1).all() for p in run.trained.parameters) and kept.step == 0
 
 
-def test_ddp_and_its_buckets_go_with_their_last_holder(alone):
+@pytest.mark.usefixtures("group_of_one")
+def test_ddp_and_its_buckets_go_with_their_last_holder():
     model = nn.Linear(4, 4)
     module = LossModule(model, lambda model, batch: model(batch).sum())
     made = gradient_exchange.DdpSync(module, list(model.parameters()), "fp32", "cpu", World(rank=0, size=1))
@@ -148,8 +140,9 @@ def test_ddp_and_its_buckets_go_with_their_last_holder(alone):
     assert model.weight.grad is not None
 
 
+@pytest.mark.usefixtures("group_of_one")
 @pytest.mark.parametrize("connected", [True, False])
-def test_the_next_group_has_the_name_that_a_fresh_process_gives_it(alone, connected):
+def test_the_next_group_has_the_name_that_a_fresh_process_gives_it(connected):
     """A group that did not come about has counted."""
     if not connected:
         dist.destroy_process_group()

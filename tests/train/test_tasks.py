@@ -18,7 +18,7 @@ import torch
 from lab.hub import Handler, State
 from tests.support import pace
 from tests.train import tasks_asked
-from tests.train.cluster import ROOT, Cluster, environment, write_records
+from tests.train.cluster import ROOT, Cluster, environment, flags, write_records
 from train.__main__ import main
 from train.plan.settings.read_settings import load_config
 from train.recipes.evaluate import load_tasks, model, prepare, requests, score
@@ -128,10 +128,6 @@ def test_where_memory_ends_fewer_are_asked_side_by_side(prepared, options):
     asked.is_stopped.set()
     with pytest.raises(model.Stopped):
         asked.in_blocks(answer, some)
-
-
-def flags(options: dict) -> list[str]:
-    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 def scores(cluster: Cluster, rank: int = 0) -> dict:
