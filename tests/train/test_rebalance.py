@@ -230,10 +230,6 @@ def test_looks_at_an_idle_machine_cost_no_more_than_they_may():
     assert total < 5000 * 0.6 * (1 + 2 * rebalance.PROBE_COST)
 
 
-def test_known_speeds_make_the_first_plan():
-    assert Balance("abc", 24, known={"a": 11.3, "b": 6.1, "c": 2.8}).counts == [14, 7, 3]
-
-
 @pytest.mark.parametrize("wrong", [{"a": 2.8, "b": 6.1, "c": 11.3}, {"a": 11.3, "b": 6.1, "c": 0.01}])
 def test_wrong_ones_are_corrected_even_where_a_machine_has_no_rows_by_them(wrong):
     plan = Balance("abc", 24, known=wrong)
