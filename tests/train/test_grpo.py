@@ -24,7 +24,6 @@ from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers, gumbel, key
 from train.models.weights import trained_weights
 from train.plan.settings.read_settings import load_config
-from train.recipes.grpo.advantages import advantages
 from train.recipes.grpo.recipe import GrpoRecipe
 from train.runlog.event_types import Rollout
 
@@ -313,10 +312,3 @@ def test_an_answer_does_not_depend_on_those_beside_it(settings, data):
         for number, one in zip(numbers, made(numbers), strict=True):
             assert one.tokens == together[number].tokens
             assert one.log_p == pytest.approx(together[number].log_p, abs=1e-4)
-
-
-def test_advantages_compare_within_a_group():
-    assert advantages([1, 1, 5, 5, 2, 2, 2, 2], 4, "none").tolist() == [-2, -2, 2, 2, 0, 0, 0, 0]
-    scaled = advantages([1, 1, 5, 5, 0.1, 0.1, 0.1, 0.1], 4, "group")
-    assert scaled[4:].tolist() == [0, 0, 0, 0]
-    assert scaled[2] == pytest.approx(2 / (2.309401 + 1e-4), rel=1e-6)

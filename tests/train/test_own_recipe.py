@@ -21,6 +21,7 @@ from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
+from train.models.backends import to_tensors
 from train.plan.launch.plan_cards import what_if
 from train.plan.settings.read_settings import config_of, load_config
 from train.recipes.own import make_rows as own_rows
@@ -58,7 +59,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, rows):
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0)
     losses, stream = [], reference.order(data, 3407)
     for event in alone.steps():
-        chosen = own_rows.as_tensors(data, stream[event["step"] * 8 - 8 : event["step"] * 8], "cpu")
+        chosen = to_tensors(data.batch(stream[event["step"] * 8 - 8 : event["step"] * 8]), "cpu")
         optimizer.zero_grad()
         loss = recipe.loss(model, chosen).mean()
         loss.backward()
@@ -142,7 +143,7 @@ def test_its_result_is_all_that_its_own_functions_need(alone, rows):
     model.load_state_dict(load_file(folder / "model.safetensors"))
     held_out = open_rows(rows, "eval")
     with torch.no_grad():
-        losses = recipe.loss(model, own_rows.as_tensors(held_out, list(range(len(held_out))), "cpu"))
+        losses = recipe.loss(model, to_tensors(held_out.batch(list(range(len(held_out)))), "cpu"))
     assert float(losses.mean()) == pytest.approx(alone.events(kind="eval")[-1]["loss"], rel=1e-5)
     assert "recipe.py" in (folder / "README.md").read_text()
     shown = alone.events(kind="samples")[-1]["lines"]

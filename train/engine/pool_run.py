@@ -21,7 +21,7 @@ from train.pool import PoolRecipe
 from train.pool.hand_out_pieces import Board, Watcher
 from train.pool.piece_thread import Desk, Hands
 from train.pool.pieces import Done, Known, Taken
-from train.pool.record import Disk, OwnDisk, Record, require_same_data
+from train.pool.record import Disk, Record, require_same_data
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine, person
 
@@ -220,7 +220,7 @@ def of_this_process(config: RunConfig, leaver: Leaver | None) -> Outside:
     return Outside(
         env=os.environ,
         clock=WorkClock(),
-        disk=OwnDisk(),
+        disk=Disk(),
         log=EventLog(config.log_folder / paths.EVENTS if writes(os.environ) else None),
         orders=Orders.of_agent() if leaver else None,
         join=join,

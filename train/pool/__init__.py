@@ -9,35 +9,13 @@ piece_thread.py     the thread that does one piece after the other
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from train.plan.settings.read_settings import RunConfig
 from train.pool.pieces import Done, Known, Piece
 
-
-class Desk(Protocol):
-    """What a recipe may use of the run."""
-
-    config: RunConfig
-    node: str
-    device: str
-    """What this process computes on: cpu, cuda:0, …"""
-    precision: str
-    is_stopped: threading.Event
-    """Set when the piece is to end: somebody else was faster, or this process leaves."""
-
-    def doing(self, what: str) -> None:
-        """Says what this machine does before its first piece, to who watches."""
-
-    def note(self, fact: dict[str, Any]) -> None:
-        """Tells all machines something of the piece that is being done."""
-
-    def lives(self) -> None:
-        """Says that the piece goes on, where there is nothing to tell of it for long."""
-
-    def known(self) -> Known: ...
+if TYPE_CHECKING:
+    from train.pool.piece_thread import Desk
 
 
 class PoolRecipe(Protocol):

@@ -12,60 +12,22 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from train.clock import Clock
 from train.pool import PoolRecipe, pieces
+from train.pool.piece_thread import Hands
 from train.pool.pieces import Done, Known, List, Piece, Taken
 from train.pool.record import Record
+
+if TYPE_CHECKING:
+    from train.parallel.process_group import World
 
 LOOK_S, BUSY_LOOK_S = 0.1, 0.5
 """Seconds between two looks at the list: of who has nothing to do, and of who is at work."""
 KEPT_S = 60.0
 """How long what came of a piece stays in the store. Who lives takes it within a second; for who was away longer the
 next group has it."""
-
-
-class Group(Protocol):
-    """The store of a group: World has it (train/parallel/process_group.py)."""
-
-    rank: int
-    size: int
-    node: str
-
-    def gather(self, value: Any) -> list[Any]: ...
-    def new_name(self, kind: str) -> str: ...
-    def change(self, name: str, alter: Callable[[Any], Any]) -> Any: ...
-    def shared(self, name: str) -> Any: ...
-    def write(self, name: str, text: str) -> None: ...
-    def read(self, name: str) -> str | None: ...
-    def forget(self, name: str) -> None: ...
-
-
-class Hands(Protocol):
-    """Who does one piece after the other: piece_thread.py has it."""
-
-    @property
-    def running(self) -> Piece | None: ...
-    @property
-    def is_free(self) -> bool:
-        """Whether it has loaded, and does nothing."""
-
-    def start(self, piece: Piece) -> None: ...
-    def drop(self) -> None:
-        """Ends the piece that is being done; what comes of it counts no more."""
-
-    @property
-    def ended(self) -> tuple[Piece, float, dict[str, Any]] | None:
-        """The piece that has ended, its seconds and what came of it, until that was brought."""
-
-    def brought(self) -> None: ...
-    def wait(self, seconds: float) -> None:
-        """Waits so long, or until something has ended."""
-
-    @property
-    def notes(self) -> list[dict[str, Any]]:
-        """What has been told of the piece that is running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +61,7 @@ class Board:
         with self.lock:
             self.is_closed = True
 
-    def run(self, group: Group) -> None:
+    def run(self, group: World) -> None:
         """Until all is done, and all members know."""
         self.meet(group)
         while not self.is_closed:
@@ -122,7 +84,7 @@ class Board:
 
     # -- the group begins ----------------------------------------------------------------------------------------------
 
-    def meet(self, group: Group) -> None:
+    def meet(self, group: World) -> None:
         """All members have what any of them has, and know what each is doing."""
         self.name = group.new_name("pieces")
         has = [dict(map(tuple, each)) for each in group.gather(sorted(self.record.generations.items()))]
@@ -141,7 +103,7 @@ class Board:
 
     # -- what the others bring -----------------------------------------------------------------------------------------
 
-    def take_in(self, group: Group, now: List) -> None:
+    def take_in(self, group: World, now: List) -> None:
         for number, rank in now["done"]:
             if number not in self.results:
                 self.results[number] = self.result_name(number, rank)
@@ -155,11 +117,11 @@ class Board:
         if running and running.number in self.record.done:
             self.with_hands(self.hands.drop)
 
-    def write(self, group: Group, name: str, done: Done) -> None:
+    def write(self, group: World, name: str, done: Done) -> None:
         group.write(name, json.dumps(done.facts()))
         self.written.append((self.now(), name))
 
-    def forget_old(self, group: Group) -> None:
+    def forget_old(self, group: World) -> None:
         """The answers of a night would fill the memory of who keeps the store."""
         while self.written and self.now() > self.written[0][0] + KEPT_S:
             group.forget(self.written.popleft()[1])
@@ -174,7 +136,7 @@ class Board:
 
     # -- what this one does --------------------------------------------------------------------------------------------
 
-    def bring(self, group: Group) -> None:
+    def bring(self, group: World) -> None:
         """Tells the group what it does not know yet. Until it does, what has ended stays in these hands."""
         running = self.hands.running
         for fact in self.hands.notes[self.told :] if running else ():
@@ -197,7 +159,7 @@ class Board:
             if not self.is_closed:
                 act()
 
-    def take(self, group: Group) -> None:
+    def take(self, group: World) -> None:
         """Takes the next piece, where there is one."""
         chosen: list[Piece] = []
 
@@ -212,7 +174,7 @@ class Board:
             self.told = 0
             self.with_hands(partial(self.hands.start, chosen[0]))
 
-    def next(self, group: Group) -> Piece | None:
+    def next(self, group: World) -> Piece | None:
         """What nobody has; else what this one would end before those who do it."""
         known = self.known
         if piece := self.recipe.next(known):
@@ -222,7 +184,7 @@ class Board:
         may = getattr(self.recipe, "may_take", lambda _: True)
         return piece if number >= 0 and may(piece := known.taken[number].piece) else None
 
-    def change(self, group: Group, alter: Callable[[List], List]) -> None:
+    def change(self, group: World, alter: Callable[[List], List]) -> None:
         self.take_in(group, group.change(self.name, alter))
 
 

@@ -29,11 +29,14 @@ class Desk:
     config: RunConfig
     node: str
     device: str
+    """What this process computes on: cpu, cuda:0, …"""
     precision: str
     known: Callable[[], Known]
     doing: Callable[[str], None]
+    """Says what this machine does before its first piece, to who watches."""
     clock: Clock = field(default_factory=WorkClock)
     is_stopped: threading.Event = field(init=False)
+    """Set when the piece is to end: somebody else was faster, or this process leaves."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """What was told of the piece that is running."""
     noted_at: float = 0.0
@@ -42,9 +45,11 @@ class Desk:
         self.is_stopped = self.clock.event()
 
     def lives(self) -> None:
+        """Says that the piece goes on, where there is nothing to tell of it for long."""
         self.noted_at = self.clock.now()
 
     def note(self, fact: dict[str, Any]) -> None:
+        """Tells all machines something of the piece that is being done."""
         self.lives()
         self.notes.append(fact)
 
@@ -55,6 +60,7 @@ class Hands:
         self.running: Piece | None = None
         self.error: Exception | None = None
         self.ended: Ended | None = None
+        """The piece that has ended, its seconds and what came of it, until that was brought."""
         self.is_loaded = self.has_begun = False
         self.is_dropped = self.leaves = False
         self.begun_at = 0.0
@@ -64,6 +70,7 @@ class Hands:
 
     @property
     def is_free(self) -> bool:
+        """Whether it has loaded, and does nothing."""
         return self.is_loaded and self.running is None and not self.leaves
 
     def start(self, piece: Piece) -> None:
@@ -74,6 +81,7 @@ class Hands:
         self.begins.set()
 
     def drop(self) -> None:
+        """Ends the piece that is being done; what comes of it counts no more."""
         with self.lock:
             if self.running and not self.ended:
                 self.is_dropped = True
@@ -110,6 +118,7 @@ class Hands:
         self.ended = self.running = None
 
     def wait(self, seconds: float) -> None:
+        """Waits so long, or until something has ended."""
         self.news.wait(seconds)
         self.news.clear()
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from train.errors import OtherData
 from train.plan.settings.read_settings import RunConfig
@@ -17,20 +16,14 @@ from train.runlog import paths
 from train.runlog.events import append_whole
 
 
-class Disk(Protocol):
+class Disk:
     def read(self, file: Path) -> str:
         """Whole lines; nothing where there is no file."""
-
-    def append(self, file: Path, line: str) -> None:
-        """All of it, so that it survives a power cut; or nothing, with an OSError."""
-
-
-class OwnDisk:
-    def read(self, file: Path) -> str:
         text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         return text[: text.rfind("\n") + 1]
 
     def append(self, file: Path, line: str) -> None:
+        """All of it, so that it survives a power cut; or nothing, with an OSError."""
         append_whole(file, line, lasts=True)
 
 

@@ -12,6 +12,8 @@ samples(run)          lines of an evaluation, for who watches: what the model wa
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 
+A recipe that keeps something is a class, and made(config) makes it; another is its module.
+
 A recipe that makes the rows of a step with the model (grpo: answers; preference: what the base says of them) has six
 more:
 
@@ -30,6 +32,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from train.plan.model import data_sets
 from train.plan.settings import own_recipe
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from train.models.weights import Named, WeightGroup
     from train.plan.model.catalogue import AnyFacts
     from train.plan.placement.decisions import Decisions
-    from train.plan.settings.read_settings import GrpoConfig, OwnConfig, PreferenceConfig, RunConfig
+    from train.plan.settings.read_settings import RunConfig
     from train.pool import PoolRecipe
     from train.runlog.event_types import MadeRows
 
@@ -94,6 +97,15 @@ class Making(Protocol):
     def close(self) -> None: ...
 
 
+def prepared(config: RunConfig, say: Say) -> Path:
+    """The folder of rows; what is no such folder is prepared first, once."""
+    folder = Path(config.dataset).expanduser()
+    if data_sets.is_here(f"{folder}/index.json"):
+        return folder
+    made: Path = importlib.import_module(config.PREPARES).prepare(config, say)
+    return made
+
+
 def in_pieces(config: RunConfig) -> PoolRecipe:
     """The recipe of a run whose work comes in pieces."""
     found: PoolRecipe = importlib.import_module(f"train.recipes.{config.recipe}.recipe").made(config)
@@ -105,16 +117,7 @@ def making(recipe: Recipe) -> Making | None:
 
 
 def of(config: RunConfig) -> Recipe:
-    if own_recipe.is_file(config.recipe):
-        from train.recipes.own.recipe import OwnRecipe
-
-        return cast(Recipe, OwnRecipe(cast("OwnConfig", config)))
-    if config.recipe == "preference":
-        from train.recipes.preference.recipe import PreferenceRecipe
-
-        return cast(Recipe, PreferenceRecipe(cast("PreferenceConfig", config)))
-    if config.recipe == "grpo":
-        from train.recipes.grpo.recipe import GrpoRecipe
-
-        return cast(Recipe, GrpoRecipe(cast("GrpoConfig", config)))
-    return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}.recipe"))
+    """A module, or what it makes of the settings."""
+    name = "own" if own_recipe.is_file(config.recipe) else config.recipe
+    module: Any = importlib.import_module(f"train.recipes.{name}.recipe")
+    return cast(Recipe, module.made(config) if hasattr(module, "made") else module)

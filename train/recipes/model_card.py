@@ -93,32 +93,17 @@ def descent(config: SftConfig, origin: Origin, base_hash: str, steps: int) -> ad
     )
 
 
-def of_run(
+def card(
     run: Run,
     before: float | None,
     after: float | None,
     measure: str = "held-out loss",
     also: Mapping[str, str] | None = None,
 ) -> str:
-    """The card of a run that fine-tunes; what was measured before and after it is a loss or a reward."""
-    config, rows = cast("SftConfig", run.config), len(run.rows)
-    measured = {"before": before, "after": after}
-    return card(config, origin_of(config), rows=rows, steps=run.step, **measured, measure=measure, also=also)
-
-
-def card(
-    config: SftConfig,
-    origin: Origin,
-    *,
-    rows: int,
-    steps: int,
-    before: float | None,
-    after: float | None,
-    measure: str = "held-out loss",
-    also: Mapping[str, str] | None = None,
-) -> str:
-    """`also`: what else was measured."""
-    full = config.method == "full"
+    """The card of a run that fine-tunes; what was measured before and after it is a loss or a reward. `also`: what
+    else was measured."""
+    config, rows, steps = cast("SftConfig", run.config), len(run.rows), run.step
+    full, origin = config.method == "full", origin_of(config)
     what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
     if config.scores:
         what = (
@@ -131,7 +116,7 @@ def card(
         "row length": config.max_seq_length,
     }
     if not full:
-        settings |= descended(config, origin, steps)
+        settings |= {"descent": descent(config, origin, "", steps).words} if config.adapter else {}
         settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
     facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
     facts |= {name: str(value) for name, value in settings.items()} | {measure: held_out(before, after), **(also or {})}
@@ -142,22 +127,23 @@ def card(
     return page(config.run, known, what, facts, use)
 
 
-def descended(config: SftConfig, origin: Origin, steps: int) -> dict[str, object]:
-    """A row for an adapter that did not begin with the base alone."""
-    return {"descent": descent(config, origin, "", steps).words} if config.adapter else {}
+def weights_of(run: Run) -> int:
+    count: int = sum(p.numel() for p in run.trained.parameters)
+    return count
 
 
-def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
+def new_card(run: Run) -> str:
     """The card of a model that has no base."""
+    config = cast("PretrainConfig", run.config)
     data, hub_data = about_data(launched_dataset(config), folders=True)
     shape = f"Llama, {config.layers} layers, {config.hidden_size} wide, {config.heads} heads"
     facts = {
-        "shape": f"{shape}, {weights / 1e6:.1f} M weights",
-        "data": f"{data}, {rows} rows of {config.max_seq_length} tokens",
-        "steps": f"{steps} of {config.tokens_per_step} tokens",
+        "shape": f"{shape}, {weights_of(run) / 1e6:.1f} M weights",
+        "data": f"{data}, {len(run.rows)} rows of {config.max_seq_length} tokens",
+        "steps": f"{run.step} of {config.tokens_per_step} tokens",
         "learning rate": f"{config.learning_rate:g}",
         "seed": str(config.seed),
-        "held-out loss": held_out(None, after),
+        "held-out loss": held_out(None, run.milestones.newest),
     }
     known: dict[str, object] = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     known |= {"tags": ["motley"]} | ({"datasets": [hub_data]} if hub_data else {})
@@ -170,16 +156,17 @@ def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, aft
     return page(config.run, known, "A language model, trained from nothing", facts, [*use, *with_ollama(config.run)])
 
 
-def own_card(config: OwnConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
+def own_card(run: Run) -> str:
     """The card of a model that a recipe of one's own has built."""
+    config = cast("OwnConfig", run.config)
     facts = {
         "recipe": "`recipe.py`, beside this page",
-        "weights": f"{weights / 1e6:.3g} M",
-        "data": f"{rows} rows",
-        "steps": f"{steps} of {config.rows_per_step} rows",
+        "weights": f"{weights_of(run) / 1e6:.3g} M",
+        "data": f"{len(run.rows)} rows",
+        "steps": f"{run.step} of {config.rows_per_step} rows",
         "learning rate": f"{config.learning_rate:g}",
         **{name.replace("_", " "): str(value) for name, value in config.own.items()},
-        "held-out loss": held_out(None, after),
+        "held-out loss": held_out(None, run.milestones.newest),
     }
     use = [
         "## How to use it\n",
@@ -195,26 +182,17 @@ def own_card(config: OwnConfig, *, weights: int, rows: int, steps: int, after: f
     return page(config.run, {"tags": ["motley"]}, "A model of a recipe of our own, trained", facts, use)
 
 
-def picture_card(
-    config: ImagesConfig,
-    *,
-    weights: int,
-    classes: list[str],
-    rows: int,
-    steps: int,
-    after: float | None,
-    metrics: dict[str, float],
-    pixels: str,
-) -> str:
+def picture_card(run: Run, *, classes: int, pixels: str) -> str:
+    config = cast("ImagesConfig", run.config)
     size, loads = config.image_size, config.is_base or config.model.startswith("vit")
-    origin = origin_of(config)
+    origin, weights, metrics = origin_of(config), f"{weights_of(run) / 1e6:.1f} M weights", run.milestones.metrics
     facts = {
-        "shape": f"{config.model}, {config.width} wide, {weights / 1e6:.1f} M weights",
-        "data": f"`{Path(origin.dataset).name}`, {rows} pictures, {len(classes)} classes",
-        "steps": f"{steps} of {config.rows_per_step} pictures",
+        "shape": f"{config.model}, {config.width} wide, {weights}",
+        "data": f"`{Path(origin.dataset).name}`, {len(run.rows)} pictures, {classes} classes",
+        "steps": f"{run.step} of {config.rows_per_step} pictures",
         "learning rate": f"{config.learning_rate:g}, {config.optimizer}",
         "seed": str(config.seed),
-        "held-out loss": held_out(None, after),
+        "held-out loss": held_out(None, run.milestones.newest),
         "accuracy": ", ".join(f"{name} {100 * value:.1f} %" for name, value in metrics.items()) or "not measured",
         "input": f"three colours, {size} × {size}, a byte b as {pixels}; grey three times",
         "labels": "labels.json, in the order of the outputs",
@@ -223,7 +201,7 @@ def picture_card(
     what = "trained from nothing"
     if config.is_base:
         what = "fine-tuned"
-        facts |= {"shape": f"{weights / 1e6:.1f} M weights", "base": origin.base_for_others}
+        facts |= {"shape": weights, "base": origin.base_for_others}
         known |= {"base_model": origin.hub} if origin.hub else {}
     use = (
         f"## How to use it\n\nOn the cluster that trained it:\n\n    ./motley ask --run {config.run} --question FILE\n"

@@ -10,7 +10,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from train.models import backends
 from train.models.model_files import model_folder
 from train.plan.settings.evaluate import EvaluateConfig
 from train.recipes.evaluate.requests import BLOCK, Requests
+from train.recipes.generate.write_answers import asked_model
 
 MIXED = {"bf16": "bfloat16", "fp16": "float16", "fp32": None}
 """A run's precision, as the harness calls it."""
@@ -98,16 +98,7 @@ def without_adapter(model: Any) -> AbstractContextManager[Any]:
 
 
 def load(config: EvaluateConfig, device: str, precision: str) -> InBlocks:
-    """The base, with the adapter where there is one."""
-    folder, backend = model_folder(config.model), backends.get("hf")
-    spec = backends.ModelSpec(
-        folder=folder,
-        method="lora" if config.adapter else "base",
-        device=device,
-        precision=precision,
-        load_in=config.load_in if config.load_in != "auto" else "16bit",
-        adapter=Path(config.adapter) if config.adapter else None,
-        max_seq_length=config.max_seq_length,
-    )
-    model, tokenizer = backend.build(spec), AutoTokenizer.from_pretrained(folder)
+    folder = model_folder(config.model)
+    spec = asked_model(config, folder, device, precision, config.max_seq_length)
+    model, tokenizer = backends.get("hf").build(spec), AutoTokenizer.from_pretrained(folder)
     return InBlocks(model, tokenizer, rows=config.requests_at_once, precision=precision, seed=config.seed)

@@ -10,16 +10,15 @@ import json
 import threading
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from train.files import file_hash, whole_folder
 from train.plan.launch import extra_packages
 from train.plan.settings.evaluate import EvaluateConfig
-from train.plan.settings.every_run import RunConfig
-from train.pool import Desk
+from train.pool.piece_thread import Desk
 from train.pool.pieces import Done, Known, Piece
+from train.recipes import prepared
 from train.recipes.evaluate import prepare
-from train.recipes.prepared import prepared
 from train.runlog.scores import FILE, table
 
 if TYPE_CHECKING:
@@ -128,5 +127,4 @@ class Evaluate:
             self.model.is_stopped.set()
 
 
-def made(config: RunConfig) -> Evaluate:
-    return Evaluate(cast(EvaluateConfig, config))
+made = Evaluate

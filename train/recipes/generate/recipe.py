@@ -10,15 +10,15 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from train.files import whole_folder
-from train.plan.settings.read_settings import GenerateConfig, RunConfig
-from train.pool import Desk
+from train.plan.settings.read_settings import GenerateConfig
+from train.pool.piece_thread import Desk
 from train.pool.pieces import Done, Known, Piece
+from train.recipes import prepared
 from train.recipes.generate.write_answers import Answers
 from train.recipes.grpo.rows import PromptRows, open_prompts
-from train.recipes.prepared import prepared
 
 FILE = "answers.jsonl"
 
@@ -62,8 +62,7 @@ class Generate:
     def work(self, piece: Piece, desk: Desk) -> dict[str, Any]:
         assert self.answers
         numbers = range(piece.what["first"], piece.what["end"])
-        texts = self.answers.make(numbers, desk.is_stopped)
-        return {"answers": [{"text": one.text, "tokens": one.tokens, "cut": one.is_cut} for one in texts]}
+        return {"answers": self.answers.make(numbers, desk.is_stopped)}
 
     def words(self, done: Done) -> str:
         answers = done.result["answers"]
@@ -91,5 +90,4 @@ class Generate:
         pass
 
 
-def made(config: RunConfig) -> Generate:
-    return Generate(cast(GenerateConfig, config))
+made = Generate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from train.models.backends import to_tensors
+from train.models.backends import at_rest, to_tensors
 from train.models.sample_tokens import Answer, Draw, answers
 from train.models.vllm import Server
 from train.recipes.grpo.hand_out import Begun, HandOut
@@ -48,14 +48,11 @@ class Generator:
         """The answers that this node has ended, when all nodes have ended theirs."""
         self.seconds, self.tokens = 0.0, 0
         found: dict[int, Answer] = {}
-        run.module.model.eval()
-        try:
+        with at_rest(run.module.model):
             while work := hand.next(self.at_once):
                 started = time.perf_counter()
                 found |= self.done(run, asked, work, hand)
                 self.seconds += time.perf_counter() - started
-        finally:
-            run.module.model.train()
         return found
 
     def trial(self, module: LossModule, prompts: list[list[int]], tokens: int) -> None:
@@ -131,9 +128,8 @@ def seconds_of_an_answer(
         generator.trial(module, prompts, tokens)
         return time.perf_counter() - started
 
-    module.model.eval()
-    if warm:
-        took(1)
-    first_s, more_s = took(1), took(1 + TIMED_TOKENS)
-    module.model.train()
+    with at_rest(module.model):
+        if warm:
+            took(1)
+        first_s, more_s = took(1), took(1 + TIMED_TOKENS)
     return (first_s + max(0.0, more_s - first_s) / TIMED_TOKENS * (generator.most - 1)) / count

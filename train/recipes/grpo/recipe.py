@@ -40,7 +40,7 @@ from train.plan.placement.fit import setup_for
 from train.plan.settings.read_settings import GrpoConfig
 from train.plan.settings.rewards import parse
 from train.plan.speed.row_split import parts
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.grpo import losses as policy
 from train.recipes.grpo import rollout as made_rows
 from train.recipes.grpo.exchange import Effort, Known, exchange_facts, exchange_rows
@@ -48,7 +48,6 @@ from train.recipes.grpo.generate import Asked, Generator, ServedGenerator, secon
 from train.recipes.grpo.hand_out import HandOut
 from train.recipes.grpo.rollout import Facts, KeptRollout, Made, Rollout, Row
 from train.recipes.grpo.rows import PromptRows, open_prompts
-from train.recipes.prepared import prepared
 from train.recipes.sft import recipe as sft
 from train.rewards.judge import Judge
 from train.runlog import event_types
@@ -127,7 +126,7 @@ class GrpoRecipe:
     def card(self, run: Run) -> str:
         losses = run.milestones.base, run.milestones.newest
         before, after = (None if loss is None else -loss for loss in losses)
-        return model_card.of_run(run, before, after, measure="held-out reward")
+        return model_card.card(run, before, after, measure="held-out reward")
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -347,6 +346,9 @@ class GrpoRecipe:
             divergence=float(apart.sum()),
             by_function=tuple(made.rewards),
         )
+
+
+made = GrpoRecipe
 
 
 def as_answered(prompt: Any, text: str) -> Any:

@@ -20,20 +20,18 @@ import os
 import shutil
 import struct
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
 from train.data import left_out_in_words, parse_files
+from train.data.in_threads import in_order
 from train.data.index import Index, SplitIndex
 from train.data.prepare import rows_folder
 from train.data.read_records import SHOWN_BAD, Say, Tally
@@ -54,8 +52,6 @@ FETCH_AGAIN = "fetch them again"
 MOST_PIXELS = 120_000_000
 """A small file may unpack to many more, and take a minute."""
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +176,7 @@ def idx_content(file: Path, dimensions: int, what: str) -> tuple[tuple[int, ...]
 def look(found: list[Source], config: ImagesConfig, tally: Tally, say: Say) -> list[Seen]:
     """All that can be opened: their hash, and whether they are grey."""
     seen = []
-    for source, one in zip(found, threads(peek, found), strict=True):
+    for source, one in in_order(peek, found, cores()):
         tally.records += 1
         if isinstance(one, Seen):
             seen.append(one)
@@ -188,6 +184,10 @@ def look(found: list[Source], config: ImagesConfig, tally: Tally, say: Say) -> l
             skipped(source, one, tally, say)
     stop_if_bad(config, tally)
     return seen
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def peek(source: Source) -> Seen | str:
@@ -266,17 +266,6 @@ def stop_if_bad(config: ImagesConfig, tally: Tally) -> None:
         )
 
 
-def threads(act: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Results in order; never more at once than the threads need to stay busy."""
-    count = len(os.sched_getaffinity(0))
-    rest, waiting = iter(items), deque[Future[R]]()
-    with ThreadPoolExecutor(count) as pool:
-        waiting.extend(pool.submit(act, item) for item in islice(rest, 8 * count))
-        while waiting:
-            yield waiting.popleft().result()
-            waiting.extend(pool.submit(act, item) for item in islice(rest, 1))
-
-
 def split(found: list[Seen], fraction: float) -> dict[str, list[Seen]]:
     """What the set holds out itself; else by lot, at least one picture as long as one of its class remains."""
     if any(one.source.split for one in found):
@@ -306,7 +295,7 @@ def build(
     never = {one.source.label for one in pictures.seen if not one.source.raw}
     for name, some in split(pictures.seen, config.eval_fraction).items():
         writer = PictureWriter(folder / name, edge)
-        for one, pixels in zip(some, threads(partial(decoded, edge=edge, colours=colours), some), strict=True):
+        for one, pixels in in_order(partial(decoded, edge=edge, colours=colours), some, cores()):
             if isinstance(pixels, str):
                 skipped(one.source, pixels, pictures.tally, pictures.say)
             else:

@@ -21,18 +21,17 @@ import torch
 
 from train.data.rows import read_index
 from train.errors import BadInput
-from train.models.backends import Batch, LossModule
+from train.models.backends import Batch, LossModule, at_rest
 from train.models.model_files import model_folder
 from train.models.weights import Named, WeightGroup, shrunk_and_kept, write_whole
 from train.plan.model.hashes import base_hash
 from train.plan.model.picture_facts import COLOURS, PictureFacts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.read_settings import ImagesConfig
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.images import models as pictures
 from train.recipes.images import pretrained as picture_bases
 from train.recipes.images.rows import KIND, PictureRows, open_pictures, write_labels
-from train.recipes.prepared import prepared
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -129,14 +128,10 @@ def samples(run: Run) -> list[dict[str, str]]:
 def predicted(module: LossModule, rows: PictureRows, count: int, micro_batch: int, device: str) -> list[int]:
     """The likeliest class of each of the first rows."""
     found: list[int] = []
-    module.eval()
-    try:
-        with torch.no_grad(), module.autocast():
-            for first in range(0, count, micro_batch):
-                some = rows.batch(list(range(first, min(count, first + micro_batch))))["pictures"]
-                found += pictures.scores(module.model, torch.from_numpy(some).to(device)).argmax(dim=1).tolist()
-    finally:
-        module.train()
+    with at_rest(module), torch.no_grad(), module.autocast():
+        for first in range(0, count, micro_batch):
+            some = rows.batch(list(range(first, min(count, first + micro_batch))))["pictures"]
+            found += pictures.scores(module.model, torch.from_numpy(some).to(device)).argmax(dim=1).tolist()
     return found
 
 
@@ -159,15 +154,5 @@ def export(run: Run, folder: Path) -> None:
 
 
 def card(run: Run) -> str:
-    weights = sum(p.numel() for p in run.trained.parameters)
-    config, made = cast(ImagesConfig, run.config), run.milestones
-    return model_card.picture_card(
-        config,
-        weights=weights,
-        classes=classes(cast(PictureRows, run.rows).folder.parent),
-        rows=len(run.rows),
-        steps=run.step,
-        after=made.newest,
-        metrics=made.metrics,
-        pixels=pictures.pixel_words(run.module.model),
-    )
+    known = classes(cast(PictureRows, run.rows).folder.parent)
+    return model_card.picture_card(run, classes=len(known), pixels=pictures.pixel_words(run.module.model))

@@ -15,9 +15,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from train.errors import BadInput
+from train.models.backends import Batch, to_tensors
 from train.recipes.own.file import Functions, call, seed_all
+from train.recipes.own.rows import OwnRows
 
-Batch = dict[str, Tensor]
 Gradients = dict[str, Tensor]
 ROWS, CUT = 5, 2
 OTHER_SEEDS = range(2, 8)
@@ -27,8 +28,9 @@ CLOSE = 1e-4
 too; BatchNorm's by a quarter."""
 
 
-def check(functions: Functions, model: nn.Module, batch: Batch) -> None:
-    """`batch`: ROWS rows, or as many as there are, but two. Leaves the model as it was."""
+def check(functions: Functions, model: nn.Module, rows: OwnRows, device: str) -> None:
+    """With ROWS rows, or as many as there are, but two. Leaves the model as it was."""
+    batch = to_tensors(rows.batch(list(range(min(ROWS, len(rows))))), device)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         _check(functions, model.train(), batch)
     model.train().zero_grad(set_to_none=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from train.cache import build_once
 from train.data.prepare import rows_folder
@@ -25,7 +24,7 @@ from train.plan.settings.own_settings import OwnConfig
 from train.plan.values import Settings
 from train.recipes.own import dry_step
 from train.recipes.own.file import Functions, call, load, seed_all
-from train.recipes.own.rows import FEWEST, RECIPE, Columns, OwnRows, as_columns, open_rows, split_by_content, write_rows
+from train.recipes.own.rows import FEWEST, RECIPE, Columns, as_columns, open_rows, split_by_content, write_rows
 
 Say = Callable[[str], None]
 
@@ -51,9 +50,7 @@ def prepare(
         train, held_out = call_rows(made, config, place_of(data, files))
         write_rows(draft, train, held_out, key)
         shutil.copyfile(config.recipe, draft / RECIPE)
-        tried = open_rows(draft)
-        model = build_model(made, config, draft)
-        dry_step.check(made, model, as_tensors(tried, list(range(min(dry_step.ROWS, len(tried)))), "cpu"))
+        dry_step.check(made, build_model(made, config, draft), open_rows(draft), "cpu")
 
     build_once(folder, build)
     index = read_index(folder)
@@ -127,7 +124,3 @@ def build_model(functions: Functions, config: OwnConfig, rows: Path) -> nn.Modul
     for weight in trained:
         weight.data = weight.data.float()
     return model.train()
-
-
-def as_tensors(rows: OwnRows, indices: list[int], device: str) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(values).to(device) for name, values in rows.batch(indices).items()}

@@ -21,7 +21,7 @@ from torch import nn
 
 from train.data.rows import read_index
 from train.errors import BadInput
-from train.models.backends import Batch, LossModule, autocast
+from train.models.backends import Batch, LossModule, at_rest, autocast, to_tensors
 from train.models.weights import WEIGHTS, Named, WeightGroup, write_whole
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.own_settings import OwnConfig
@@ -64,18 +64,13 @@ class OwnRecipe:
     def build(self, config: OwnConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
         model = own_rows.build_model(self.functions, config, start).to(device)
         self.trained_on = open_rows(start)
-        dry_step.check(self.functions, model, self._first(dry_step.ROWS, device))
+        dry_step.check(self.functions, model, self.trained_on, device)
         return LossModule(model, self.functions.loss_sum, partial(autocast, decisions.precision, device))
-
-    def _first(self, count: int, device: str) -> Batch:
-        assert self.trained_on
-        return own_rows.as_tensors(self.trained_on, list(range(min(count, len(self.trained_on)))), device)
 
     def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
         """The recipe's own rows, again from the first one where there are too few: one is as long as the other."""
         assert self.trained_on
-        indices = [i % len(self.trained_on) for i in range(count)]
-        return own_rows.as_tensors(self.trained_on, indices, device)
+        return to_tensors(self.trained_on.batch([i % len(self.trained_on) for i in range(count)]), device)
 
     def optimized(self, config: OwnConfig, named: Named) -> list[WeightGroup]:
         return [{"params": list(named.values())}]
@@ -100,9 +95,10 @@ class OwnRecipe:
         shutil.copyfile(config.recipe, folder / RECIPE)
 
     def card(self, run: Run) -> str:
-        weights = sum(p.numel() for p in run.trained.parameters)
-        config, loss = cast(OwnConfig, run.config), run.milestones.newest
-        return model_card.own_card(config, weights=weights, rows=len(run.rows), steps=run.step, after=loss)
+        return model_card.own_card(run)
+
+
+made = OwnRecipe
 
 
 def measured(functions: Functions, module: LossModule, rows: OwnRows, some: list[int], device: str) -> dict[str, float]:
@@ -110,15 +106,11 @@ def measured(functions: Functions, module: LossModule, rows: OwnRows, some: list
     if not functions.metrics or not some:
         return {}
     sums: dict[str, float] = {}
-    module.eval()
-    try:
-        with torch.no_grad(), module.autocast():
-            for first in range(0, len(some), AT_A_TIME):
-                batch = own_rows.as_tensors(rows, some[first : first + AT_A_TIME], device)
-                for name, total in functions.metric_sums(module.model, batch).items():
-                    sums[name] = sums.get(name, 0.0) + total
-    finally:
-        module.train()
+    with at_rest(module), torch.no_grad(), module.autocast():
+        for first in range(0, len(some), AT_A_TIME):
+            batch = to_tensors(rows.batch(some[first : first + AT_A_TIME]), device)
+            for name, total in functions.metric_sums(module.model, batch).items():
+                sums[name] = sums.get(name, 0.0) + total
     return {name: total / len(some) for name, total in sums.items()}
 
 

@@ -31,21 +31,20 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from train.data.mix_data_sets import looked_at
 from train.data.rows import date_of, padded_left, template_of
 from train.data.to_tokens import Chat, asked_text, end_ids, load_chat
-from train.models.backends import Batch, LossModule, to_tensors
+from train.models.backends import Batch, LossModule, at_rest, to_tensors
 from train.models.model_files import model_folder
 from train.models.sample_tokens import Draw, answers
 from train.plan.model.catalogue import resolve_model
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.read_settings import PreferenceConfig
 from train.plan.speed.row_split import parts, spans, split_rows
-from train.recipes import model_card
+from train.recipes import model_card, prepared
 from train.recipes.answers_as_rows import Compared
 from train.recipes.preference import losses as preference
 from train.recipes.preference import reward_head
 from train.recipes.preference.losses import METRICS
 from train.recipes.preference.reference import References, file_for
 from train.recipes.preference.rows import QUESTIONS, Columns, PairRows, open_pairs
-from train.recipes.prepared import prepared
 from train.recipes.sft import recipe as sft
 from train.runlog.events import ON_DATA
 
@@ -129,7 +128,7 @@ class PreferenceRecipe:
         config, right = self.config, run.milestones.metrics.get("accuracy")
         measure = f"held-out loss ({config.loss}{'' if config.scores else f', beta {config.beta:g}'})"
         also = {} if right is None else {"held-out pairs the right way round": f"{100 * right:.1f} %"}
-        return model_card.of_run(run, run.milestones.base, run.milestones.newest, measure=measure, also=also)
+        return model_card.card(run, run.milestones.base, run.milestones.newest, measure=measure, also=also)
 
     def answer_s(self, config: PreferenceConfig, module: LossModule) -> float:
         """Nothing: the base is asked once in all, not in each step."""
@@ -244,15 +243,7 @@ class PreferenceRecipe:
         return found
 
 
-@contextmanager
-def at_rest(model: Any) -> Iterator[None]:
-    """Puts a model into evaluation, and afterwards as it was."""
-    before = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(before)
+made = PreferenceRecipe
 
 
 @contextmanager

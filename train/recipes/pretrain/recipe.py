@@ -20,13 +20,12 @@ import torch
 from train.data.rows import PackedRows, open_rows, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.models.backends import LossModule
+from train.models.backends import LossModule, at_rest
 from train.models.weights import Named, WeightGroup, shrunk_and_kept
 from train.plan.model.catalogue import Facts
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.read_settings import PretrainConfig
-from train.recipes import model_card
-from train.recipes.prepared import prepared
+from train.recipes import model_card, prepared
 from train.recipes.pretrain import model as new
 from train.recipes.pretrain.rows import PROMPTS, TOKENIZER
 from train.recipes.sft.recipe import full_rows
@@ -116,16 +115,12 @@ def continued(run: Run, lines: torch.Tensor) -> list[list[int]]:
     """Drawn on the processor, by the seed and the step alone."""
     random = torch.Generator().manual_seed(run.config.seed + run.step)
     model: Any = run.module.model
-    model.eval()
-    try:
-        with torch.no_grad(), run.module.autocast():
-            for _ in range(SAMPLE_TOKENS):
-                seen = lines[:, -run.rows.row_length :].to(run.device)
-                scores = model(input_ids=seen, use_cache=False).logits[:, -1].float().cpu()
-                drawn = torch.multinomial((scores / WARMTH).softmax(-1), 1, generator=random)
-                lines = torch.cat([lines, drawn], dim=1)
-    finally:
-        model.train()
+    with at_rest(model), torch.no_grad(), run.module.autocast():
+        for _ in range(SAMPLE_TOKENS):
+            seen = lines[:, -run.rows.row_length :].to(run.device)
+            scores = model(input_ids=seen, use_cache=False).logits[:, -1].float().cpu()
+            drawn = torch.multinomial((scores / WARMTH).softmax(-1), 1, generator=random)
+            lines = torch.cat([lines, drawn], dim=1)
     found: list[list[int]] = lines.tolist()
     return found
 
@@ -137,6 +132,4 @@ def export(run: Run, folder: Path) -> None:
 
 
 def card(run: Run) -> str:
-    weights = sum(p.numel() for p in run.trained.parameters)
-    config, loss = cast(PretrainConfig, run.config), run.milestones.newest
-    return model_card.new_card(config, weights=weights, rows=len(run.rows), steps=run.step, after=loss)
+    return model_card.new_card(run)

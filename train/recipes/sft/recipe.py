@@ -24,8 +24,7 @@ from train.plan.model.catalogue import Facts
 from train.plan.model.hashes import base_hash
 from train.plan.placement.decisions import Decisions
 from train.plan.settings.read_settings import SftConfig
-from train.recipes import model_card
-from train.recipes.prepared import prepared
+from train.recipes import model_card, prepared
 
 OF_MODEL = (
     *("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "dora", "lora_init", "lora_dropout"),
@@ -113,7 +112,7 @@ def export(run: Run, folder: Path) -> None:
 
 
 def card(run: Run) -> str:
-    return model_card.of_run(run, run.milestones.base, run.milestones.newest)
+    return model_card.card(run, run.milestones.base, run.milestones.newest)
 
 
 def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:

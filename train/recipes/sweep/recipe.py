@@ -12,7 +12,7 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -36,7 +36,7 @@ from train.runlog import paths
 from train.runlog.trials import BEST_RUN, SWEEP, Trial, best, ended, ranked, running, words
 
 if TYPE_CHECKING:
-    from train.pool import Desk
+    from train.pool.piece_thread import Desk
 
 GIVE_UP_AFTER = 5
 """Trials that fail before one has succeeded: their settings are not the reason."""
@@ -213,16 +213,15 @@ class SweepRecipe:
                 self.process.end(saves=True)
 
 
+made = SweepRecipe
+
+
 def trials_of(known: Known) -> dict[int, Trial]:
     under_way = {
         number: running(number, one.nodes[0], one.piece.what, one.notes) for number, one in known.taken.items()
     }
     over = {number: ended(number, one.node, one.seconds, one.result) for number, one in known.done.items()}
     return under_way | over
-
-
-def made(config: RunConfig) -> SweepRecipe:
-    return SweepRecipe(cast(Sweep, config))
 
 
 def hopeless(known: Known) -> str:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,18 +113,14 @@ class Process:
         return found
 
     def end(self, *, saves: bool) -> None:
-        for number, wait_s in ((signal.SIGTERM, SAVES_S), (signal.SIGKILL, None)):
-            if number == signal.SIGTERM and not saves:
-                continue
-            try:
-                os.killpg(self.process.pid, number)
-                self.process.wait(wait_s)
-                return
-            except ProcessLookupError:
-                self.process.wait()
-                return
-            except subprocess.TimeoutExpired:
-                continue
+        with suppress(ProcessLookupError):
+            if saves:
+                os.killpg(self.process.pid, signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(SAVES_S)
+                    return
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def why_failed(self) -> str:
         """In one line; of an out-of-memory by that name."""

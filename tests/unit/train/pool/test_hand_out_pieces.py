@@ -8,7 +8,7 @@ from typing import Any
 from train.clock import Clock
 from train.pool.hand_out_pieces import KEPT_S, Board, Watcher
 from train.pool.pieces import Done, Known, Piece
-from train.pool.record import OwnDisk, Record
+from train.pool.record import Disk, Record
 
 
 class Store:
@@ -87,7 +87,7 @@ def board(folder: Path, told: list[Done], time: Callable[[], float] = lambda: 0.
     watcher = Watcher(done=told.append, noted=lambda _: None)
     recipe: Any = Numbers()
     hands: Any = Quick()
-    return Board(recipe, Record(folder / "n0.jsonl", OwnDisk()), hands, watcher, 7, clock)
+    return Board(recipe, Record(folder / "n0.jsonl", Disk()), hands, watcher, 7, clock)
 
 
 def test_what_came_of_a_piece_lies_in_the_store_for_a_while_only(tmp_path):

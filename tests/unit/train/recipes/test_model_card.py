@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +24,8 @@ def launched(home: Path, given: dict[str, Any], model: dict[str, Any]) -> SftCon
 
 
 def card_of(config: SftConfig) -> tuple[dict[str, Any], str]:
-    origin = model_card.origin_of(config)
-    text = model_card.card(config, origin, rows=320, steps=40, before=6.6123, after=4.8)
+    run: Any = SimpleNamespace(config=config, rows=range(320), step=40)
+    text = model_card.card(run, before=6.6123, after=4.8)
     _, header, body = text.split("---\n", 2)
     return yaml.safe_load(header), body
 
@@ -100,4 +101,6 @@ def test_what_cannot_be_read_of_a_launch_leaves_the_nodes_own_names(tmp_path):
         origin = model_card.origin_of(config)
         assert (origin.base, origin.hub, origin.dataset) == (config.model, None, config.dataset)
         new = PretrainConfig(run="notes", home=str(tmp_path), dataset="/srv/books")
-        assert "`books`, 8 rows of 512 tokens" in model_card.new_card(new, weights=1, rows=8, steps=2, after=None)
+        no_weights, nothing = SimpleNamespace(parameters=[]), SimpleNamespace(newest=None)
+        run: Any = SimpleNamespace(config=new, rows=range(8), step=2, trained=no_weights, milestones=nothing)
+        assert "`books`, 8 rows of 512 tokens" in model_card.new_card(run)
