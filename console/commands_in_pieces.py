@@ -9,8 +9,7 @@ from pathlib import Path
 from console import launch_playbook, while_rented
 from console.extra_vars import extra_vars, values_of
 from console.fetch import fetch
-from console.infra.choose import from_inventory
-from console.infra.node import ask_all
+from console.infra.node import ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import nearest
 from console.text_layout import say

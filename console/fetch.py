@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import IO, TypedDict
 
 from console.command_line import commands_as_typed
-from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent, ask_all
+from console.infra.node import Node, Silent, ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import end_group

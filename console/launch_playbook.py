@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from console.infra.choose import from_inventory
-from console.infra.node import ROOT, Node, Silent, ask_all
+from console.infra.node import ROOT, Node, Silent, ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt, playbook_answer
 from console.processes import end_group

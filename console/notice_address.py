@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from console.infra.choose import from_inventory
-from console.infra.node import ask_all
+from console.infra.node import ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.strict_yaml import Vaulted
 from console.text_layout import say

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from console.infra import Facts, infra_of
-from console.infra.choose import from_hostvars, from_inventory
-from console.infra.node import Node, ask_all
+from console.infra.node import Node, ask_all, from_hostvars, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.text_layout import counted, first, say

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from console import processes
 from console.fetch import RESULTS, fetch
-from console.infra.choose import from_inventory
-from console.infra.node import MARK, Node, Silent, behind_mark
+from console.infra.node import MARK, Node, Silent, behind_mark, from_inventory
 from console.inventory.check import check
 from console.rent import give_back_from_home
 from console.rent.clore import Clore

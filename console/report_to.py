@@ -20,8 +20,7 @@ from pathlib import Path
 from console import launch_records
 from console.curves.tensorboard_view import EVERY_S, bring_all, environment
 from console.curves.trackers import ABOUT, FOLDER, About
-from console.infra.choose import from_inventory
-from console.infra.node import ROOT
+from console.infra.node import ROOT, from_inventory
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.report.numbers import numbers

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from console import notice_address, queue
-from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent, ask_all
+from console.infra.node import Node, Silent, ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.processes import each_line, end_group

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 from console import fetch_export, push
-from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent, ask_all
+from console.infra.node import Node, Silent, ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import nearest
 from console.playbook import interrupt

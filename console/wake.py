@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypedDict
 
-from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent
+from console.infra.node import Node, Silent, from_inventory
 from console.inventory.read import Inventory
 from console.text_layout import say
 from plugins.module_utils.motley import waking

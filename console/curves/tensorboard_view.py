@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 
 from console.fetch import newest, no_name
-from console.infra.choose import from_inventory
-from console.infra.node import ROOT, Node, Silent
+from console.infra.node import ROOT, Node, Silent, from_inventory
 from console.inventory.read import Inventory
 from console.processes import end_group
 from console.text_layout import say

@@ -36,8 +36,7 @@ from console.dashboard.pages import REPORT, Pages
 from console.dashboard.qr import lines as qr_lines
 from console.doctor.look import last
 from console.fetch import no_name
-from console.infra.choose import from_inventory
-from console.infra.node import ROOT, ask_all
+from console.infra.node import ROOT, ask_all, from_inventory
 from console.inventory.keys import Nodes, is_address
 from console.inventory.read import Inventory
 from console.text_layout import say

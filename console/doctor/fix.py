@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from console.doctor.probe_helpers import SAFE_PHASES
 from console.doctor.readings_and_findings import Finding
-from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent
+from console.infra.node import Node, Silent, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
 from console.playbook.ask_passwords import Passwords

@@ -16,17 +16,21 @@ import subprocess
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
+from console.infra import name_of, part
 from console.text_layout import in_place
 from plugins.module_utils.motley.node_replies import Begun, Hashes, Look, Paused, Queued, Runs, Stopped
 from train.layout import HOME
 from train.runlog.paths import MEMBERS
+
+if TYPE_CHECKING:
+    from console.inventory.read import Inventory
 
 ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
@@ -316,3 +320,19 @@ def ask_all(
         results = dict(zip([node.name for node in nodes], pool.map(ask, nodes), strict=True))
     answers = {name: answer for name, answer in results.items() if not isinstance(answer, Silent)}
     return answers, {name: str(answer) for name, answer in results.items() if isinstance(answer, Silent)}
+
+
+def from_inventory(inventory: Inventory) -> list[Node]:
+    """Its nodes, each by its infra."""
+    state = str(inventory.state.resolve())
+    return [_node(name, values, state) for name, values in inventory.nodes.items()]
+
+
+def from_hostvars(names: Iterable[str], hostvars: Any) -> list[Node]:
+    """Inside Ansible, which has already replaced every template."""
+    return [_node(name, hostvars[name], str(Path(hostvars[name]["motley_state_folder"]).resolve())) for name in names]
+
+
+def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
+    found: Node = part(name_of(values), "node")(name, values, state)
+    return found

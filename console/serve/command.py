@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from console.dashboard.server import listen, listening, own_addresses
-from console.infra.choose import from_inventory
+from console.infra.node import from_inventory
 from console.inventory.read import Inventory
 from console.serve.app import Endpoint
 from console.serve.guard import FILE, Guard, token_of

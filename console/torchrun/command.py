@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 
 from console import launch_playbook
-from console.infra.choose import from_inventory
+from console.infra.node import from_inventory
 from console.inventory.read import Inventory
 from console.torchrun import request as torchrun_request
 from console.torchrun import script_view

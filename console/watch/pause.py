@@ -5,8 +5,7 @@ python -m console pause|unpause [--inventory FOLDER] NODE [--for 2h]
 
 from __future__ import annotations
 
-from console.infra.choose import from_inventory
-from console.infra.node import Node, ask_all
+from console.infra.node import Node, ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.playbook import interrupt
 from console.text_layout import say

@@ -13,8 +13,7 @@ from dataclasses import asdict
 
 from console import launch_records
 from console.electricity import hourly, number, status_line, watts_of
-from console.infra.choose import from_inventory
-from console.infra.node import ask_all
+from console.infra.node import ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import nearest
 from console.text_layout import clock, counted, first, say

@@ -14,7 +14,7 @@ from console import launch_request
 from console.adapter_of_run import bring_adapter, run_of
 from console.controller_action import Facts, OnController
 from console.infra import USUAL, about, name_of
-from console.infra.choose import from_hostvars
+from console.infra.node import from_hostvars
 
 
 class ActionModule(OnController):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.controller_action import Facts, OnController
 from console.infra import infra_of
-from console.infra.choose import from_hostvars
+from console.infra.node import from_hostvars
 from console.playbook import playbook_answer
 from console.watch import follow_view
 from console.watch.run_in_words import RunView

@@ -18,8 +18,7 @@ from console import (
     render,
 )
 from console.infra import Facts
-from console.infra.choose import from_hostvars
-from console.infra.node import ask_all
+from console.infra.node import ask_all, from_hostvars
 from train.errors import BadInput
 from train.plan.launch.decide import decide
 from train.plan.launch.plan_for_playbook import launch_plan

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console import render
-from console.infra.choose import from_inventory
-from console.infra.node import ask_all
+from console.infra.node import ask_all, from_inventory
 from console.infra.slurm.machine_facts import MachineFacts
 from console.text_layout import say
 from train.errors import BadInput

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from console import use_result
-from console.infra.choose import from_inventory
 from console.infra.machines.node import LocalNode
+from console.infra.node import from_inventory
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 from tests.support.stand_ins import program, running

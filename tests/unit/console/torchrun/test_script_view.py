@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from console import run_commands
-from console.infra.choose import from_inventory
+from console.infra.node import from_inventory
 from console.torchrun import plan as torchrun_plan
 from console.torchrun import script_view
 from console.torchrun.script_view import ScriptView

@@ -12,10 +12,9 @@ import pytest
 
 from console.__main__ import act, of_infra
 from console.command_line.verbs import parser
-from console.infra.choose import from_inventory
 from console.infra.kubernetes import node as kubernetes
 from console.infra.kubernetes import shown
-from console.infra.node import Silent
+from console.infra.node import Silent, from_inventory
 from console.inventory.check import check
 from console.run_commands import stop_lines
 from console.watch.status import run_lines, status_lines

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.infra.choose import from_inventory
 from console.infra.machines import node as ssh
 from console.infra.machines.node import SshNode
-from console.infra.node import Silent, ssh_options
+from console.infra.node import Silent, from_inventory, ssh_options
 from console.inventory.check import check
 
 REPOSITORY = Path(__file__).parents[5]
