@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.clock_skew import Clocked
+from console.controller_action import Clocked
 
 
 class ActionModule(Clocked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.clock_skew import Clocked
+from console.controller_action import Clocked
 
 
 class ActionModule(Clocked):
