@@ -47,3 +47,16 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
 def program_too_many(program: Path) -> Finding:
     fix = "if it prints your machines, call it hosts.sh; else take it out of this folder"
     return Finding(what="Ansible would run this program, and take its machines too", where=str(program), fix=fix)
+
+
+def show(inventory: Inventory) -> int:
+    """./motley check: the machines of an inventory that has nothing to fix."""
+    width = max(map(len, inventory.nodes))
+    for place, (name, values) in enumerate(inventory.nodes.items()):
+        card = values.get("motley_gpu", "")
+        at = values.get("motley_address") or values.get("ansible_host", "")
+        print(f"  {name:<{width}}  {at:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
+    for note in inventory.notes:
+        print(f"  · {note}")
+    print("the inventory is good")
+    return 0
