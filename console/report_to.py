@@ -23,8 +23,10 @@ from console.curves.trackers import ABOUT, FOLDER, About
 from console.infra.node import ROOT, from_inventory
 from console.inventory.check import check
 from console.inventory.read import Inventory
-from console.report.numbers import numbers
-from console.report.read_run import LaunchRecord, NothingHappened, read_history
+from console.report.energy import node_kwh
+from console.report.read_run import History, LaunchRecord, NothingHappened, read_history
+from console.report.run_charts import loss_of
+from console.report.where_time_goes import COLOURS, part_table
 from console.text_layout import say
 from train.errors import CheckFailed
 from train.files import write_atomic
@@ -66,6 +68,23 @@ def write_about(folder: Path, launched: LaunchRecord) -> None:
     with contextlib.suppress(NothingHappened):
         about["numbers"] = numbers(read_history(folder))
     write_atomic(folder / FOLDER / ABOUT, json.dumps(about).encode())
+
+
+def numbers(history: History) -> dict[str, float]:
+    """The report's own: of the whole run, and of each machine."""
+    found = {
+        "report/minutes": history.seconds / 60,
+        "report/tokens": float(sum(step["tokens"] for step in history.steps)),
+        "report/steps_trained_twice": float(history.repeated),
+    }
+    losses = [loss for event in history.evals if (loss := loss_of(event)) is not None]
+    if losses:
+        found |= {"report/held_out_first": losses[0], "report/held_out_last": losses[-1]}
+        found["report/held_out_best"] = min(losses)
+    for row in part_table(history):
+        found |= {f"report/{part}_percent/{row['name']}": float(row["percent"][n]) for n, part in enumerate(COLOURS)}
+    kwh = {node: used for node in history.nodes if (used := node_kwh(history, node)) is not None}
+    return found | {f"report/kwh/{node}": used for node, used in kwh.items()}
 
 
 def launched_of(folder: Path) -> LaunchRecord:

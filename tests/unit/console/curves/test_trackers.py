@@ -17,7 +17,6 @@ import pytest
 from console import report_to
 from console.curves import tensorboard_view, trackers
 from console.report import command
-from console.report.numbers import numbers
 from console.report.read_run import read_history
 from tests.support import pace
 from train.errors import BadInput, CheckFailed
@@ -86,7 +85,7 @@ def trained(kept: Any) -> list[int]:
 def test_each_step_is_sent_once_with_settings_and_the_reports_numbers(folder: Path) -> None:
     found = send(folder)
     assert trained(found) == STEPS and found.about["settings"] == {"lora_r": 16}
-    assert found.numbers == numbers(read_history(folder)) and found.numbers["report/tokens"] > 0
+    assert found.numbers == report_to.numbers(read_history(folder)) and found.numbers["report/tokens"] > 0
     assert any(name.startswith("report/computing_percent/") for name in found.numbers)
     times = {step: at for step, at, _ in found.added}
     assert times[STEPS[0]] == next(json.loads(line)["time"] for line in LINES if '"event": "step"' in line)
