@@ -6,11 +6,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from console import rented_machine
 from console.extra_vars import values_of
@@ -117,8 +116,8 @@ def chosen(market: Market, wanted: which_offers_do.Needs) -> tuple[which_offers_
             f"{market.name} does not answer: {why}", fix="fix: try again later; nothing was ordered"
         ) from None
     good, refused = which_offers_do.judge(offers, wanted, market.fee)
-    for line in wording.refused_lines(refused):
-        say(line)
+    for offer, against in refused:
+        say(f"  left out  server {offer.server}, {offer.gpu}: {against}")
     if not good:
         reason = "each is left out" if refused else f"of {len(offers)} offers none has that name"
         raise CheckFailed(f"no {wanted.gpu} that could run it: {reason}", fix="fix: another --gpu, or a higher --max")
@@ -184,7 +183,8 @@ def show_rented(*, vault: str, as_json: bool) -> int:
     secret = shop.key(vault) if vault else known_key()
     lines = looked(shop.market(secret), book) if secret else []
     living = book.leases()
-    bills = sorted(filter(None, (book.receipt(file.stem) for file in book.receipts.glob("*.json"))), key=by_end)
+    receipts = filter(None, (book.receipt(file.stem) for file in book.receipts.glob("*.json")))
+    bills = sorted(receipts, key=itemgetter("ended"))
     if as_json:
         say(json.dumps({"rented": [asdict(lease) | {"name": lease.name} for lease in living], "bills": bills}))
         return 0
@@ -196,10 +196,6 @@ def show_rented(*, vault: str, as_json: bool) -> int:
     for line in [line for bill in bills[-5:] for line in wording.bill_lines(bill)]:
         say(line)
     return 0
-
-
-def by_end(receipt: Mapping[str, Any]) -> float:
-    return float(receipt["ended"])
 
 
 def give_back(*, vault: str, yes: bool) -> int:

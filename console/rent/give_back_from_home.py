@@ -15,9 +15,7 @@ from console.rent.give_back_while_asleep import Keeping
 from console.rent.lease import Lease
 
 ROOT = Path(__file__).parents[2]
-SENT = tuple(
-    f"console.rent.{name}" for name in ("market", "call_within", "clore", "unit_words", "give_back_while_asleep")
-)
+SENT = tuple(f"console.rent.{name}" for name in ("market", "call_within", "clore", "give_back_while_asleep"))
 AFTER_S = 30.0
 """How long after the lease's time the keeper's turn comes, which is later than the watcher's."""
 EVERY_S = 20.0

@@ -20,7 +20,6 @@ from typing import TypedDict
 
 from console.rent.clore import Clore
 from console.rent.market import Declined, Unanswered
-from console.rent.unit_words import quoted
 
 FOLDER = Path.home() / ".motley-keeper"
 UNITS = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"
@@ -118,6 +117,16 @@ def forget(mark: str) -> None:
 
 def unit(mark: str) -> str:
     return f"motley-keeper-{mark.rpartition('-')[2]}.service"
+
+
+def plain(text: str | Path) -> str:
+    """Escapes a line of a unit that is one word as a whole: there % begins a specifier, and a space the next word."""
+    return str(text).replace("%", "%%")
+
+
+def quoted(text: str | Path) -> str:
+    escaped = plain(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def write_private(file: Path, text: str) -> None:

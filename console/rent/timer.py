@@ -9,10 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from console.rent.give_back_while_asleep import systemctl, write_private
+from console.rent.give_back_while_asleep import plain, quoted, systemctl, write_private
 from console.rent.known_key import FOR_TIMER
 from console.rent.lease import Book, Lease
-from console.rent.unit_words import plain, quoted
 from train.errors import BadInput
 
 ROOT = Path(__file__).parents[2]

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from console.rent.asleep import Helper
 from console.rent.lease import Lease, Moment
-from console.rent.market import Offer
 from console.rent.which_offers_do import Good, Needs, percent
 from console.rent.which_to_give_back import IDLE_S
 from console.text_layout import duration
-
-
-def refused_lines(refused: Sequence[tuple[Offer, str]]) -> list[str]:
-    return [f"  left out  server {offer.server}, {offer.gpu}: {why}" for offer, why in refused]
 
 
 def plan_lines(
@@ -24,6 +19,7 @@ def plan_lines(
     offer, most = good.offer, good.usd_h * needs.hours
     until = clock(at + needs.hours * 3600)
     size = f"{offer.gpu_gb:g} GB · {offer.ram_gb:g} GB of main memory · {offer.disk_gb:g} GB of disk"
+    cards = f"all {offer.gpus} cards of it train in one run" if offer.gpus > 1 else "its one card trains"
     where = f"{offer.country} · {market}, server {offer.server}"
     hours = f"{needs.hours:g} h are {most:.2f} $ at most, and only what is used is paid"
     return [
@@ -37,12 +33,8 @@ def plan_lines(
         *worst_lines(good.usd_h, helper),
         "leaves    model, rows and adapter lie on a stranger's machine: send nothing secret",
         "          nothing of your own machines goes there; its host key cannot be verified",
-        f"one       {cards_words(offer.gpus)}; one rented machine per run: containers cannot reach each other's ports",
+        f"one       {cards}; one rented machine per run: containers cannot reach each other's ports",
     ]
-
-
-def cards_words(count: int) -> str:
-    return f"all {count} cards of it train in one run" if count > 1 else "its one card trains"
 
 
 def worst_lines(usd_h: float, helper: Helper) -> list[str]:
