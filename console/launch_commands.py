@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from console import run_file as files
 from console.command_line.shared_options import SETTINGS
 from console.extra_vars import extra_vars, values_of
 from console.hub import FETCHED
+from console.infra.node import from_inventory
 from console.inventory.read import Inventory
 from console.text_layout import beside_data, say
-from console.torchrun import command
+from console.torchrun import request, script_view
 from train.data.look import look
 from train.errors import BadInput
 from train.plan.launch.plan_cards import ABOUT_MACHINES, what_if
@@ -49,9 +51,19 @@ def launch(
         return launch_playbook.launch(inventory, launch_words(**asked), **how, report_to=report_to)
 
 
-def torchrun(inventory: Inventory, **asked: Any) -> int:
+def torchrun(
+    inventory: Inventory, *, words: list[str], script: str, module: str, run: str, limit: list[str], verbose: bool
+) -> int:
+    """A script that knows nothing of Motley: the playbook up to the start, as with launch; then what it prints."""
     with while_rented.used(inventory):
-        return command.torchrun(inventory, **asked)
+        asked = request.read([*request.split(script), *words], module=module, run=run)
+        extra = json.dumps({"motley_plan_script": asdict(asked)})
+        flags = [*(["--limit", ",".join(limit)] if limit else []), *(["-v"] if verbose else [])]
+        started = launch_playbook.started_by(inventory, "playbooks/torchrun.yml", [*flags, "-e", extra])
+        if isinstance(started, int):
+            return started
+        nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
+        return script_view.show(nodes, script_view.ScriptView(started["run"], started["since"]))
 
 
 def plan_for_cards(cards: str, *, as_json: bool, settings: list[str], **asked: Any) -> int:

@@ -382,8 +382,8 @@ def test_a_script_uses_a_rented_machine_as_a_launch_does(
     ended: list[str] = []
     monkeypatch.setattr(without_environment.interrupt, "listen_to_sigterm", lambda: None)
     monkeypatch.setattr(launch_commands.launch_playbook, "launch", lambda *words, **named: 0)
-    monkeypatch.setattr(launch_commands.command, "torchrun", lambda *words, **named: 0)
+    monkeypatch.setattr(launch_commands.launch_playbook, "started_by", lambda *words: 0)
     monkeypatch.setattr(while_rented, "end_of_use", lambda book, lease: ended.append(lease.name))
-    words = ["--model", "tiny"] if verb == "launch" else ["train.py"]
+    words = ["--model", "tiny"] if verb == "launch" else ["--module", "mine"]
     assert without_environment.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0
     assert ended == ["rented-1000"]
