@@ -14,8 +14,8 @@ from pathlib import Path
 
 from console.inventory.read import Inventory
 from console.playbook import interrupt, run_playbook
-from console.playbook.ask_passwords import Passwords, ask_passwords
 from console.playbook.playbook_progress import NodeProgress
+from console.playbook.run_playbook import Passwords, ask_passwords
 from console.text_layout import counted, drawn
 from train.plan.machines.odd_versions import Versions, VersionTable, judge
 

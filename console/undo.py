@@ -7,7 +7,7 @@ from console.infra import is_local
 from console.inventory.read import Inventory
 from console.inventory.what_is_wrong import unknown
 from console.playbook import run_playbook
-from console.playbook.ask_passwords import ask_passwords
+from console.playbook.run_playbook import ask_passwords
 from train.errors import BadInput
 
 # What a node has that is only a folder on this machine.

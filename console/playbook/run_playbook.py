@@ -6,6 +6,7 @@ in no environment. Covered by tests/roles/test_bootstrap.py. Not covered: a mach
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import sys
@@ -18,10 +19,10 @@ from typing import Any
 from rich.console import Console
 
 from console import playbook_receipt
+from console.infra import is_local
 from console.inventory.read import Inventory
 from console.playbook import interrupt, playbook_view
 from console.playbook.ansible_events import AnsibleEvent, EventData
-from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import FINDING, Progress
 from console.text_layout import counted, in_place
 from train.safe_stdio import COLOUR, Drawing
@@ -49,6 +50,31 @@ class PlaybookRun:
         phase = self.phase or ("all" if self.verb == "undo" else "")
         given = {f"--phase {phase}": phase, f"--nodes {self.limit}": self.limit, "--check": self.check}
         return self.typed or " ".join(["./motley", self.verb, *(words for words, value in given.items() if value)])
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    login: str
+    sudo: str
+
+
+def ask_passwords(inventory: Inventory) -> Passwords:
+    """Asked once and kept in memory. MOTLEY_PASSWORD answers where nobody can; it is taken out of the environment."""
+    far = [node for node in inventory.nodes.values() if not is_local(node)]
+    users = dict.fromkeys(str(node["ansible_user"]) for node in far if "ansible_user" in node)
+    if not users:  # a login node without one is reached by its owner's keys
+        return Passwords("", "")
+    user = "/".join(users)
+    given = os.environ.pop("MOTLEY_PASSWORD", None)
+    other = os.environ.pop("MOTLEY_SUDO_PASSWORD", None)
+    login = given if given is not None else _ask(f"password for {user} (asked once, kept in memory): ")
+    if os.environ.get("SUDO_PASSWORD") == "ask" and other is None:
+        other = _ask(f"password of {user} for sudo: ")
+    return Passwords(login, other if other is not None else login)
+
+
+def _ask(question: str) -> str:
+    return getpass.getpass(question) if sys.stdin.isatty() else ""
 
 
 def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = None) -> int:

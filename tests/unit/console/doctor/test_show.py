@@ -1,7 +1,18 @@
-"""What a person sees of the doctor's verdict, and what --fix takes of it."""
+"""What a person sees of the doctor's verdict, what --fix takes of it, and what is printed where meanwhile."""
 
-from console.doctor import fix, look, show
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from console.doctor import look, show
 from console.doctor.judge import PROBES, judge
+from console.doctor.readings_and_findings import Finding, Verdict
+from console.inventory.read import Inventory
+from console.playbook import run_playbook
+from console.playbook.run_playbook import Passwords
 from tests.support.readings import healthy, with_links, with_part
 from tests.support.spoiled import LEFT, contact, wrong
 
@@ -38,4 +49,18 @@ def test_fix_takes_the_safe_phases_in_their_order_and_nothing_else() -> None:
     spoiled = with_part(spoiled, "right", "firewall", on=False)
     spoiled = with_part(spoiled, "head", "network", nic="")
     assert ("network", "head") in wrong(spoiled)
-    assert fix.nodes_by_phases(judge(spoiled).wrong) == {("hostname", "firewall"): ["left"], ("firewall",): ["right"]}
+    assert look.nodes_by_phases(judge(spoiled).wrong) == {("hostname", "firewall"): ["left"], ("firewall",): ["right"]}
+
+
+def test_while_it_fixes_only_json_is_on_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = Finding(probe="firewall", node="one", what="they are gone", fix="bootstrap", phase="firewall", safe=True)
+    verdicts = iter([Verdict(nodes=["one"], probes=[], findings=found) for found in ([gone], [])])
+    monkeypatch.setattr(look, "look", lambda *_, **__: (next(verdicts), 1.0))
+    monkeypatch.setattr(look, "ask_passwords", lambda _: Passwords("", ""))
+    monkeypatch.setattr(run_playbook, "run", lambda *_: print("what bootstrap shows") or 0)
+    assert look.run(Inventory(path=tmp_path), ["one"], as_json=True, fix=True, quick=False, full=False) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["ok"]
+    assert "FIX does now: one" in printed.err and "what bootstrap shows" in printed.err

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from console import __main__, launch_playbook, processes
+from console import __main__, bootstrap, launch_playbook, processes
 from console.inventory.read import Inventory
-from console.playbook import interrupt, restart, run_playbook
-from console.playbook.ask_passwords import Passwords
+from console.playbook import interrupt, run_playbook
 from console.playbook.playbook_progress import Progress
+from console.playbook.run_playbook import Passwords
 from tests.support import pace
 
 # As Ansible: a worker and its SSH client in sessions of their own, and an SSH connection that is kept for later.
@@ -201,8 +201,8 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_playbook, "run", lambda *_: 1)
-    monkeypatch.setattr(restart, "ask", interrupted)
-    assert restart.run(request(), Passwords("", "")) == 130
+    monkeypatch.setattr(bootstrap, "ask", interrupted)
+    assert bootstrap.run(request(), Passwords("", "")) == 130
     assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out
 
 

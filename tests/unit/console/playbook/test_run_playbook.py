@@ -1,5 +1,7 @@
 """No phase fails without a word: whatever kind of failure, its node, phase, task and own output are printed."""
 
+from __future__ import annotations
+
 import io
 import os
 import re
@@ -17,8 +19,8 @@ import yaml
 from console import playbook_receipt
 from console.inventory.read import Inventory
 from console.playbook import run_playbook
-from console.playbook.ask_passwords import Passwords
 from console.playbook.playbook_progress import Progress
+from console.playbook.run_playbook import Passwords
 
 ROOT = Path(__file__).parents[4]
 SH, INCLUDE = "ansible.builtin.shell", "ansible.builtin.include_tasks"
@@ -209,3 +211,29 @@ def test_a_calm_play_says_it_too(calm: Ran, kind: Failing) -> None:
 def test_a_playbook_that_does_not_begin_says_why(folder: Path) -> None:
     ran = run(folder, "broken")
     assert "motley_nowhere" in ran.text and str(folder / "state/logs/trial.log") in ran.text
+
+
+FOUND = {"strangers": ["late"], "contacts": {"late": {"address": "192.0.2.1", "fingerprint": "SHA256:abc"}}}
+
+
+def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(ROOT / "ansible.cfg", tmp_path)
+    for name in ("plugins", "console", "roles"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "playbooks").mkdir()
+    asks = {"ansible.builtin.include_role": {"name": "motley_contact", "tasks_from": "ask_about_new_keys"}}
+    book = {"hosts": "cluster", "gather_facts": False, "tasks": [asks], "vars": {"motley_contact_found": FOUND}}
+    (tmp_path / "playbooks/trial.yml").write_text(yaml.safe_dump([book]))
+    node = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"hosts": {"late": node}}}))
+    nodes = {"late": {**node, "motley_state": str(tmp_path / "state")}}
+    inventory = Inventory(path=tmp_path / "hosts.yml", nodes=nodes)
+    monkeypatch.setattr(run_playbook, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
+    request = run_playbook.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)
+    assert run_playbook.run(request, Passwords("typed", "typed")) == 1
+    said = capfd.readouterr().out
+    assert "the host keys of late were not accepted" in said, said
+    assert "fix: nobody could be asked: ./motley bootstrap" in said, said

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from console.playbook.ask_passwords import Passwords, ask_passwords
 
 from console.infra.node import Silent, from_inventory
 from console.infra.slurm import INFRA
 from console.infra.slurm.node import PlaceNode, SlurmNode, login
 from console.inventory.check import check
+from console.playbook.run_playbook import Passwords, ask_passwords
 from plugins.module_utils.motley import slurm_login_node
 
 REPOSITORY = Path(__file__).parents[5]

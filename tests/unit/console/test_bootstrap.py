@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from console import bootstrap
 from console.inventory.read import Inventory
-from console.playbook import interrupt, restart, run_playbook
-from console.playbook.ask_passwords import Passwords
+from console.playbook import interrupt, run_playbook
 from console.playbook.playbook_progress import Progress
+from console.playbook.run_playbook import Passwords
 
-STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": restart.STOPPED}}
+STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": bootstrap.STOPPED}}
 
 
 def stopped(host: str, msg: str) -> dict:
@@ -24,7 +25,7 @@ def test_an_encrypted_disk_is_named_in_the_question(monkeypatch: pytest.MonkeyPa
     progress.take(stopped("locked", f"{why}\n{locked}\nfix: say yes"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "y")
-    assert restart.ask(restart.waiting(progress)) == ["plain", "locked"]
+    assert bootstrap.ask(bootstrap.waiting(progress)) == ["plain", "locked"]
     assert asked == ["restart plain now? [y/N] ", f"restart locked now? {locked} [y/N] "]
 
 
@@ -37,4 +38,4 @@ def test_who_has_stopped_it_is_asked_nothing(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("it asks"))
     request = run_playbook.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=tmp_path))
-    assert restart.run(request, Passwords("", "")) == interrupt.CODE
+    assert bootstrap.run(request, Passwords("", "")) == interrupt.CODE
