@@ -25,17 +25,19 @@ FETCHED = cache_dir() / "fetched"
 
 def token(variables: Mapping[str, Any]) -> dict[str, str]:
     """The hub's token as an environment for programs on the controller; from ansible-vault, else from our own."""
+    token_text = unlocked(variables, "motley_hub_token") or os.environ.get("HF_TOKEN", "")
+    return {"HF_TOKEN": token_text} if token_text else {}
+
+
+def unlocked(variables: Mapping[str, Any], name: str) -> str:
+    """What ansible-vault has locked, inside Ansible, which has its password. BadInput where it has not."""
     try:
-        token_text = str(variables.get("motley_hub_token") or "").strip()
+        return str(variables.get(name) or "").strip()
     except Exception as locked:
         if "vault" not in str(locked).lower():
             raise
-        raise BadInput(
-            "motley_hub_token is locked by ansible-vault\n"
-            "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)"
-        ) from None
-    token_text = token_text or os.environ.get("HF_TOKEN", "")
-    return {"HF_TOKEN": token_text} if token_text else {}
+        fix = "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)"
+        raise BadInput(f"{name} is locked by ansible-vault", fix=fix) from None
 
 
 ModelConfig = dict[str, Any]
@@ -69,9 +71,7 @@ def files(model: BaseModel, token: dict[str, str]) -> tuple[ModelConfig, int]:
         weight_files.require(folder)
         weight_files.require_tokens(folder)
         return dict(read_config(folder)), sum(f.stat().st_size for f in folder.rglob("*"))
-    command = [sys.executable, "-m", "train", *fetch_words(model), "--look", "--json"]
-    env = environment() | token
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
+    done = looked(fetch_words(model), token)
     seen = answer(done.stdout, done.stderr, model.repo, token)
     return json.loads(Path(seen["config"]).read_text()), int(seen["bytes"])
 
@@ -106,15 +106,16 @@ def require_data(data: Dataset, token: dict[str, str]) -> None:
     """BadInput where the hub has no such part of a data set. Where it cannot be asked, fetching will say why."""
     for part in data.each:
         if part.data.hub:
-            command = [sys.executable, "-m", "train", "fetch", "--dataset", DataSource.of(part.data).fetched_as]
-            env = environment() | token
-            done = subprocess.run(
-                [*command, "--look", "--json"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-                env=env,
-            )  # fmt: skip
+            done = looked(["fetch", "--dataset", DataSource.of(part.data).fetched_as], token)
             lines = done.stdout.strip().splitlines()
             if lines and (problem := json.loads(lines[-1]).get("problem")):
                 raise BadInput(problem)
+
+
+def looked(words: list[str], token: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What the training package says of that at the hub, without fetching it."""
+    command, env = [sys.executable, "-m", "train", *words, "--look", "--json"], environment() | token
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
 
 
 def environment() -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from console import hub
 from console.infra.node import ask_all, from_inventory
 from console.inventory.read import Inventory
 from console.strict_yaml import Vaulted
@@ -16,17 +17,11 @@ from train.errors import BadInput
 
 ROOT = Path(__file__).parents[1]
 KEY = "motley_notify"
-LOCKED = f"{KEY} is locked by ansible-vault\nfix: "
 
 
 def unlocked(values: Mapping[str, Any]) -> str:
     """The address, inside Ansible, which has the vault's password. BadInput where it has not: nobody would be told."""
-    try:
-        return str(values.get(KEY) or "").strip()
-    except Exception as locked:
-        if "vault" not in str(locked).lower():
-            raise
-        raise BadInput(f"{LOCKED}./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)") from None
+    return hub.unlocked(values, KEY)
 
 
 def plan_lines(where: str) -> list[str]:
@@ -47,7 +42,8 @@ def address_of(inventory: Inventory, vault: str) -> str:
     command = [str(Path(sys.executable).with_name("ansible-vault")), "decrypt", *ask, "--output", "-"]
     done = subprocess.run(command, input=locked, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
-        raise BadInput(f"this password does not open {KEY}" if vault else f"{LOCKED}add --vault ask")
+        locked_still = f"{KEY} is locked by ansible-vault\nfix: add --vault ask"
+        raise BadInput(f"this password does not open {KEY}" if vault else locked_still)
     return done.stdout.strip()
 
 

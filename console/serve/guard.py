@@ -4,7 +4,6 @@ here may have open, is refused before anything is looked at: by the host that it
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Collection
 from pathlib import Path
@@ -14,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from console.serve.openai_form import Refused
+from train.files import write_atomic
 
 FILE = "serve.token"
 
@@ -54,8 +54,5 @@ def token_of(state: Path) -> tuple[str, bool]:
     if file.is_file() and (known := file.read_text().strip()):
         return known, False
     token = secrets.token_urlsafe(32)
-    state.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(f"{token}\n")
+    write_atomic(file, f"{token}\n".encode(), mode=0o600)
     return token, True

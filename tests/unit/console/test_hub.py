@@ -1,8 +1,10 @@
-"""What a launch asks the hub: once for each repository, also where it does not answer."""
+"""What a launch asks the hub: once for each repository, also where it does not answer; and what of a data set."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +16,11 @@ from console.controller_action import InfraStep
 from console.infra import OnNode
 from console.infra.machines import plan as plan_on_machines
 from console.infra.machines.look import look as look_on_machines
+from tests.support import pace, stand_ins
+from tests.unit.train.plan.test_adapters import DESCENT, make
 from train.errors import BadInput
-from train.plan.model.catalogue import resolve_model
+from train.plan.model import data_sets
+from train.plan.model.catalogue import FETCHED, resolve_model
 from train.plan.model.sources import BaseModel
 
 MODEL = BaseModel.of(resolve_model("me/model"))
@@ -98,3 +103,59 @@ def test_what_the_controller_has_heard_stands_beside_the_nodes_result(monkeypatc
     monkeypatch.setattr("console.controller_action.part", lambda *_: lambda *_: OnNode("m", {}, beside={"hub": {}}))
     known = {"hostvars": {"a": {}}, "inventory_hostname": "a"}
     assert Look.run(object.__new__(Look), None, known) == {"changed": True, "look": "of the node", "hub": {}}
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The hub's folder, with a data set of two parts and an adapter."""
+    for part in ("main", "socratic"):
+        for split in ("train", "test"):
+            file = tmp_path / f"hub/me/qa/{part}/{split}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({"question": f"{part}?", "answer": split}) + "\n")
+    make(tmp_path / "hub/me/adapter", DESCENT)
+    monkeypatch.setattr(hub, "FETCHED", tmp_path / "fetched")
+    with stand_ins.hub(tmp_path / "hub") as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+        yield tmp_path
+
+
+def test_a_part_that_the_hub_does_not_have_is_one_sentence(there: Path) -> None:
+    hub.require_data(data_sets.resolve("me/qa:main,stdlib-qa"), {})
+    with pytest.raises(BadInput, match="me/qa has no part 'other': main, socratic"):
+        hub.require_data(data_sets.resolve("stdlib-qa,me/qa?subset=other:2"), {})
+    with pytest.raises(BadInput, match="me/qa has several parts: main, socratic"):
+        hub.require_data(data_sets.resolve("me/qa[:5%]"), {})
+
+
+def test_what_is_sent_of_it_is_known_at_the_head_as_a_data_set(there: Path) -> None:
+    words = ["fetch", "--dataset", "me/qa:main", "--json"]
+    done = pace.run(sys.executable, "-m", "train", *words, env=hub.environment())
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert set(told["files"]) == {"main/train.jsonl", FETCHED}
+    head = there / "head"
+    for name, facts in told["files"].items():
+        source = Path(told["folder"], name).read_bytes()
+        assert len(source) == facts["size"]
+        (head / name).parent.mkdir(parents=True, exist_ok=True)
+        (head / name).write_bytes(source)
+    found = data_sets.resolve(f"{head}[:5%]:2,stdlib-qa")
+    assert found.parts[0].data.files == (head / "main/train.jsonl",) and found.parts[0].data.taken.end == "5%"
+
+
+def test_an_adapter_of_the_hub_is_fetched_without_what_is_not_needed(there: Path) -> None:
+    (there / "hub/me/base").mkdir()
+    (there / "hub/me/base/config.json").write_text("{}")
+    (there / "hub/me/adapter/training_args.bin").write_text("pickled")
+    program = (
+        "from pathlib import Path; from train.plan.model import adapters; "
+        "a = adapters.find('me/adapter', Path('/nowhere')); print(a.hash, sorted(p.name for p in a.folder.iterdir()))"
+    )
+    done = pace.run(sys.executable, "-c", program, cwd=ROOT)
+    assert "['adapter_config.json', 'adapter_model.safetensors', 'descent.json']" in done.stdout, done.stderr
+    done = pace.run(sys.executable, "-c", program.replace("me/adapter", "me/base"), cwd=ROOT)
+    assert "adapter: me/base is no adapter: it has no adapter_config.json" in done.stderr
