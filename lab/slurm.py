@@ -13,7 +13,7 @@ from typing import Any
 
 from console.infra.slurm import slurm_conf
 from console.infra.slurm.machine_facts import layout
-from console.infra.slurm.slurm_conf import Card, Machine
+from console.infra.slurm.slurm_conf import Machine
 from lab.host import SHARED, Host
 from lab.lab import Lab, each, wait_until
 from lab.place import Place
@@ -59,7 +59,7 @@ def _machine(host: Host, cards: Sequence[str]) -> Machine:
     count = len(os.sched_getaffinity(0))
     same = facts["sockets"] * facts["cores"] * facts["threads"] == count
     parts = facts if same else {"sockets": 1, "cores": count, "threads": 1}
-    devices = tuple(Card(kind, DEVICES[place]) for place, kind in enumerate(cards))
+    devices = [{"type": kind, "file": DEVICES[place]} for place, kind in enumerate(cards)]
     return Machine(name=host.name, address=host.spec.installed_address, memory_mb=MEMORY_MB, cards=devices, **parts)
 
 

@@ -40,12 +40,6 @@ OPTIONS: dict[str, str] = {
 """Debian's and Ubuntu's own folders; the rest is Slurm's default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    type: str
-    file: str
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
     """A node as slurm.conf describes it."""
@@ -58,7 +52,8 @@ class Machine:
     threads: int
     """The threads of each core."""
     memory_mb: int
-    cards: tuple[Card, ...] = ()
+    cards: Sequence[Mapping[str, str]] = ()
+    """The type and the file of each."""
 
     @property
     def cpus(self) -> int:
@@ -66,7 +61,7 @@ class Machine:
 
     @property
     def gres(self) -> str:
-        counts = Counter(card.type for card in self.cards)
+        counts = Counter(card["type"] for card in self.cards)
         return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
 
 
@@ -74,18 +69,6 @@ def rendered(cluster: str, nodes: Sequence[Machine], own: Mapping[str, str] | No
     """File → content. `own`: options that replace ours; the first node gets the controller of Slurm."""
     values = {"cluster": cluster, "nodes": nodes, "options": OPTIONS | dict(own or {})}
     return {name: render.rendered(template, values) for name, template in FILES.items()}
-
-
-def machine(name: str, address: str, facts: MachineFacts) -> Machine:
-    return Machine(
-        name=name,
-        address=address,
-        cards=tuple(Card(**card) for card in facts["cards"]),
-        sockets=facts["sockets"],
-        cores=facts["cores"],
-        threads=facts["threads"],
-        memory_mb=facts["memory_mb"],
-    )
 
 
 def slurm_conf(inventory: Inventory, *, to: str) -> int:
@@ -99,7 +82,8 @@ def slurm_conf(inventory: Inventory, *, to: str) -> int:
             say(f"{name}  {reason}")
         say("the files name every machine, so all must answer\nfix: switch it on, or take it out of the inventory")
         return 1
-    machines = [machine(name, str(inventory.nodes[name]["motley_address"]), facts) for name, facts in answers.items()]
+    addresses = {name: str(inventory.nodes[name]["motley_address"]) for name in answers}
+    machines = [Machine(name=name, address=addresses[name], **facts) for name, facts in answers.items()]
     if to:
         Path(to).mkdir(parents=True, exist_ok=True)
     for name, text in rendered("home", machines).items():
