@@ -10,11 +10,13 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from console.serve.machine import Answer, Request
 
 Body = Mapping[str, Any]
+Frame = dict[str, Any]
+"""An answer, or a part of one, as OpenAI's servers send it."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MOST_STOPS = 4
@@ -183,26 +185,6 @@ def flag(body: Body, name: str) -> bool:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class Usage(TypedDict):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
-class FrameOfAll(TypedDict):
-    id: str
-    object: str
-    created: int
-    model: str
-    choices: list[dict[str, object]]
-
-
-class Frame(FrameOfAll, total=False):
-    """An answer, or a part of one, as OpenAI's servers send it."""
-
-    usage: Usage
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """The frame of one answer."""
@@ -239,6 +221,6 @@ class Form:
         return {"id": self.name, "object": kind, "created": self.made_at, "model": self.run, "choices": choices}
 
 
-def usage(answer: Answer) -> Usage:
+def usage(answer: Answer) -> dict[str, int]:
     made = len(answer.tokens)
     return {"prompt_tokens": answer.asked, "completion_tokens": made, "total_tokens": answer.asked + made}
