@@ -227,11 +227,8 @@ def _is_nic(device: str, stanza: Data, nic: Data, section: str) -> bool:
         return bool(device == nic["name"])
     if "macaddress" in match:
         return has_mac(nic, match["macaddress"]) and not nic.get("lower")
-    names = match.get("name") or []
     # A pattern such as en* stands for other NICs as well: it is not this NIC's own.
-    return any(
-        fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names)
-    ) and (names == nic["name"] or names == [nic["name"]])
+    return match.get("name") in (nic["name"], [nic["name"]])
 
 
 def has_mac(nic: Data, written: Any) -> bool:

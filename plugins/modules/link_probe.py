@@ -21,7 +21,6 @@ from typing import TypedDict
 from ansible.module_utils.motley import port_probe
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.ping import Closed, Link, full_packets, pings
-from ansible.module_utils.motley.round_robin import turns
 
 DOCUMENTATION = r"""
 module: link_probe
@@ -87,6 +86,20 @@ def main() -> None:
         links[peer] |= {"reached": reached[peer], "shut": shut.get(peer)}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
     module.exit_json(changed=False, links=links, called_by=sorted(here.called_by), took=took)
+
+
+def turns(me: str, names: list[str]) -> list[tuple[str, bool]]:
+    """This node's partners in the order of a tournament, and whether it is the one who begins: every pair meets once,
+    and nobody is in two at a time."""
+    seats: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
+    order = []
+    for _ in range(len(seats) - 1):
+        for one, other in zip(seats[: len(seats) // 2], reversed(seats[len(seats) // 2 :])):  # noqa: B905
+            if me in (one, other) and one is not None and other is not None:
+                partner = other if one == me else one
+                order.append((partner, names.index(me) < names.index(partner)))
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return order
 
 
 class Options(TypedDict):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from console.doctor.judge import judge
 from console.doctor.links import blame
 from plugins.filter.doctor import motley_doctor_collective
-from plugins.module_utils.motley.round_robin import turns
+from plugins.modules.link_probe import turns
 from tests.support.readings import healthy, lan_card, with_links, with_node, with_part
 from tests.support.spoiled import LEFT, links, only, wrong
 
