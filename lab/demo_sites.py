@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Protocol
 
 from lab import base, faults
 from lab import lab as labs
@@ -28,32 +27,6 @@ BUSY = 0.85
 """The share of the processor for the three: what a quota promises must be there to be had."""
 CORES = 2
 """At most, of this machine's: with many, all steps would be over before the lost worker is back."""
-
-
-class Site(Protocol):
-    title: str
-    left_out: list[str]
-    machines: str
-    bootstrap: str
-    loss: str
-    losing: str
-    unequal: bool
-    stays: str
-    """What stays of it all, when it has ended."""
-    environment: dict[str, str]
-
-    def clear(self) -> None: ...
-    def fetch_tools(self, model: str) -> None: ...
-    def up(self) -> str: ...
-    def down(self) -> None: ...
-    def console(self, verb: str, *words: str) -> list[str]: ...
-    def home(self, node: str) -> Path: ...
-    def lose(self) -> None: ...
-    def bring_back(self) -> None: ...
-    def uneven(self, *, on: bool) -> None: ...
-    def on_head(self, *words: str) -> list[str]:
-        """The command that runs `python -m train …` there."""
-        ...
 
 
 class Simulated:
@@ -185,6 +158,9 @@ class Folders:
         home = self.home("gpu-master")
         known = [f"PYTHONPATH={home}/code", "HF_HUB_OFFLINE=1"]
         return ["env", f"--chdir={home}", *known, f"{home}/env/bin/python", "-m", "train", *words]
+
+
+Site = Simulated | Folders
 
 
 def fetch_wheels(python: str, model: str) -> None:
