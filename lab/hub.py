@@ -38,17 +38,11 @@ PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
-    """The running server as a test sees it."""
+class Served:
+    """A hub's folder, as a test sees it."""
 
-    place: Place
     folder: Path
-    port: int = PORT
-    address: str = "127.0.0.1"
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://{self.address}:{self.port}"
+    endpoint: str
 
     def behave(self, **how: Any) -> None:
         (self.folder / "behaviour.json").write_text(json.dumps(how))
@@ -63,9 +57,14 @@ class Hub:
         return sum(entry["bytes"] for entry in asked if to in ("", entry["from"]))
 
 
+@dataclass(frozen=True, slots=True)
+class Hub(Served):
+    place: Place
+
+
 def start(place: Place, folder: Path, port: int = PORT, address: str = "127.0.0.1") -> Hub:
     """On the controller, reachable there alone: nodes have no business with the hub, but one that is rented has."""
-    hub = Hub(place, folder, port, address)
+    hub = Hub(folder, f"http://{address}:{port}", place)
     hub.behave()
     root = Path(__file__).parents[1]
     words: list[str | Path] = [sys.executable, "-m", "lab.hub", folder, str(port), address]

@@ -34,7 +34,7 @@ def test_without_its_token_nothing_is_sent_and_it_says_what_to_do(hub, tmp_path)
         refused = fetch(hub, tmp_path / "home", token)
         assert refused.returncode == 2 and f"{REPOSITORY} is gated" in refused.stderr, refused.stderr
         assert f"https://huggingface.co/{REPOSITORY}" in refused.stderr
-    assert hub.sent("model.safetensors") == 0
+    assert hub.bytes_sent("model.safetensors") == 0
     assert not (tmp_path / "home/models/base" / NAME).exists()
 
 
@@ -46,7 +46,7 @@ def test_it_goes_on_where_a_connection_broke_mends_what_arrived_damaged_and_asks
     assert fetched.returncode == 0, fetched.stderr
     assert "tokenizer.json arrived damaged: it is fetched again" in fetched.stderr
     assert [entry for entry in hub.requests() if str(entry["range"]).startswith("bytes=")]
-    assert size <= hub.sent("model.safetensors") < 1.4 * size, "half of it came twice"
+    assert size <= hub.bytes_sent("model.safetensors") < 1.4 * size, "half of it came twice"
     ours = home / "models/base" / NAME / "model.safetensors"
     assert hashlib.sha256(ours.read_bytes()).digest() == hashlib.sha256(theirs.read_bytes()).digest()
     left = [Path(folder, name) for folder, _, names in os.walk(home) for name in names]
