@@ -12,6 +12,7 @@ import pytest
 
 from console import queue as queues
 from console import run_commands
+from console.infra.machines.node import LocalNode
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.watch import status
@@ -38,11 +39,7 @@ class Machines:
     def nodes(self) -> list[Node]:
         machines = self
 
-        @dataclasses.dataclass(frozen=True, kw_only=True)
-        class Fake(Node):
-            def command(self, words: Any) -> list[str]:
-                raise NotImplementedError
-
+        class Fake(LocalNode):
             def queue(self, change: str = "") -> dict[str, Any]:
                 if self.name not in machines.known:
                     raise Silent("nobody answers at 10.0.0.3")

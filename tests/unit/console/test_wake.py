@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import pytest
 
 from console import wake
-from console.infra.node import Node, Silent
+from console.infra.machines.node import LocalNode
+from console.infra.node import Silent
 from console.inventory.read import Inventory
 from plugins.module_utils.motley import waking
 from tests.support.stand_ins import PlayedTime
@@ -24,11 +24,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """b and c are off; a packet for b wakes it at the second try."""
     state: dict[str, Any] = {"off": {"b", "c"}, "sent": [], "sends": {"a", "b", "c"}}
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Fake(Node):
-        def command(self, words: Any) -> list[str]:
-            raise NotImplementedError
-
+    class Fake(LocalNode):
         def answering(self) -> str:
             if self.name in state["off"]:
                 raise Silent("nobody answers")

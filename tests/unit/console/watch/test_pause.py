@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.command_line.verbs import parser
-from console.infra.node import Node, Silent
+from console.infra.machines.node import LocalNode
+from console.infra.node import Silent
 from console.inventory.read import Inventory
 from console.watch import pause
 from train.errors import BadInput
@@ -20,11 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """b is off, c runs a script."""
     calls: list[tuple[str, str]] = []
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Fake(Node):
-        def command(self, words: Any) -> list[str]:
-            raise NotImplementedError
-
+    class Fake(LocalNode):
         def pause(self, lasts: str) -> dict[str, Any]:
             calls.append((self.name, lasts))
             if self.name == "b":
