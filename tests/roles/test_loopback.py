@@ -20,11 +20,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import pace, small_set
+from tests.support import ROOT, pace, small_set
 from tests.support.webhook import webhook
 from train.runlog.secret import secret_of
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley")
 NOBODY = 65534
 # A namespace in which it is nobody: no right of root is left, and what root owns, such as the environment, can be read.
@@ -142,13 +141,11 @@ def visitor() -> Iterator[Visitor]:
         pytest.skip(f"NOT RUN: {reason}")
     home = Path(tempfile.mkdtemp(prefix="motley-visitor-"))
     there = Visitor(home)
-    tracked = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    ).stdout
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, tracked.split("\0")):
         (there.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, there.folder / name, follow_symlinks=False)
-    (there.folder / ".venv").symlink_to((REPOSITORY / ".venv").resolve())
+        shutil.copy(ROOT / name, there.folder / name, follow_symlinks=False)
+    (there.folder / ".venv").symlink_to((ROOT / ".venv").resolve())
     (home / "cache").mkdir()
     (CACHE / "wheels").mkdir(parents=True, exist_ok=True)
     (home / "cache/wheels").symlink_to(CACHE / "wheels")

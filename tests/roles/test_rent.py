@@ -19,11 +19,10 @@ from lab import rented
 from lab.demo_rent import ON_LAB_HOSTS
 from lab.market import KEY
 from lab.profile import CLUSTER_HOME
-from tests.support import pace, small_set
+from tests.support import ROOT, pace, small_set
 from tests.support.renter import Renter, market_of
 from tests.support.secrets import traces
 
-ROOT = Path(__file__).parents[2]
 LLAMA, TOKEN = "meta-llama/Llama-2-7b-hf", "hf_" + "TokenThatStaysHere"
 SMALL = "--model tiny --dataset stdlib-qa --set rows_per_step=4 --set max_seq_length=64".split()
 

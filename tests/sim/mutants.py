@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support import ROOT
+
 FIRST_BROKEN = """
 import sys
 from tests.sim.search import KINDS, first_broken
@@ -34,7 +35,7 @@ class Mutant:
 
 
 def known(kind: str) -> list[Mutant]:
-    files = tomllib.loads((REPOSITORY / f"tests/sim/{kind}_mutants.toml").read_text())
+    files = tomllib.loads((ROOT / f"tests/sim/{kind}_mutants.toml").read_text())
     return [Mutant(kind=kind, file=file, name=name, **fault) for file in files for name, fault in files[file].items()]
 
 
@@ -50,8 +51,8 @@ def applied(mutant: Mutant) -> Iterator[Callable[[range], int | None]]:
     """A copy of the product with this fault; called with seeds it returns the first that breaks it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        shutil.copytree(REPOSITORY / "train", root / "train")  # what is compiled, too
-        (root / "tests").symlink_to(REPOSITORY / "tests")
+        shutil.copytree(ROOT / "train", root / "train")  # what is compiled, too
+        (root / "tests").symlink_to(ROOT / "tests")
         file = root / mutant.file
         text = file.read_text()
         assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} has this {text.count(mutant.old)} times"

@@ -1,0 +1,6 @@
+"""What several tests share."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Of this repository."""

@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support import ROOT
 from tests.support.kube_rules import judge, refused
 
-ROOT = Path(__file__).parents[2]
 INDEX = "batch.kubernetes.io/job-completion-index"
 MACHINES = ("one", "two", "three")
 Object = dict[str, Any]

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support import ROOT
 from tests.support.run_files import held_out, member, start, step
 
-ROOT = Path(__file__).resolve().parents[2]
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 STEPS = 1990
 ROWS = {"gpu-master": 14, "gpu-worker-1": 7, "gpu-worker-2": 3}

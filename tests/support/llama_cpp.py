@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support import ROOT
 from train.cache import build_once, cache_dir
 from train.files import file_hash
 from train.hub import pip
 
-ROOT = Path(__file__).parents[2]
 FILES = ROOT / "requirements" / "llama-cpp"
 NODEJS = ROOT / "requirements" / "nodejs.txt"
 BINARIES = Path("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")

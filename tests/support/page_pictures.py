@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from console.report.page import write_page
 from console.report.read_run import read_history
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.support.browser import Browser, Tab, program
-from tests.support.live_run import ROOT, Board, LiveRun
+from tests.support.live_run import Board, LiveRun
 from tests.support.run_files import gpu, held_out, member, step, write
 
 DOCS = ROOT / "docs"

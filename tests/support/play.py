@@ -9,7 +9,8 @@ from pathlib import Path
 
 import ansible_runner
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support import ROOT
+
 FINISHED = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
 
 
@@ -19,8 +20,8 @@ def main() -> None:
     private = request.parent / "runner"
     private.mkdir()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where ansible-runner finds the program
-    envvars = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), **asked.pop("envvars", {})}
-    places = {"private_data_dir": str(private), "project_dir": str(REPOSITORY)}
+    envvars = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **asked.pop("envvars", {})}
+    places = {"private_data_dir": str(private), "project_dir": str(ROOT)}
     ran = ansible_runner.run(**places, quiet=True, envvars=envvars, **asked)
     events = [(event["event"], event["event_data"]) for event in ran.events if event["event"] in FINISHED]
     answer = {

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
 
 
 def run(folder: Path, source: str, *settings: str, **environment: str) -> subprocess.CompletedProcess[str]:

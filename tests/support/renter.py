@@ -17,10 +17,8 @@ from lab import base, rented
 from lab.demo_rent import ON_LAB_HOSTS
 from lab.lab import Lab
 from lab.market import KEY
-from tests.support import cluster, pace
+from tests.support import ROOT, cluster, pace
 from tests.support.screen import Screen
-
-ROOT = Path(__file__).parents[2]
 
 
 def wish(hours: str) -> list[str]:

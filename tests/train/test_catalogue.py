@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from tests.train.cluster import ROOT
+from tests.support import ROOT
 from train.errors import BadInput
 from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
 from train.models.fetch import list_hub

@@ -13,8 +13,7 @@ import torch
 
 from tests.gpu.line import Place
 from tests.gpu.lines import LINES
-from tests.support import pace
-from tests.train.cluster import ROOT
+from tests.support import ROOT, pace
 from train.models import backends, hf
 
 HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tests.support import pace
-from tests.train.cluster import ROOT, environment
+from tests.support import ROOT, pace
+from tests.train.cluster import environment
 from train.engine import between_steps, bring_up_to_date, early_stop, loop
 from train.engine import run as engine_run
 from train.engine.between_steps import Milestones

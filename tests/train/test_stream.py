@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.train import cluster, families, reference, streaming
 from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
-from tests.train.cluster import ROOT, environment
+from tests.train.cluster import environment
 from tests.train.live_bytes import LiveBytes
 from train.errors import BadInput
 from train.models import device, hf

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pace
-from tests.train.cluster import ROOT, environment, free_port
+from tests.support import ROOT, pace
+from tests.train.cluster import environment, free_port
 from train.cluster import torchrun
 from train.cluster.torchrun import Output, script_of
 from train.runlog import paths

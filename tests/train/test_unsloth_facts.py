@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from tests.support import pace
-from tests.train.cluster import ROOT, environment
+from tests.support import ROOT, pace
+from tests.train.cluster import environment
 from train.errors import BadInput
 from train.models import unsloth_facts as facts
 from train.models.backends import ModelSpec

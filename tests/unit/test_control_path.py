@@ -1,13 +1,12 @@
 """The socket of a shared ssh connection: short enough for any home, and never that of another machine."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support import ROOT
+
 GIVEN = {
     "motley_state_folder": "/home/anna/motley/.motley",
     "inventory_hostname": "one",
@@ -21,7 +20,7 @@ SUN_PATH = 107
 
 def socket(inventory: str, **changed: object) -> str:
     known = {name: value for name, value in (GIVEN | changed).items() if value is not None}
-    file = REPOSITORY / f"inventory/{inventory}/group_vars/cluster.yml"
+    file = ROOT / f"inventory/{inventory}/group_vars/cluster.yml"
     text = trust_as_template(yaml.safe_load(file.read_text())["ansible_control_path"])
     return str(Templar(loader=DataLoader(), variables=known).template(text))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 PACKAGES = ("train", "console", "lab")
 WITHOUT_TORCH = ("train.plan", "train.runlog")
 SHARED = ("train.plan", "train.runlog")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 FILE_LINES, FUNCTION_LINES = 400, 45
 PRODUCT = ("train", "console", "plugins", "lab", "requirements")
 

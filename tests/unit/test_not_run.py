@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from tests.support import pace, pytest_alone
-from tests.support.pytest_alone import ROOT
+from tests.support import ROOT, pace, pytest_alone
 
 
 def test_what_the_parts_have_skipped_is_one_list(tmp_path: Path) -> None:

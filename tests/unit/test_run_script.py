@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import stand_ins
+from tests.support import ROOT, stand_ins
 
-ROOT = Path(__file__).parents[2]
 STAND_INS = (
     *(f".venv/bin/{name}" for name in ("python", "ruff", "mypy", "shellcheck", "ansible-lint")),
     *(f"cache/envs/{name}/bin/python" for name in ("train", "unsloth")),

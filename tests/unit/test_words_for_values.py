@@ -20,8 +20,8 @@ from ansible.plugins.filter.core import FilterModule as Core
 from jinja2.nativetypes import NativeEnvironment
 
 from plugins.action import doctor_judge
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[2]
 OF_ROLES = [path for path in ROOT.glob("roles/*/*/*.yml") if path.parent.name != "meta"]
 FILES = [*OF_ROLES, *ROOT.glob("playbooks/[a-z]*.yml")]
 CONDITIONS = ("when", "that", "until", "changed_when", "failed_when")

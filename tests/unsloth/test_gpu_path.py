@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from tests.support import ROOT
 from tests.unsloth import cases
 
-ROOT = Path(__file__).resolve().parents[2]
 # As far from the same weights in fp32 as transformers' own bf16 is, with a little room.
 LOSS_WITHIN = {"fp32": 1e-6, "bf16": 3e-4, "nf4": 3e-4}
 GRADIENT_WITHIN = {"fp32": 1e-5, "bf16": 3e-2, "nf4": 3e-2}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.lines import LINES
-from tests.train.cluster import ROOT
+from tests.support import ROOT
 
 ALWAYS = "exact-unsloth-16bit"
 OTHERS = ["names", "exact-unsloth-4bit"]

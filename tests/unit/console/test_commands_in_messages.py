@@ -10,14 +10,14 @@ import pytest
 
 from console.command_line.verbs import VERBS
 from console.launch_request import LAUNCH_ONLY
+from tests.support import ROOT
 from train.plan.launch.plan_cards import ABOUT_MACHINES
 from train.plan.settings.read_settings import SETTINGS
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = [
     file
     for folder in ("console", "inventory", "lab", "playbooks", "plugins", "roles", "templates", "train")
-    for file in sorted((REPOSITORY / folder).rglob("*"))
+    for file in sorted((ROOT / folder).rglob("*"))
     if file.suffix in (".py", ".yml", ".j2", ".sh") and file.is_file()
 ]
 COMMAND = re.compile(r"\./motley ([a-z][a-z-]*)((?: --[a-z-]+(?:[ =][^\s-][^\s;,()`\"']*)?)*)")
@@ -106,7 +106,7 @@ def test_a_command_that_nobody_can_type_is_found(text: str, wrong: bool) -> None
 
 
 def test_every_message_names_a_command_that_can_be_typed() -> None:
-    found = {str(file.relative_to(REPOSITORY)): wrong for file in SOURCES if (wrong := wrong_commands(read(file)))}
+    found = {str(file.relative_to(ROOT)): wrong for file in SOURCES if (wrong := wrong_commands(read(file)))}
     assert not found, found
 
 
@@ -134,13 +134,13 @@ def test_words_that_only_ansible_knows_are_found(text: str, wrong: bool) -> None
 
 def test_no_message_asks_for_a_variable_or_a_program_that_cannot_be_typed() -> None:
     shown = {file: " ".join(wrong_words("\n".join(sentences(file)))) for file in SOURCES if file.suffix != ".sh"}
-    assert not {str(file.relative_to(REPOSITORY)): wrong for file, wrong in shown.items() if wrong}
+    assert not {str(file.relative_to(ROOT)): wrong for file, wrong in shown.items() if wrong}
 
 
 def test_every_option_in_a_refusal_is_one_of_a_verb() -> None:
     found = {}
     for file in SOURCES:
-        name = str(file.relative_to(REPOSITORY))
+        name = str(file.relative_to(ROOT))
         if file.suffix == ".py" and not name.startswith(("lab/", *OF_A_NODE)):
             named = {flag for text in refusals(file) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
             if unknown := named - OPTIONS - THEIRS:

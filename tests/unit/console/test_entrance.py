@@ -5,16 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.support.stand_ins import program
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 ECHO = '#!/bin/sh\necho "there: $*, called in $MOTLEY_CALLED_IN"\n'
 
 
 def called(verb: str, inventory: Path, **env: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "console", verb, "--inventory", str(inventory)]
-    return pace.run(*words, cwd=REPOSITORY, env=os.environ | env)
+    return pace.run(*words, cwd=ROOT, env=os.environ | env)
 
 
 def test_a_command_goes_where_the_machines_are(tmp_path: Path) -> None:
@@ -33,7 +32,7 @@ def test_one_that_cannot_be_run_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lab_is_entered_by_its_own_controller() -> None:
-    entrance = REPOSITORY / "inventory/lab/.enter"
+    entrance = ROOT / "inventory/lab/.enter"
     assert os.access(entrance, os.X_OK)
     done = subprocess.run([entrance, "echo", "-m", "console"], capture_output=True, text=True, check=True)
     assert done.stdout == "-m lab exec -- echo -m console\n"

@@ -21,7 +21,8 @@ from console.command_line.shared_options import PHASES
 from console.command_line.verbs import VERBS, parser
 from console.launch_commands import launch_words
 from lab import __main__ as lab
-from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
+from tests.support import ROOT
+from tests.support.pages import COMMANDS, OPEN, PAGES, Command, of
 from train import __main__ as train
 from train.plan.settings.read_settings import SETTINGS, names_of, recipe_of
 

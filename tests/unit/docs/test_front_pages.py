@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.pages import ROOT
+from tests.support import ROOT
 from train import layout
 from train.runlog import paths
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.support import ROOT
+
 FOLDERS = ("train", "console", "plugins", "lab", "docs/inside", "CONTRIBUTING.md")
 FILE = re.compile(r"(?<![\w./*<{-])((?:\w+/)+\w+\.py)\b")
 NOT_OURS = ("numpy/version.py", "torch/version.py", "code/train/measure/compute_together.py")

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from tests.support import too_big
-from tests.support.pages import ROOT
+from tests.support import ROOT, too_big
 
 PAGE = (ROOT / "docs/too-big.md").read_text()
 

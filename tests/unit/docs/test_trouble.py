@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
 from console.playbook.ansible_errors import KNOWN
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
     "artifacts collective_probe mesh_probe netplan_change preflight_info undoable_state apt_packages node_undo "

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ROOT
 from train.__main__ import main
 from train.rewards.judge import Judge
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/rewards.md").read_text()
 FILE = ROOT / "examples/rewards.py"
 

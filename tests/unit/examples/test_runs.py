@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from console import launch_request, run_file
+from tests.support import ROOT
 from train.plan.launch.plan_cards import what_if
 from train.plan.model import catalogue
 from train.plan.settings import request
 
-ROOT = Path(__file__).parents[3]
 RUNS = sorted(
     path.name for path in (ROOT / "examples").glob("*.yml") if re.search(r"(?m)^model:|^recipe:", path.read_text())
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests.support import ROOT
 from train.plan.settings import own_recipe
 
-ROOT = Path(__file__).parents[3]
 FILE = ROOT / "examples/table.py"
 
 

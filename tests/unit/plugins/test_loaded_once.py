@@ -6,9 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from tests.support import pace
+from tests.support import ROOT, pace
 
-ROOT = Path(__file__).parents[3]
 FILTERS = """
 import os
 with open(os.environ["LOADED"], "a") as file:

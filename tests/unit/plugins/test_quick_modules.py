@@ -16,8 +16,8 @@ from ansible import constants
 
 from plugins.callback import quick_modules
 from plugins.callback.quick_modules import CallbackModule
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[3]
 HOSTS = """
 all:
   hosts:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.support import ROOT
+
 # Those of a plan at the end: a plan that failed is one that was made.
 FIRST = {
     "motley_distribute": "motley_plan",

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -14,11 +13,9 @@ from console import __main__, text_layout
 from console.playbook.playbook_progress import Progress
 from console.playbook.playbook_view import View
 from plugins.callback import calm
-from tests.support import pace
+from tests.support import ROOT, pace
 from train import safe_stdio
 from train.runlog.events import ProgressLine
-
-ROOT = Path(__file__).parents[3]
 
 
 def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, str, float]:

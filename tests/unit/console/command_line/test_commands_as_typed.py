@@ -9,8 +9,7 @@ import pytest
 
 from console.command_line import commands_as_typed
 from console.command_line.verbs import VERBS
-
-ROOT = Path(__file__).parents[4]
+from tests.support import ROOT
 
 
 def as_typed(monkeypatch: pytest.MonkeyPatch, text: str, **options: str) -> str:

@@ -10,9 +10,7 @@ import pytest
 from console.command_line import completion
 from console.command_line.completion import OF_FILES, OF_WORDS, SCRIPTS
 from console.command_line.verbs import VERBS
-from tests.support import pace
-
-REPOSITORY = Path(__file__).parents[4]
+from tests.support import ROOT, pace
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
@@ -49,7 +47,7 @@ def test_bash_completes(typed: list[str], offered: list[str]) -> None:
     words = " ".join(f"'{word}'" for word in typed)
     ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed) - 1}; _motley; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     script = "\n".join([*SCRIPTS["bash"](), ask])
-    done = pace.run("bash", "-c", script, cwd=REPOSITORY)
+    done = pace.run("bash", "-c", script, cwd=ROOT)
     assert done.stdout.split() == offered
 
 
@@ -84,7 +82,7 @@ def test_what_is_no_shell_gets_the_shells_that_there_are(words: list[str], capsy
 )
 def test_fish_completes(typed: str, offered: list[str]) -> None:
     script = "\n".join([*SCRIPTS["fish"](), f"complete -C '{typed}'"])
-    done = pace.run("fish", "--no-config", "-c", script, cwd=REPOSITORY)
+    done = pace.run("fish", "--no-config", "-c", script, cwd=ROOT)
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == offered
 
 
@@ -110,5 +108,5 @@ def test_zsh_completes(typed: str, completed: str, tmp_path: Path) -> None:
         zpty -r z said '*ready*'
         zpty -w -n z {shlex.quote(typed)}$'\\t\\x18'; zpty -r z said '*<*>*'; print -r -- "$said"
     """
-    done = pace.run("zsh", "-f", "-c", asks, cwd=REPOSITORY, limit_s=60)
+    done = pace.run("zsh", "-f", "-c", asks, cwd=ROOT, limit_s=60)
     assert f"<{completed}" in done.stdout

@@ -7,10 +7,8 @@ import pytest
 
 from console.command_line import make_variables
 from console.command_line.verbs import VERBS, parser
-from tests.support import pace
+from tests.support import ROOT, pace
 from train.errors import BadInput
-
-REPOSITORY = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,7 @@ def test_of_several_targets_one_must_know_it() -> None:
 
 
 def test_make_itself_refuses_before_it_does_anything() -> None:
-    done = pace.run("make", "--no-print-directory", "undo", "PHASE=all", "LIMT=gpu-worker-2", cwd=REPOSITORY)
+    done = pace.run("make", "--no-print-directory", "undo", "PHASE=all", "LIMT=gpu-worker-2", cwd=ROOT)
     assert done.returncode == 2 and done.stdout == "" and "did you mean 'LIMIT'?" in done.stderr
 
 
@@ -75,8 +73,8 @@ def test_the_front_door_keeps_words_whole_from_any_folder(tmp_path: Path) -> Non
     """A data set that is named from where one stands; exit codes as they are."""
     (tmp_path / "my notes.jsonl").write_text("nothing")
     words = ["--inventory", "inventory/loopback", "--model", "tiny", "--dataset", "my notes.jsonl"]
-    done = pace.run(REPOSITORY / "motley", "launch", *words, "--set", "lora_r=x", cwd=tmp_path)
+    done = pace.run(ROOT / "motley", "launch", *words, "--set", "lora_r=x", cwd=tmp_path)
     told = done.stdout + done.stderr
     assert done.returncode == 2 and "lora_r: 'x' is not" in told and "there is no file" not in told, told
-    wrong = pace.run(REPOSITORY / "motley", "undo", "--limt", "a", cwd=tmp_path)
+    wrong = pace.run(ROOT / "motley", "undo", "--limt", "a", cwd=tmp_path)
     assert wrong.returncode == 2 and "did you mean '--limit'?" in wrong.stderr, shlex.join(words)

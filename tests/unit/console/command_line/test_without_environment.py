@@ -9,20 +9,18 @@ import pytest
 
 from console.command_line import without_environment
 from console.command_line.verbs import VERBS
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.support.stand_ins import program
 from train.plan.model.catalogue import catalogue
-
-REPOSITORY = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("console", "train", "Makefile"):
-        (checkout / name).symlink_to(REPOSITORY / name)
+        (checkout / name).symlink_to(ROOT / name)
     program(checkout / "requirements/make_env.sh", "#!/bin/sh\necho it makes an environment\nexit 2\n")
-    shutil.copy(REPOSITORY / "motley", checkout)
+    shutil.copy(ROOT / "motley", checkout)
     return checkout / "motley"
 
 
@@ -97,20 +95,20 @@ def test_it_knows_the_models_of_the_catalogue() -> None:
 
 def test_it_needs_no_more_than_python() -> None:
     for words in (["help"], ["launch", "--help"], ["plan", "--cards", "24", "--model", "qwen2.5-7c"]):
-        done = pace.run("python3", "-S", "-m", "console.command_line.without_environment", *words, cwd=REPOSITORY)
+        done = pace.run("python3", "-S", "-m", "console.command_line.without_environment", *words, cwd=ROOT)
         assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("words", ["help", "completion zsh", "launch --help", "--version"])
 def test_nobody_has_to_read_it_to_its_end(words: str) -> None:
-    done = pace.run("bash", "-c", f"set -o pipefail; {REPOSITORY}/motley {words} | head -c 1")
+    done = pace.run("bash", "-c", f"set -o pipefail; {ROOT}/motley {words} | head -c 1")
     assert done.stderr == "" and done.returncode == 0
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_help_has_an_example_and_a_page_that_is_there(verb: str) -> None:
     page, _, heading = VERBS[verb].page.partition("#")
-    text = (REPOSITORY / page).read_text()
+    text = (ROOT / page).read_text()
     heads = [line.lstrip("# ").lower() for line in text.splitlines() if line.startswith("#")]
     titles = [re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in heads]
     assert page and (not heading or heading in titles)

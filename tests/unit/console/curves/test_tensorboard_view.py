@@ -15,8 +15,8 @@ from console.__main__ import act
 from console.command_line.verbs import parser
 from console.curves import tensorboard_points, tensorboard_view
 from console.infra.machines.node import LocalNode
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[4]
 LOG = Path(__file__).parents[1] / "event_logs" / "lost-and-back.events.jsonl"
 LINES = LOG.read_text().splitlines(keepends=True)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from console import infra
+from tests.support import ROOT
 from train.errors import BadInput
 
 FILES = ("node", "look", "plan", "files", "start")
-REPOSITORY = Path(__file__).parents[4]
 TREE = ("ansible.cfg", "launch.yml", "console", "playbooks", "plugins", "requirements", "roles", "templates", "train")
 
 
@@ -25,11 +25,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("tree")
     for part in (*TREE, "tests/support/run_files.py"):
         (tree / part).parent.mkdir(parents=True, exist_ok=True)
-        if (REPOSITORY / part).is_dir():
-            shutil.copytree(REPOSITORY / part, tree / part, symlinks=True)
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, tree / part, symlinks=True)
         else:
-            shutil.copy(REPOSITORY / part, tree / part)
-    shutil.copytree(REPOSITORY / "tests/support/infra/box", tree / "console/infra/box")
+            shutil.copy(ROOT / part, tree / part)
+    shutil.copytree(ROOT / "tests/support/infra/box", tree / "console/infra/box")
     shared = {
         **{"infra": "box", "motley_manage_host": False, "motley_box_steps": 4, "ansible_connection": "local"},
         **{"motley_state": str(tree / "state"), "motley_state_folder": str(tree / "state")},

@@ -21,8 +21,8 @@ from console.inventory.read import Inventory
 from console.playbook import run_playbook
 from console.playbook.playbook_progress import Progress
 from console.playbook.run_playbook import Passwords
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[4]
 SH, INCLUDE = "ansible.builtin.shell", "ansible.builtin.include_tasks"
 
 

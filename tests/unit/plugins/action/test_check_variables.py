@@ -12,8 +12,8 @@ import pytest
 from ansible.errors import AnsibleUndefinedVariable
 
 from plugins.action.check_variables import errors
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[4]
 OPTIONS: dict[str, Any] = {
     "motley_a_port": {"type": "int"},
     "motley_a_folder": {"type": "str", "required": True},

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[4]
+from tests.support import ROOT
+
 TEMPLATE = """\
 {# a comment #}
 [Unit]

@@ -14,8 +14,8 @@ from ansible.plugins.loader import become_loader, callback_loader, fragment_load
 from ansible.utils.plugin_docs import get_docstring
 
 from plugins.module_utils.motley import documented
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[4]
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
 
 

@@ -21,9 +21,9 @@ import yaml
 from plugins.filter.workspace import motley_package
 from plugins.module_utils.motley import versions
 from plugins.modules import workspace
+from tests.support import ROOT
 from train.runlog import paths
 
-ROOT = Path(__file__).parents[4]
 FOLDERS = ["models/base", "logs/runs"]
 
 

@@ -16,6 +16,7 @@ from console.curves import tensorboard_view
 from console.infra.machines.node import LocalNode
 from console.inventory.check import check
 from console.inventory.read import Inventory
+from tests.support import ROOT
 from tests.support.folders import inventory_of
 from tests.support.plans import look
 from tests.unit.train.plan.test_plan import files, nodes
@@ -24,7 +25,6 @@ from train.plan.launch.new_or_resumed import free_name
 from train.plan.settings import request
 from train.plan.settings.read_settings import SftConfig
 
-REPOSITORY = Path(__file__).resolve().parents[4]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]
 
 
@@ -150,10 +150,10 @@ def plays(tmp_path: Path, *words: str) -> str:
     (tmp_path / "hosts.yml").write_text(json.dumps({"cluster": {"vars": variables, "hosts": hosts}}))
     programs = Path(sys.executable).parent
     command: list[Any] = [programs / "ansible-playbook", "-i", tmp_path / "hosts.yml", tmp_path / "playbook.yml"]
-    environment = {"ANSIBLE_ROLES_PATH": str(REPOSITORY / "roles"), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    environment = {"ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     environment["PATH"] = f"{programs}:{Path(shutil.which('sh') or '/bin/sh').parent}"
     command += ["-e", "model=tiny", *words]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     return done.stdout + done.stderr
 
 

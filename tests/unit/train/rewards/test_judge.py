@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.support import ROOT
 from tests.support.pids import is_alive
 from train.errors import BadInput
 from train.rewards.judge import Judge, RewardFailed, Scored, valid
 from train.rewards.process import Lost
 
-ROOT = Path(__file__).parents[4]
 Make = Callable[..., Judge]
 
 

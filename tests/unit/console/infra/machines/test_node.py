@@ -12,8 +12,8 @@ from console.infra.machines import node as ssh
 from console.infra.machines.node import SshNode
 from console.infra.node import Silent, from_inventory, ssh_options
 from console.inventory.check import check
+from tests.support import ROOT
 
-REPOSITORY = Path(__file__).parents[5]
 GREETING = b"SSH-2.0-test\r\n"
 
 
@@ -87,7 +87,7 @@ def test_a_server_must_say_who_it_is():
 
 def written(folder: Path, inventory: str, **more: object) -> Path:
     """An inventory of this project with one machine."""
-    (folder / "group_vars").symlink_to(REPOSITORY / "inventory" / inventory / "group_vars")
+    (folder / "group_vars").symlink_to(ROOT / "inventory" / inventory / "group_vars")
     host = {"ansible_user": "anna", "motley_address": "192.168.1.5", "motley_state": str(folder / "my state")} | more
     (folder / "hosts.yml").write_text(json.dumps({"cluster": {"hosts": {"gpu-1": host}}}))
     return folder
@@ -124,7 +124,7 @@ def test_options_of_ssh_that_are_no_words_are_a_finding(tmp_path):
 
 def test_a_folder_may_have_any_name():
     """As a home folder has it, or a checkout; Motley's own inventory quotes for spaces alone."""
-    values = yaml.safe_load((REPOSITORY / "inventory/homelab/group_vars/cluster.yml").read_text())
+    values = yaml.safe_load((ROOT / "inventory/homelab/group_vars/cluster.yml").read_text())
     state = "/home/o'neil/my lab"
     assert ssh_options("gpu-1", values, state) == [
         "-o", f'UserKnownHostsFile="{state}/known_hosts"', "-o", "HostKeyAlias=gpu-1",

@@ -13,19 +13,19 @@ from console.infra.slurm.node import PlaceNode, SlurmNode, login
 from console.inventory.check import check
 from console.playbook.run_playbook import Passwords, ask_passwords
 from plugins.module_utils.motley import slurm_login_node
+from tests.support import ROOT
 
-REPOSITORY = Path(__file__).parents[5]
 PLACE = "/shared/me/jobs/qa/place-0"
 
 
 def written(folder: Path, hosts: dict[str, dict[str, object]]) -> Path:
-    (folder / "group_vars").symlink_to(REPOSITORY / "inventory/slurm/group_vars")
+    (folder / "group_vars").symlink_to(ROOT / "inventory/slurm/group_vars")
     (folder / "hosts.yml").write_text(json.dumps({"cluster": {"hosts": hosts}}))
     return folder
 
 
 def test_the_inventory_of_the_project_is_one_login_node_and_refused_until_it_is_yours() -> None:
-    inventory = check(REPOSITORY / "inventory/slurm")
+    inventory = check(ROOT / "inventory/slurm")
     [finding] = inventory.findings
     assert finding.what == "ansible_host: login.cluster.example.org is still the example"
     [node] = from_inventory(inventory)

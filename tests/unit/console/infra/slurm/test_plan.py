@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ import yaml
 
 from console.infra.slurm import plan
 from console.infra.slurm.files import SlurmPlan
-
-ROOT = Path(__file__).parents[5]
+from tests.support import ROOT
 
 
 def look(*cards: str) -> dict[str, Any]:
