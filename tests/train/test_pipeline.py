@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -239,17 +240,13 @@ def test_smollm2_is_trained_to_its_end_by_three_machines_that_hold_it_together(t
 
 def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next_generation(tmp_path, monkeypatch):
     """The others wait for it in the middle of an exchange: it cannot be tried again here."""
-
-    def gradients(*_):
-        raise torch.OutOfMemoryError
-
     config = load_config({"model": "tiny", "pipes": "a+b", "home": str(tmp_path)})
     workers = RowTakers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
     run = SimpleNamespace(config=config, workers=workers, micro_batch=4, trained=SimpleNamespace(scale=1.0))
     run.module = SimpleNamespace(model=None, take_seen=list)
     monkeypatch.setattr(loop, "take", lambda *_: ([], Fed(micro_batch=4)))
     run.micro_batch_name = "pipe_micro_batch"
-    run.strategy = SimpleNamespace(gradients=gradients, interrupted_exchange=True)
+    run.strategy = SimpleNamespace(gradients=Mock(side_effect=torch.OutOfMemoryError), interrupted_exchange=True)
     with pytest.raises(torch.OutOfMemoryError):
         loop.compute(run, [], 1.0)
     known = kept_decisions.read(config)

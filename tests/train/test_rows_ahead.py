@@ -2,6 +2,7 @@
 
 import re
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -38,11 +39,8 @@ def test_other_rows_than_were_begun_are_made_again(due):
 
 
 def test_what_went_wrong_ahead_is_an_error_of_its_step():
-    def damaged():
-        raise OSError("the disk is gone")
-
     ahead = Ahead()
-    ahead.begin(damaged, KEY)
+    ahead.begin(Mock(side_effect=OSError("the disk is gone")), KEY)
     with pytest.raises(OSError, match="the disk is gone"):
         ahead.take(by_whom, KEY)
 

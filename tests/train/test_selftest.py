@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,9 +118,6 @@ def test_what_a_kernel_is_built_with_and_is_not_there_is_named_with_the_fix(two_
 
 
 def test_a_compiler_that_fails_is_named(two_gpus):
-    def prove(device):
-        raise subprocess.CalledProcessError(1, ["gcc", "x.c"])
-
-    two_gpus.kernels.prove = prove
+    two_gpus.kernels.prove = Mock(side_effect=subprocess.CalledProcessError(1, ["gcc", "x.c"]))
     with pytest.raises(selftest.BadInput, match=r"gcc does not build what Triton needs: .*exit status 1"):
         selftest.kernel()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -130,9 +131,5 @@ def test_each_node_is_tried_by_itself(
     assert notice_address.test(found, vault="") == 1
     said = capsys.readouterr().out
     assert "✗ a  it answered HTTP 404" in said and "secret" not in said
-
-    def off(_: object, __: object) -> list[str]:
-        raise Silent("nobody answers at 127.0.0.1")
-
-    monkeypatch.setattr(LocalNode, "command", off)
+    monkeypatch.setattr(LocalNode, "command", Mock(side_effect=Silent("nobody answers at 127.0.0.1")))
     assert notice_address.test(found, vault="") == 1

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -111,10 +112,7 @@ def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_somet
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = with_an_address(tmp_path)
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
@@ -396,10 +394,7 @@ def test_the_end_is_said_and_decides_the_exit_code(
 
 
 def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(follow.Follower, "follow", interrupted)
+    monkeypatch.setattr(follow.Follower, "follow", Mock(side_effect=KeyboardInterrupt))
     assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
     assert capsys.readouterr().out.splitlines()[-1] == detached("run")
 
@@ -408,15 +403,12 @@ def test_without_a_network_it_goes_on_looking_without_haste(monkeypatch: pytest.
     said: list[str] = []
     tried: list[str] = []
 
-    def silent(_: LocalNode) -> None:
-        raise Silent("off")
-
     def events(node: LocalNode, _: str) -> None:
         tried.append(node.name)
         raise Silent("the network is unreachable")
 
     monkeypatch.setattr(LocalNode, "events", events)
-    monkeypatch.setattr(LocalNode, "status", silent)
+    monkeypatch.setattr(LocalNode, "status", Mock(side_effect=Silent("off")))
     monkeypatch.setattr(follow, "time", PlayedTime())
     nodes = [LocalNode(name=name, home="") for name in ("a", "b")]
     view = RunView(RunState(run="r"), ["a", "b"])

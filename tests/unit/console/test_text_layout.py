@@ -2,6 +2,7 @@
 
 import io
 import sys
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -67,10 +68,6 @@ def test_lines_are_drawn_over_as_many(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_the_end_of_the_input_is_no_yes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-D at a question."""
-
-    def ends(_: str) -> str:
-        raise EOFError
-
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", ends)
+    monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
     assert not text_layout.agreed("delete all of it?")

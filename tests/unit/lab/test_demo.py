@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -299,9 +300,7 @@ def test_a_demo_that_is_stopped_says_so_where_somebody_still_reads(
     monkeypatch.setattr(demo, "STOPS", ())
     monkeypatch.setattr(demo, "hand_over", lambda _: None)
 
-    def play() -> int:
-        raise demo.Stopped(signal.SIGHUP)
-
+    play = Mock(side_effect=demo.Stopped(signal.SIGHUP))
     assert demo.played(play, "./motley demo --fast") == 129
     assert capsys.readouterr().err.endswith("nothing of it is left running. Again: ./motley demo --fast\n")
     with os.fdopen(os.open("/dev/null", os.O_RDONLY), "r") as gone:  # a write to it is refused

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,10 +29,7 @@ def test_of_several_at_once_one_makes_it_and_the_others_wait_for_it(tmp_path):
 
 
 def test_what_fails_leaves_nothing_and_is_made_by_the_next(tmp_path):
-    def fails(_):
-        raise OSError("no mirror")
-
     with pytest.raises(OSError, match="no mirror"):
-        build_once(tmp_path / "base", fails)
+        build_once(tmp_path / "base", Mock(side_effect=OSError("no mirror")))
     assert [path.name for path in tmp_path.iterdir()] == [".base.lock"]
     assert build_once(tmp_path / "base", lambda folder: (folder / "system").touch()).is_dir()

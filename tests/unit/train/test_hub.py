@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -13,10 +14,7 @@ from train.hub import explained, hub_model
 
 
 def raise_os_error(number: int) -> Callable[[], None]:
-    def fail() -> None:
-        raise OSError(number, os.strerror(number), "/home/me/.cache/huggingface/hub")
-
-    return fail
+    return Mock(side_effect=OSError(number, os.strerror(number), "/home/me/.cache/huggingface/hub"))
 
 
 def not_there() -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,10 +19,9 @@ from console import report_to
 from console.curves import tensorboard_view, trackers
 from console.report import command
 from console.report.read_run import read_history
-from tests.support import pace
+from tests.support import ROOT, pace
 from train.errors import BadInput, CheckFailed
 
-ROOT = Path(__file__).parents[4]
 LOG = Path(__file__).parents[1] / "event_logs" / "lost-and-back.events.jsonl"
 TIMES = {"compute_s": 0.3, "wait_s": 0.1}
 
@@ -216,16 +216,12 @@ def test_a_run_that_was_started_is_watched_though_the_program_cannot_be_installe
 def test_it_brings_the_logs_until_it_is_told_to_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: list[str] = []
     began: list[list[str]] = []
-
-    def sleep(_: float) -> None:
-        raise KeyboardInterrupt  # as SIGTERM does
-
     feeder = SimpleNamespace(poll=lambda: None, terminate=lambda: None, wait=lambda _: 0)
     monkeypatch.setattr(report_to, "from_inventory", lambda _: [])
     monkeypatch.setattr(report_to, "bring_all", lambda nodes, run, there: brought.append(run) or 1)
     monkeypatch.setattr(report_to, "environment", lambda kind: "python")
     monkeypatch.setattr(report_to.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(report_to.time, "sleep", sleep)
+    monkeypatch.setattr(report_to.time, "sleep", Mock(side_effect=KeyboardInterrupt))  # as SIGTERM does
     monkeypatch.setattr(report_to.subprocess, "Popen", lambda words, **how: began.append(words) or feeder)
     inventory: Any = SimpleNamespace(state=folder)
     assert report_to.main("wandb", "notes", inventory, folder.parent) == 0

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
 from console.__main__ import checked
 from console.inventory.check import check
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.support.stand_ins import program
 from train.errors import BadInput
 from train.plan.machines import architectures
 
-REPOSITORY = Path(__file__).resolve().parents[4]
 GOOD: dict[str, Any] = {
     "vars": {"ansible_user": "anna", "motley_subnet": "192.168.1.0/24", "motley_gateway": "192.168.1.1"},
     "hosts": {"one": {"motley_address": "192.168.1.10"}, "two": {"motley_address": "192.168.1.11"}},
@@ -30,7 +30,7 @@ def written(folder: Path, *, nodes: dict[str, Any] | None = None, **shared: Any)
 
 def test_the_example_is_good_and_checked_in_a_moment() -> None:
     start = pace.now()
-    inventory = check(REPOSITORY / "examples/hosts.yml")
+    inventory = check(ROOT / "examples/hosts.yml")
     assert inventory.findings == []
     assert list(inventory.nodes) == ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
     assert pace.now() - start < 1
@@ -38,7 +38,7 @@ def test_the_example_is_good_and_checked_in_a_moment() -> None:
 
 def test_a_fresh_checkout_describes_nobodys_machines(tmp_path: Path) -> None:
     """Shipped addresses would be somebody's: bootstrap and undo act on whoever answers there."""
-    shipped = pace.run("git", "ls-files", "inventory/homelab", cwd=REPOSITORY).stdout.split()
+    shipped = pace.run("git", "ls-files", "inventory/homelab", cwd=ROOT).stdout.split()
     assert shipped and all("group_vars" in name for name in shipped)
     (finding,) = check(tmp_path).findings
     assert "no machines are described yet" in str(finding) and "./motley inventory" in str(finding)
@@ -176,9 +176,7 @@ def test_a_folder_in_the_place_of_the_file_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_looked_into_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def locked(path: Path) -> Path:
-        raise PermissionError(13, "Permission denied", str(path))
-
+    locked = Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr("console.inventory.check.hosts_file", locked)
     (finding,) = check(tmp_path).findings
     assert finding.what == "it cannot be read: Permission denied"

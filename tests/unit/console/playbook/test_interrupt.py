@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -197,11 +198,8 @@ def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
 
 
 def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monkeypatch: Any, capsys: Any) -> None:
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(run_playbook, "run", lambda *_: 1)
-    monkeypatch.setattr(bootstrap, "ask", interrupted)
+    monkeypatch.setattr(bootstrap, "ask", Mock(side_effect=KeyboardInterrupt))
     assert bootstrap.run(request(), Passwords("", "")) == 130
     assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -95,10 +96,7 @@ def test_a_look_that_breaks_is_said_and_ends_nothing(error: Exception, tmp_path:
     world, lease = rented(tmp_path)
     said: list[str] = []
 
-    def broken(_: Lease) -> str:
-        raise error
-
-    world.watches(lease, broken, said.append)
+    world.watches(lease, Mock(side_effect=error), said.append)
     cost_no_more(world)
     assert any("cannot be understood" in line for line in said)
 
@@ -107,11 +105,8 @@ def test_a_look_that_breaks_is_said_and_ends_nothing(error: Exception, tmp_path:
     "error", [OSError(28, "No space left on device"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")]
 )
 def test_a_line_that_cannot_be_written_ends_nothing(error: Exception, tmp_path: Path) -> None:
-    def say(_: str) -> None:
-        raise error
-
     world, lease = rented(tmp_path)
-    world.watches(lease, say=say)
+    world.watches(lease, say=Mock(side_effect=error))
     cost_no_more(world)
 
 
@@ -147,10 +142,7 @@ def test_a_write_that_fails_leaves_no_file_open_and_the_lease_as_it_was(
     """A watcher tries every 20 s: without a free file number it could give nothing back."""
     leases._write(tmp_path, "lease.json", {"order": 7})
     write, open_files = os.write, len(list(Path("/proc/self/fd").iterdir()))
-
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     for fails in (full, lambda file, content: write(file, content[:5])):
         monkeypatch.setattr(os, "write", fails)
         with pytest.raises(OSError, match="No space"):
@@ -175,10 +167,7 @@ class Disk:
         self.patch, self.write = monkeypatch, leases._write
 
     def fills(self) -> None:
-        def full(*_: object) -> None:
-            raise OSError(28, "No space left on device")
-
-        self.patch.setattr(leases, "_write", full)
+        self.patch.setattr(leases, "_write", Mock(side_effect=OSError(28, "No space left on device")))
 
     def has_room(self) -> None:
         self.patch.setattr(leases, "_write", self.write)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -189,14 +190,7 @@ def test_how_a_run_ended_elsewhere_is_this_nodes_verdict(keeper, how):
 def test_where_no_machine_keeps_the_queue_any_more_it_is_over(keeper, outside):
     """Ten minutes of answers that nobody is there; a machine that is off, or one answer, says nothing of that."""
     answers = outside.network.answers
-
-    def refuses():
-        raise ConnectionRefusedError
-
-    def is_off():
-        raise TimeoutError
-
-    answers["10.0.0.2"] = refuses
+    answers["10.0.0.2"] = Mock(side_effect=ConnectionRefusedError)
     times = int(TIMING.over_s / TIMING.queue_ask_s)
     for _ in range(times):
         keeper._ask("b", "10.0.0.2")
@@ -211,7 +205,7 @@ def test_where_no_machine_keeps_the_queue_any_more_it_is_over(keeper, outside):
     for _ in range(times + 1):
         keeper._ask("b", "10.0.0.2")
     assert keeper.is_alone()
-    answers["10.0.0.2"] = is_off
+    answers["10.0.0.2"] = Mock(side_effect=TimeoutError)
     keeper._ask("b", "10.0.0.2")
     assert not keeper.is_alone()
 
@@ -238,12 +232,8 @@ def test_only_who_has_the_queues_secret_is_listened_to(keeper, tmp_path, outside
 
 
 def test_a_full_disk_is_tried_again(keeper, tmp_path, outside, monkeypatch):
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patched:
-        patched.setattr(outside.disk, "write", full)
+        patched.setattr(outside.disk, "write", Mock(side_effect=OSError(28, "No space left on device")))
         keeper.ended(RunEnd(done=True, reason="so"))
     assert Queue.of_json((tmp_path / paths.QUEUE_LIST).read_text()).of("l1").end is None
     keeper.look()

@@ -2,6 +2,7 @@
 
 import errno
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,10 +22,7 @@ GONE = OSError(errno.ENOENT, "No such file or directory", "/models/x")
     ],
 )
 def test_room_is_asked_for_where_the_disk_is_full(monkeypatch, error, message):
-    def fails():
-        raise error
-
-    run = SimpleNamespace(node="a", run=fails, recipe=SimpleNamespace(close=lambda: None))
+    run = SimpleNamespace(node="a", run=Mock(side_effect=error), recipe=SimpleNamespace(close=lambda: None))
     monkeypatch.setattr("train.recipes.in_pieces", lambda _: None)
     monkeypatch.setattr(pool_run, "of_this_process", lambda *_: None)
     monkeypatch.setattr(pool_run, "PoolRun", lambda *_, **__: run)

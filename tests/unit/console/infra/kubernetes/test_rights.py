@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,12 +16,10 @@ from console.infra.kubernetes import node as kubernetes
 from console.infra.kubernetes.cluster import Cluster
 from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
-from tests.support import kube_rights
+from tests.support import ROOT, kube_rights
 from tests.support.kube_server import NODE, PORTS, Server
 from tests.unit.console.infra.kubernetes.test_launch import PLAN, SETTINGS
 from train.errors import BadInput
-
-ROOT = Path(__file__).parents[5]
 
 
 @pytest.fixture
@@ -100,11 +99,8 @@ def test_a_role_without_exec_is_said_as_such(
     refused = kube_rights.lacking(["exec", "-i", "p", "--", "python"])
     assert 'cannot create resource "pods/exec"' in refused
 
-    def silent(_: Any) -> dict[str, Any]:
-        raise Silent(refused)
-
     monkeypatch.setattr(kubernetes.KubernetesNode, "kube", Server())
-    monkeypatch.setattr(kubernetes.PodNode, "status", silent)
+    monkeypatch.setattr(kubernetes.PodNode, "status", Mock(side_effect=Silent(refused)))
     found = NODE.status()
     assert found["now"]["reason"] == refused and found["now"]["state"] == "not seen"
 
