@@ -1,9 +1,14 @@
-"""One exchange of many tensors: in pieces, some of them under way, each sum in its place."""
+"""One exchange of many tensors: in pieces, some of them under way, each sum in its place. And what ddp exchanges while
+the backward pass still runs."""
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
 
+from train.models.backends import LossModule
 from train.parallel import gradient_exchange
+from train.parallel.process_group import World
 
 
 class Played:
@@ -74,3 +79,44 @@ def test_what_is_on_its_way_when_the_group_is_left_is_a_copy(played):
         gradient_exchange.all_reduce(mine, "fp32", left)
     assert len(waited) == 1
     assert all(map(torch.equal, mine, tensors()))
+
+
+# -- ddp ---------------------------------------------------------------------------------------------------------------
+
+LAYERS = 8
+
+
+@pytest.fixture
+def alone():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_small_adapter_travels_while_the_backward_pass_still_runs(alone, monkeypatch):
+    """In one bucket it would begin when all is computed."""
+    model = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(LAYERS)))
+    computed, sent = [], []
+    for layer in model:
+        layer.weight.register_post_accumulate_grad_hook(computed.append)
+    begin = dist.all_reduce
+
+    def seen(part, **how):
+        sent.append((len(part), len(computed)))
+        return begin(part, **how)
+
+    monkeypatch.setattr(dist, "all_reduce", seen)
+    module = LossModule(model, lambda model, batch: model(batch).sum())
+    made = gradient_exchange.DdpSync(module, list(model.parameters()), "fp32", "cpu", World(rank=0, size=1))
+    for _ in range(3):  # ddp asks in the first how the gradients come, and cuts by it from the second on
+        computed.clear()
+        sent.clear()
+        made.gradients([torch.ones(1, 16)], 1.0)
+    assert sum(size for size, _ in sent) == LAYERS * 16 * 16
+    assert len(sent) == gradient_exchange.BUCKETS and sent[0][1] <= LAYERS / 2, sent
+
+
+def test_a_large_one_travels_in_buckets_of_a_few_megabytes():
+    weight = nn.Parameter(torch.empty(1 << 20, device="meta"))
+    assert gradient_exchange.bucket_mb([weight] * 64) == gradient_exchange.BUCKET_MB
+    assert gradient_exchange.bucket_mb([weight]) == 4 / gradient_exchange.BUCKETS

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from console.dashboard import tables
 from console.dashboard.feed import Feed, FeedView
-from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, roughly
+from console.dashboard.pages import CALM_S, HEAD_S, OLD_S, SELDOM, Pages, electricity, facts_of, live, machine, roughly
 from console.dashboard.server import Dashboard
 from console.infra.machines.node import LocalNode
 from console.infra.node import Node
@@ -230,3 +230,20 @@ def test_a_form_that_is_sent_when_its_run_has_ended_stops_no_other(
     board = Dashboard(pages.feed, pages, Inventory(path=Path("x"), nodes={}))
     answer = asyncio.run(board.stop(Request({"type": "http", "method": "POST", "headers": []}, sent)))
     assert (answer.status_code, found) == (status, asked)
+
+
+def test_the_second_machine_of_a_pipe_shows_its_layers_and_its_part_of_the_work() -> None:
+    feed = Feed([], {})
+    event = step(100.0, 1, {"a": 6, "b": 0, "c": 2}, 2.0)
+    event["nodes"]["a"] |= {"layers": [0, 6], "compute_s": 2.0}
+    event["nodes"]["b"] |= {"layers": [6, 24], "compute_s": 3.0}
+    for one in (start(99.0, 0, ["a", "b", "c"], 10), event):
+        feed.take(one)
+    shown = {name: machine(feed, name, place) for place, name in enumerate("abc")}
+    assert {name: one["rows"] for name, one in shown.items()} == {
+        "a": "6 of 8 rows, layers 1-6 of 24",
+        "b": "layers 7-24 of 24 of a's rows",
+        "c": "2 of 8 rows",
+    }
+    assert [one["share"] for one in shown.values()] == [19, 56, 25], "of all rows through all layers"
+    assert [shown[name]["speed"] for name in "ab"] == ["3.0 rows/s", "2.0 rows/s"]

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from console.report import run_charts, svg_charts
-from console.report.machines import card_words
-from console.report.page import about, change
+from console.report.machines import card_words, node_table
+from console.report.page import about, change, figures
 from console.report.read_run import read_history
 from console.report.request import command, settings
 from console.report.where_time_goes import bars, in_columns, part_advice, part_charts
-from tests.support.report_page import rewrite
-from tests.support.run_files import HEAD, WORKER, held_out
+from tests.support.report_page import html_of, rewrite
+from tests.support.run_files import HEAD, WORKER, held_out, start, step, write
 from tests.unit.console.report.test_truth import figure, made, processors
 
 
@@ -104,3 +104,23 @@ def test_of_a_long_run_a_column_is_the_mean_of_some_steps_and_the_last_as_wide_a
     edges = [(float(x), float(x) + float(width)) for x, width in rects]
     assert all(before[1] < after[0] for before, after in pairwise(edges))
     assert float(rects[0][1]) == pytest.approx(4 * float(rects[-1][1]), rel=0.01)
+
+
+# -- machines that hold a model together -------------------------------------------------------------------------------
+
+
+def test_the_second_machine_of_a_pipe_has_its_part_of_the_work_and_its_layers(tmp_path: Path) -> None:
+    one = step(102.0, 1, {HEAD: 8, WORKER: 0})
+    one["nodes"][HEAD] |= {"layers": [0, 1], "compute_s": 1.0}
+    one["nodes"][WORKER] |= {"layers": [1, 4], "compute_s": 2.0}
+    write(tmp_path / "qa/nodes" / HEAD, "events.jsonl", [start(100.0, 0, [HEAD, WORKER], 1), one])
+    history = read_history(tmp_path / "qa")
+    assert [line.points[-1][1] for line in run_charts.rows_by_step(history)] == [2, 6]
+    assert [line.points[-1][1] for line in run_charts.tokens_by_minute(history)] == [100, 300]
+    found = node_table(history)
+    assert [(node["part"], node["speed"], node["layers"]) for node in found] == [
+        (25, 2, "layer 1"), (75, 3, f"layers 2-4 of {HEAD}'s rows"),
+    ]  # fmt: skip
+    assert {name: value for name, value, _ in figures(history)}["speed"] == "4.0 rows/s"
+    text = html_of(tmp_path / "qa")
+    assert "layers 2-4 of " in text and "with its part of the computing" in text
