@@ -7,6 +7,7 @@ import shutil
 import sys
 from argparse import Namespace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,12 @@ from console import __main__ as main
 from console.__main__ import ROOT, does, from_where_it_was_called, typed
 from console.command_line.verbs import VERBS, parser
 from tests.support import pace
+
+
+@pytest.fixture(autouse=True)
+def without_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for signal in ("sigint", "sigterm"):
+        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -65,32 +72,27 @@ def test_a_phase_that_is_none_is_refused_and_an_undo_wants_one(tmp_path: Path) -
 
 
 def test_ctrl_d_at_a_question_is_a_stop(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def asks(*_: object) -> int:
-        raise EOFError
-
-    monkeypatch.setattr(main, "act", asks)
-    for signal in ("sigint", "sigterm"):
-        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
+    monkeypatch.setattr(main, "act", Mock(side_effect=EOFError))
     assert main.run_verb("rented", []) == main.interrupt.CODE
     assert "stopped; nothing was changed" in capsys.readouterr().err
 
 
-def test_a_name_that_no_file_can_have_is_bad_input(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "--results", "a" * 300], f"/tmp/{'a' * 35}… is too long for a file's name\nfix: "),
+        (
+            ["generate", "--prompts", "q.jsonl", "--out", "~nobody-here/a.jsonl"],
+            "a path begins with ~NAME, and there is no such user\nfix: ",
+        ),
+    ],
+)
+def test_a_path_that_cannot_be_is_bad_input(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for signal in ("sigint", "sigterm"):
-        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
-    assert main.run_verb("report", ["--results", "a" * 300]) == 2
-    said = capsys.readouterr().err
-    assert said == f"{'a' * 40}… is too long for a file's name\nfix: give the name of one\n"
-
-
-def test_a_path_of_nobody_is_bad_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for signal in ("sigint", "sigterm"):
-        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
     monkeypatch.setenv("MOTLEY_CALLED_IN", "/tmp")
-    assert main.run_verb("generate", ["--prompts", "q.jsonl", "--out", "~nobody-here/a.jsonl"]) == 2
-    assert "a path begins with ~NAME, and there is no such user\nfix: " in capsys.readouterr().err
+    assert main.run_verb(words[0], words[1:]) == 2
+    assert capsys.readouterr().err.startswith(said)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.EROFS, errno.ENOSPC])
@@ -98,13 +100,7 @@ def test_a_place_where_nothing_can_be_written_is_named(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Such as results/ that an earlier sudo has made."""
-
-    def writes(*_: object) -> int:
-        raise OSError(number, os.strerror(number), "results/notes")
-
-    monkeypatch.setattr(main, "act", writes)
-    for signal in ("sigint", "sigterm"):
-        monkeypatch.setattr(main.interrupt, f"listen_to_{signal}", lambda: None)
+    monkeypatch.setattr(main, "act", Mock(side_effect=OSError(number, os.strerror(number), "results/notes")))
     assert main.run_verb("rented", []) == 2
     assert f"results/notes: {os.strerror(number)}\nfix: " in capsys.readouterr().err
 

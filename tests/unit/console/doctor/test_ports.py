@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ import yaml
 
 from console.doctor.judge import judge
 from plugins.filter import doctor as filters
-from plugins.module_utils.motley import blocking_rules, port_probe, run_processes
+from plugins.module_utils.motley import blocking_rules, port_probe
+from tests.support import ROOT
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
-from train.plan.launch.cluster_config import ClusterConfig
 
-ROOT = Path(__file__).parents[4]
 RULES = """\
 table inet owner {
 \tchain input {
@@ -119,14 +117,9 @@ def test_doors_are_called_and_those_of_others_are_left_alone() -> None:
 
 
 def test_the_ports_are_those_that_a_run_takes() -> None:
-    """Where a launch takes them, the training package has them as defaults, and a stop looks for what listens there."""
     rendered = yaml.safe_load((ROOT / "roles/motley_render/defaults/main.yml").read_text())
-    presence, group = rendered["motley_render_presence_port"], rendered["motley_render_group_ports"]
-    fields = ClusterConfig.__dataclass_fields__
-    assert (fields["presence_port"].default, list(fields["group_ports"].default)) == (presence, group)
-    assert set(run_processes.PORTS) == set(range(presence, group[1] + 1))
     relay = yaml.safe_load((ROOT / "roles/motley_artifacts/defaults/main.yml").read_text())["motley_artifacts_port"]
-    assert filters.motley_doctor_ports({}, rendered, relay) == [f"{presence}-{presence}", "29410-29489", "29890-29890"]
+    assert filters.motley_doctor_ports({}, rendered, relay) == ["29400-29400", "29410-29489", "29890-29890"]
     own = {"motley_render_presence_port": 29401, "motley_render_group_ports": [29500, 29510]}
     assert filters.motley_doctor_ports(own, rendered, relay) == ["29401-29401", "29500-29510", "29890-29890"]
 

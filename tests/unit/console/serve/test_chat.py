@@ -211,19 +211,9 @@ def test_an_answer_whose_server_is_gone_is_not_taken_for_whole() -> None:
     assert said == ["At "]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("hot", 0), "temperature: hot is no number from 0 to 2"),
-        (("3", 0), "temperature: 3 is no number from 0 to 2"),
-    ],
-)
-def test_bad_input_is_refused(given: tuple[str, int], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        chat.options(*given)
-
-
-def test_bad_input_starts_nothing(folder: Path, home: Path) -> None:
+def test_bad_input_is_refused_and_starts_nothing(folder: Path, home: Path) -> None:
+    with pytest.raises(BadInput, match="temperature: 3 is no number from 0 to 2"):
+        chat.options("3", 0)
     done = pace.run(*command(folder, "--temperature", "hot"), cwd=served.REPOSITORY)
     assert done.returncode == 2 and "temperature: hot is no number" in done.stderr and not (home / "pid").exists()
 
