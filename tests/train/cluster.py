@@ -15,7 +15,7 @@ from typing import IO
 
 import numpy as np
 
-from tests.support import pace
+from tests.support import ROOT, pace
 from train.__main__ import main
 from train.cluster.attach_to_agent import PR_SET_CHILD_SUBREAPER, prctl
 from train.cluster.forkserver import ForkServer, Worker
@@ -23,7 +23,6 @@ from train.data.rows import FORMAT, RowWriter
 from train.runlog.state import history
 from train.runlog.tail import read
 
-ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48
 ENDS_S = 200.0
 """Processes that wait for each other show: after timeout_s, five minutes, they would end all the same."""
@@ -110,6 +109,10 @@ def fork_server(*words: str, log: IO[str] | None = None) -> ForkServer:
             command, env=environment(), cwd=ROOT, stdin=theirs.fileno(), stderr=log, start_new_session=True
         )
     return warm
+
+
+def flags(options: dict) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
 
 class Cluster:

@@ -9,6 +9,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: on a busy machine
 import torch.distributed as dist
 
 from tests.train import cluster
+from train.data.to_tokens import load_chat
+from train.plan.model.catalogue import resolve_model
 
 settings.register_profile("no times", deadline=None)  # how long an example takes is the machine's affair
 settings.load_profile("no times")
@@ -27,6 +29,24 @@ def group_of_one():
     yield
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def alone(settings, tmp_path_factory):
+    """The run of one process, with the settings of the module."""
+    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
+
+
+@pytest.fixture
+def form():
+    """Of the base's parameters, where a test says no other."""
+    return "16bit"
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """How `tiny` is talked to."""
+    return load_chat(resolve_model("tiny"))
 
 
 @pytest.fixture(autouse=True)

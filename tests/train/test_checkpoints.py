@@ -41,11 +41,6 @@ def finished_in(tmp_path_factory):
 
 
 @pytest.fixture
-def form() -> str:
-    return "16bit"
-
-
-@pytest.fixture
 def finished(finished_in, form) -> cluster.Cluster:
     return finished_in(form)
 

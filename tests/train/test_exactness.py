@@ -32,11 +32,6 @@ def truth_of(data):
 
 
 @pytest.fixture
-def form() -> str:
-    return "16bit"
-
-
-@pytest.fixture
 def truth(truth_of, form) -> list[float]:
     return truth_of(form)
 

@@ -37,11 +37,6 @@ def settings(data):
     return {**pictures.SETTINGS, "dataset": data}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, tmp_path_factory):
-    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
 def truth_of(data, settings):
     """Plain PyTorch: each picture moved by itself, SGD with its own groups, schedule, clipping."""
     config, rows = load_config({**settings, "dataset": str(data)}), open_pictures(data)

@@ -34,11 +34,6 @@ TALK = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    return load_chat(resolve_model("tiny"))
-
-
 def as_ollama(text, turns):
     """What it runs: SYSTEM stands before a conversation that brings no such message."""
     template = re.search(r'TEMPLATE """(.*?)"""', text, re.S)[1]

@@ -18,11 +18,6 @@ def settings(tmp_path_factory):
     return {**texts.SETTINGS, "optimizer": "muon", "dataset": texts.rows(tmp_path_factory.mktemp("data"))}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, tmp_path_factory):
-    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
 def test_all_directions_become_equally_strong():
     torch.manual_seed(1)
     for shape in ((24, 24), (16, 48), (48, 16)):

@@ -46,11 +46,6 @@ def settings(rows):
     return {**SETTINGS, "dataset": rows}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, tmp_path_factory):
-    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
 def test_its_losses_are_those_of_plain_pytorch(alone, rows):
     """The recipe's own functions, AdamW, the schedule: nothing of Motley's loop."""
     recipe, data = load(str(TABLE)), open_rows(rows)

@@ -51,11 +51,6 @@ def settings(data, made):
     return {**SETTINGS, "dataset": data, "model": str(made["resnet"])}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, tmp_path_factory):
-    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
 def built(folder):
     return pretrained.build(folder, classes=3, image_size=16, seed=1).train()
 

@@ -28,11 +28,6 @@ def settings(data):
     return {**texts.SETTINGS, "dataset": data}
 
 
-@pytest.fixture(scope="module")
-def alone(settings, tmp_path_factory):
-    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
 def with_groups_of_its_own(matrices, others):
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))

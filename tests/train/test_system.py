@@ -9,7 +9,7 @@ from tests.train import cluster
 from train.data.convert_record import BadRecord
 from train.data.prepare import prepare
 from train.data.rows import open_rows
-from train.data.to_tokens import PLAIN_TEMPLATE, Chat, load_chat, with_system, without_system
+from train.data.to_tokens import PLAIN_TEMPLATE, load_chat, with_system, without_system
 from train.plan.model import adapters
 from train.plan.model.catalogue import resolve_model
 from train.plan.settings.read_settings import GrpoConfig, PreferenceConfig, SftConfig
@@ -32,11 +32,6 @@ STRICT = (
 SILENT = (
     "{% for m in messages %}{% if m['role'] != 'system' %}[{{ m['role'] }}]{{ m['content'] }}{% endif %}{% endfor %}"
 )
-
-
-@pytest.fixture(scope="module")
-def tiny() -> Chat:
-    return load_chat(resolve_model("tiny"))
 
 
 def test_it_stands_before_a_conversation_that_has_none(tiny):

@@ -33,11 +33,6 @@ LLAMA2 = (
 )
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    return load_chat(resolve_model("tiny"))
-
-
 def test_a_models_own_code_is_neither_run_nor_asked_about(tiny, tmp_path, monkeypatch):
     """In a terminal the library would ask, and a y would run it."""
     tiny.tokenizer.save_pretrained(tmp_path)

@@ -17,10 +17,10 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
-from tests.train.cluster import ROOT, answer, environment, free_port, rank_environment
+from tests.train.cluster import answer, environment, free_port, rank_environment
 from train.__main__ import main
 from train.data.prepare import prepare
 from train.data.to_tokens import Chat, load_chat
@@ -48,11 +48,6 @@ from train.versions import package_hash
 def trained_in(tmp_path_factory):
     """A short run on the tiny model in that form, far enough to differ from its base."""
     return functools.cache(lambda form: short_run(tmp_path_factory.mktemp(form), form))
-
-
-@pytest.fixture
-def form():
-    return "16bit"
 
 
 @pytest.fixture
