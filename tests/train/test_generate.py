@@ -120,7 +120,6 @@ def test_who_is_frozen_is_replaced_and_a_stopped_run_goes_on_where_it_was(alone,
     ({"max_new_tokens": 2000}, "leave a prompt 0"),
     ({"eval_fraction": 0.1}, "none held out"),
     ({"method": "full"}, "nothing is trained"),
-    ({"piece": 0}, "piece: 0 is below 1"),
 ])  # fmt: skip
 def test_bad_settings_are_refused(wrong, words, prompts, tmp_path, capsys):
     assert main(["run", *flags(OPTIONS | {"dataset": prompts, "home": tmp_path} | wrong)]) == 2

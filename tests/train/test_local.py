@@ -292,15 +292,8 @@ def test_the_measured_number_is_followed_and_reported(data, tmp_path):
     assert np.isfinite(run.losses()).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"local_steps": "few"}, "neither auto nor a number above 0"),
-        ({"local_steps": "0"}, "neither auto nor a number above 0"),
-        ({"outer_momentum": 1.0}, "outer_momentum"),
-        ({"sync": "local", "optimizer": "adamw8bit"}, "use optimizer: adamw"),
-    ],
-)
-def test_wrong_settings_are_named(settings, message):
-    with pytest.raises(BadInput, match=message):
-        SftConfig(**settings)
+def test_wrong_settings_are_named():
+    with pytest.raises(BadInput, match="neither auto nor a number above 0"):
+        SftConfig(local_steps="0")
+    with pytest.raises(BadInput, match="use optimizer: adamw"):
+        SftConfig(sync="local", optimizer="adamw8bit")

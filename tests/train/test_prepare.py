@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 from transformers import AutoTokenizer
 
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.train import cluster
-from tests.train.cluster import ROOT, environment, write_records
+from tests.train.cluster import environment, write_records
 from train.__main__ import main
 from train.data import prepare as prepare_module
 from train.data.convert_record import convert
@@ -272,17 +272,9 @@ def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, cha
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--dataset", "stdlib-qaa", "--model", "tiny"), "did you mean stdlib-qa?"),
-        (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
-        (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
-    ],
-)
-def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):
-    assert main(["prepare", *flags]) == 2
-    assert said in capsys.readouterr().err
+def test_bad_settings_are_said_before_anything_is_read(capsys):
+    assert main(["prepare", "--dataset", "stdlib-qaa", "--model", "tiny"]) == 2
+    assert "did you mean stdlib-qa?" in capsys.readouterr().err
 
 
 def test_stdlib_qa_is_the_same_in_every_process(tmp_path):

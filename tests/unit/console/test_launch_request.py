@@ -14,13 +14,12 @@ import pytest
 
 from console import launch_request
 from console.extra_vars import extra_vars
-from tests.support import pace
+from tests.support import ROOT, pace
 from train.errors import BadInput
 from train.plan.settings import request
 from train.plan.settings.preference import LOSSES
 from train.plan.settings.read_settings import RECIPES, names_of
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
 BAD = {
     "model": ("llama2-7c", "did you mean llama2-7b?"),
@@ -90,7 +89,7 @@ BAD = {
     "proof_every": ("0", "proof_every: 0 is below 1"),
     "profile": ("23-20", "profile: '23-20' is not FIRST-LAST, two steps from 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
-    "label_smoothing": ("0.7", "label_smoothing: 0.7 is not from 0 to below 0.5"),
+    "label_smoothing": ("0.5", "label_smoothing: 0.5 is not from 0 to below 0.5"),
     "simpo_gamma": ("-1", "simpo_gamma not below"),
     "center_rewards_coefficient": ("-0.1", "center_rewards_coefficient: -0.1 is below 0"),
     "recipe": ("pretran", "did you mean 'pretrain'?"),
@@ -288,7 +287,7 @@ def test_a_model_must_be_named() -> None:
 
 
 def test_what_is_not_needed_need_not_be_named() -> None:
-    for asked in ({"model": "tiny"}, {"resume": "first"}, {"recipe": str(REPOSITORY / "examples/table.py")}):
+    for asked in ({"model": "tiny"}, {"resume": "first"}, {"recipe": str(ROOT / "examples/table.py")}):
         found = launch_request.read(asked, CLUSTER)
         assert found.values == asked and found.data == {}
 
@@ -336,7 +335,7 @@ def test_nodes_keep_the_order_of_the_inventory() -> None:
 
 def examples() -> list[tuple[str, str]]:
     """Every `name=value` of the documents' table."""
-    text = (REPOSITORY / "docs/reference.md").read_text()
+    text = (ROOT / "docs/reference.md").read_text()
     table = text.split("\n## Launch variables\n")[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"`(\w+)=([^`]*)`", table)
 
@@ -396,7 +395,7 @@ def test_what_slurm_would_not_understand_is_refused_here(values: dict[str, objec
 def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:
     start = pace.now()
     program = Path(sys.executable).parent / "ansible-playbook"
-    done = pace.run(program, "-i", "inventory/loopback", "launch.yml", *words, cwd=REPOSITORY)
+    done = pace.run(program, "-i", "inventory/loopback", "launch.yml", *words, cwd=ROOT)
     return done, pace.now() - start
 
 
@@ -416,7 +415,7 @@ def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
     (file := tmp_path / "run.yml").write_text(text)
     done, _ = launch("-e", f"@{file}")
     words = ["launch", "--inventory", "inventory/loopback", "-f", str(file)]
-    mine = pace.run(sys.executable, "-m", "console", *words, cwd=REPOSITORY)
+    mine = pace.run(sys.executable, "-m", "console", *words, cwd=ROOT)
     for found in (done, mine):
         said = found.stdout + found.stderr
         assert found.returncode == 2 and "there is no file ./none.jsonl" in said, said
@@ -428,7 +427,7 @@ def test_ansible_reads_the_file_of_a_run_as_motley_does(tmp_path: Path) -> None:
 def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
     settings = [f"DATASET={name}", "MODEL=my model", "SET=seed='4 2' max_steps=many lora_r=x"]
-    done = pace.run("make", "--no-print-directory", "launch", "INVENTORY=inventory/loopback", *settings, cwd=REPOSITORY)
+    done = pace.run("make", "--no-print-directory", "launch", "INVENTORY=inventory/loopback", *settings, cwd=ROOT)
     said = done.stdout + done.stderr
     assert f"there is no file {name}" in said and "'my model'" in said, said
     assert "max_steps: 'many' is not" in said and "lora_r: 'x' is not" in said and "seed: '4 2' is" in said, said

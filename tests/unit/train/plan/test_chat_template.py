@@ -55,7 +55,6 @@ def test_a_message_goes_to_the_head_as_it_is():
         ({"system": __file__}, "system: it is a file, and the message itself is wanted"),
         ({"system": "Hi", "format": "text"}, "system: format=text has no conversations\nleave one of the two out"),
         ({"train_on": "last", "recipe": "grpo", "rewards": "exact"}, "train_on: last does not go with recipe=grpo"),
-        ({"train_on": "lst"}, "did you mean 'last'"),
     ],
 )
 def test_what_is_no_message_and_no_answer_is_one_sentence(values, said):

@@ -60,7 +60,6 @@ def test_a_number_that_is_tried_is_short_and_within_its_ends():
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        ("learning_rate=1e-3..1e-5", "1e-3 is not below 1e-5"),
         ("learning_rate=1e-5..inf", "'inf' is not a number"),
         ("learning_rate=0..1e-3:log", "a range with :log begins above 0"),
         ("learning_rate=1e-5..1e-3:lgo", "is not LOW..HIGH or LOW..HIGH:log"),
@@ -93,11 +92,8 @@ def test_what_is_no_range_is_refused_in_a_sentence(search, words):
     ("values", "words"),
     [
         ({"grid": "true", "search": "lora_r=4..32"}, "grid: lora_r is a range, which has no end of values"),
-        ({"trials": "0"}, "trials: 0 is below 1"),
         ({"trials": "2000"}, "2000 trials are more than 1000"),
-        ({"trains": "sftt"}, "did you mean 'sft'?"),
         ({"trains": "./mine.py"}, "trains: a sweep knows the recipes of Motley"),
-        ({"prune": "ash"}, "did you mean 'asha'?"),
         ({"pipes": "a+b"}, "pipes: a+b is for machines that train together"),
         ({"shares": "2,1"}, "is for machines that train together"),
         ({"sync": "local"}, "sync: local is for machines that train together"),
