@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.hub import Served
-from tests.support import pace, stand_ins
-
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT, pace, stand_ins
 
 
 @dataclass(frozen=True, slots=True)

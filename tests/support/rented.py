@@ -156,9 +156,11 @@ def bound_usd(hours: float, poll_s: float) -> float:
 
 
 @contextmanager
-def served_market(kind: type[HTTPServer] = ThreadingHTTPServer) -> Iterator[tuple[Books, Clore]]:
+def served_market(
+    kind: type[HTTPServer] = ThreadingHTTPServer, books: Books | None = None
+) -> Iterator[tuple[Books, Clore]]:
     """A market over HTTP, and its client."""
-    books = Books(servers=[server(6), server(8)])
+    books = books or Books(servers=[server(6), server(8)])
     served = serve(books, "127.0.0.1", 0, pace_s=0.0, kind=kind)
     threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     url = f"http://127.0.0.1:{served.server_address[1]}/v1"

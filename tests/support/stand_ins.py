@@ -53,7 +53,7 @@ def running(home: Path, run: str) -> Iterator[None]:
 @contextlib.contextmanager
 def hub(folder: Path, behaviour: str = "{}") -> Iterator[str]:
     """The lab's hub with what this folder has, until the end; its address."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "behaviour.json").write_text(behaviour)
 
     class Own(Handler):

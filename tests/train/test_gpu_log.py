@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
+from tests.support.stand_ins import program
 from train.cluster.gpu_log import GpuReadings, read_gpus
 
 SAYS = """#!/bin/sh
@@ -17,9 +18,7 @@ echo "1, NVIDIA GeForce RTX 3070 Ti, 64, 97, 211.5, 6900, 8192, 0x00000000000000
 
 
 def test_cards_are_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(SAYS)
-    program.chmod(0o755)
+    program(tmp_path / "nvidia-smi", SAYS)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.05)
     kept = tmp_path / "gpu.jsonl"
@@ -35,16 +34,14 @@ def test_cards_are_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_program_that_fails_leaves_no_reading_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text('#!/bin/sh\necho "No devices were found"\n')
-    program.chmod(0o755)
+    smi = program(tmp_path / "nvidia-smi", '#!/bin/sh\necho "No devices were found"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert read_gpus() == []
-    program.write_text("#!/bin/sh\nexit 9\n")
+    smi.write_text("#!/bin/sh\nexit 9\n")
     cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.05)
     cards.now = [{"index": "0"}]
     pace.until(lambda: not cards.now, 30, "an old reading stays", every_s=0.02)
-    program.write_text(SAYS)
+    smi.write_text(SAYS)
     pace.until(lambda: len(cards.now) == 2, 30, "it is not asked again", every_s=0.02)
 
 

@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.support import llama_cpp
+from tests.support.stand_ins import program
 from train.__main__ import main
 from train.data.to_tokens import load_chat
 from train.models.model_files import model_folder
@@ -61,9 +62,7 @@ def exported(request, adapter_of, tmp_path_factory):
 @pytest.fixture
 def quantiser(tmp_path, monkeypatch):
     """A machine with the program of llama.cpp; it does its work with the same function."""
-    program = tmp_path / QUANTISER
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.support.llama_cpp "$@"\n')
-    program.chmod(0o755)
+    program(tmp_path / QUANTISER, f'#!/bin/sh\nexec "{sys.executable}" -m tests.support.llama_cpp "$@"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(llama_cpp.ROOT))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.support.stand_ins import program
 from tests.train import pictures
 from train.__main__ import main
 from train.data import left_out_in_words, parse_files
@@ -122,8 +123,7 @@ def test_a_broken_picture_is_named(tmp_path):
 
 def test_a_picture_is_of_a_kind_that_is_read_whatever_it_is_called(photos, tmp_path, monkeypatch):
     """Pillow gives PostScript to Ghostscript, which has been escaped before."""
-    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
-    (tmp_path / "gs").chmod(0o755)
+    program(tmp_path / "gs", f"#!/bin/sh\ntouch {tmp_path}/asked\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     for format_ in ("EPS", "ICNS", "PPM"):
         Image.new("RGB", (16, 16)).save(photos / f"dots/{format_}.png", format=format_)

@@ -5,20 +5,17 @@ import math
 import random
 import statistics
 import sys
-import threading
 from contextlib import nullcontext
 from dataclasses import asdict
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import lm_eval
 import pytest
 import torch
 
-from lab.hub import Handler, State
-from tests.support import pace
+from tests.support import ROOT, pace, stand_ins
 from tests.train import tasks_asked
-from tests.train.cluster import ROOT, Cluster, environment, flags, write_records
+from tests.train.cluster import Cluster, environment, flags, write_records
 from train.__main__ import main
 from train.plan.settings.read_settings import load_config
 from train.recipes.evaluate import load_tasks, model, prepare, requests, score
@@ -235,18 +232,11 @@ def test_a_task_of_the_harness_reads_its_data_from_the_hub_once(tmp_path):
             for n in range(count)
         ]  # fmt: skip
         write_records(folder / f"ARC-Easy/{split}.jsonl", lines)
-    (tmp_path / "hub/behaviour.json").write_text("{}")
-    Handler.state = State(tmp_path / "hub")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    where = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
     asked = {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy", "out": tmp_path / "out"}
-    try:
+    with stand_ins.hub(tmp_path / "hub") as address:
+        where = {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
         done = pace.run(sys.executable, "-m", "train", "prepare", *flags(asked), cwd=ROOT, env=environment() | where)
-        assert done.returncode == 0, done.stderr
-    finally:
-        server.shutdown()
-        server.server_close()
+    assert done.returncode == 0, done.stderr
     assert prepare.read(tmp_path / "out")["documents"] == {"arc_easy": 5}
     assert len(json.loads((tmp_path / "out/tasks.json").read_text())["folders"]) == 1
     wanted = requests.build(load_tasks.kept(tmp_path / "out"), limit=0, shots=None, seed=SEED)

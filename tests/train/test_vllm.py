@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import pace
 from tests.support.pids import is_alive
+from tests.support.stand_ins import program
 from tests.train import cluster, rewarded
 from tests.train.test_grpo import OPTIONS
 from train.models import hf
@@ -29,11 +30,8 @@ LOG = "adapters.jsonl"
 PLAYED = f'FAKE_VLLM_LOG=$(dirname $0)/../../../{LOG} exec {sys.executable} {FAKE} "$@"'
 
 
-def install(home: Path, program: str = PLAYED) -> Path:
-    python = home / PYTHON
-    python.parent.mkdir(parents=True)
-    python.write_text(f"#!/bin/sh\n{program}\n")
-    python.chmod(0o755)
+def install(home: Path, does: str = PLAYED) -> Path:
+    program(home / PYTHON, f"#!/bin/sh\n{does}\n")
     return home
 
 

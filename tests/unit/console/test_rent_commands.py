@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,28 +19,24 @@ from console.rent import asleep, clore, timer, watcher
 from console.rent import lease as leases
 from console.rent.give_back_from_home import Kept
 from console.rent.lease import Book, Lease, folder
-from lab.market import KEY, Books, serve
-from tests.support import pace
+from lab.market import KEY, Books
+from tests.support import ROOT, pace
+from tests.support.rented import served_market
 from train.errors import BadInput, CheckFailed
 
-ROOT = Path(__file__).parents[3]
 WISH = {"gpu": "RTX 4090", "hours": 2.0, "usd_h": 0.50, "model": "tiny", "settings": [], "vault": ""}
 
 
 @pytest.fixture
 def books(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Books]:
-    books = Books()
-    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
-    monkeypatch.setenv("MOTLEY_MARKET", f"http://127.0.0.1:{served.server_address[1]}/v1")
     monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / "rented"))
     monkeypatch.setenv("CLORE_API_KEY", KEY)
     monkeypatch.setattr(clore, "RETRY_S", 0.0)
     monkeypatch.setattr(watcher, "start", lambda lease, key, place: None)
     monkeypatch.setattr(rented_machine, "prepare", lambda lease: "")
-    yield books
-    served.shutdown()
-    served.server_close()
+    with served_market(books=Books()) as (books, market):
+        monkeypatch.setenv("MOTLEY_MARKET", market.url)
+        yield books
 
 
 @pytest.fixture(autouse=True)
@@ -135,10 +131,7 @@ def test_one_that_cannot_be_proven_is_given_back_at_once_and_says_once_why(
 
 
 def test_stopped_before_it_is_proven_it_is_given_back(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(lease: object) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(rented_machine, "prepare", stopped)
+    monkeypatch.setattr(rented_machine, "prepare", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         rent()
     assert [order["ended"] is None for order in books.orders.values()] == [False]
@@ -148,11 +141,7 @@ def test_on_a_full_disk_it_is_given_back_without_its_bill(
     books: Books, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rent()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(leases, "_write", full)
+    monkeypatch.setattr(leases, "_write", Mock(side_effect=OSError(28, "No space left on device")))
     monkeypatch.setattr(rent_commands, "PATIENCE_S", 0.2)
     monkeypatch.setattr(rent_commands, "RETRY_S", 0.05)
     assert rent_commands.give_back(vault="", yes=True) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from requirements.fetch_wheels import for_python
 from requirements.wheelhouse import lock_id
+from tests.support.stand_ins import program
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 
@@ -73,12 +74,11 @@ def text(lock: str) -> str:
 
 
 def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path) -> None:
-    python = tmp_path / "python3"
-    python.write_text(
+    python = program(
+        tmp_path / "python3",
         '#!/bin/sh\n[ "$1" = -c ] || { echo Python 3.15.0; exit 0; }\n'
-        'exec python3 -c "import sys; sys.version_info = (3, 15, 0); exec(sys.argv[1])" "$2"\n'
+        'exec python3 -c "import sys; sys.version_info = (3, 15, 0); exec(sys.argv[1])" "$2"\n',
     )
-    python.chmod(0o755)
     made = subprocess.run(
         [REQUIREMENTS / "make_env.sh", tmp_path / "env", "controller"],
         env=os.environ | {"PYTHON": str(python)},
@@ -125,11 +125,8 @@ def test_an_environment_that_has_more_serves_who_wants_less(tmp_path: Path, pyth
 
 def test_an_environment_stays_whichever_python3_is_found_first(tmp_path: Path, python: Path) -> None:
     """sudo has another than conda or pyenv: by turns each would make it again. One that is asked for by name counts."""
-    other = tmp_path / "bin/python3"
-    other.parent.mkdir()
-    program = f'exec {python} -c "import sys; sys.version_info = (3, 12, 99); exec(sys.argv[1])" "$2"'
-    other.write_text(f'#!/bin/sh\n[ "$1" = -c ] && {program}\nexec {python} "$@"\n')
-    other.chmod(0o755)
+    newer = f'exec {python} -c "import sys; sys.version_info = (3, 12, 99); exec(sys.argv[1])" "$2"'
+    other = program(tmp_path / "bin/python3", f'#!/bin/sh\n[ "$1" = -c ] && {newer}\nexec {python} "$@"\n')
     path = f"{other.parent}:{os.defpath}"
     assert made(tmp_path, "controller", PYTHON=str(python)) and not made(tmp_path, "controller", PATH=path)
     assert made(tmp_path, "controller", PYTHON=str(other)), "it is asked for"
@@ -180,8 +177,7 @@ def test_a_folder_of_somebody_else_is_named_and_not_the_network() -> None:
         shutil.copytree(REQUIREMENTS, Path(folder) / "requirements")
         shutil.copy(REQUIREMENTS.parent / "motley", folder)
         python = Path(folder) / "python"
-        python.write_text("#!/bin/sh\ncase $* in *without_environment*) exit 3 ;; esac\n")
-        python.chmod(0o755)
+        program(python, "#!/bin/sh\ncase $* in *without_environment*) exit 3 ;; esac\n")
         Path(folder).chmod(0o555)
         typed = subprocess.run(
             [f"{folder}/motley", "status"],

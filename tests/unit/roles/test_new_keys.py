@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from plugins.module_utils.motley.hostkeys import read_pins
+from tests.support import ROOT
+from tests.support.stand_ins import program
 
-ROOT = Path(__file__).parents[3]
 SHOWN, LATER = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "AB")
 
 
@@ -20,17 +21,15 @@ def test_a_key_that_is_shown_later_is_not_pinned_in_its_place(tmp_path: Path) ->
     found = {"strangers": ["late"], "contacts": {"late": contact}, "host_keys": {"late": SHOWN}}
     asks = {"include_role": {"name": "motley_contact", "tasks_from": "ask_about_new_keys"}}
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "cluster", "gather_facts": False, "tasks": [asks]}]))
-    keyscan = tmp_path / "ssh-keyscan"
-    keyscan.write_text(f"#!/bin/sh\necho '127.0.0.1 {LATER}'\n")
-    keyscan.chmod(0o755)
+    program(tmp_path / "ssh-keyscan", f"#!/bin/sh\necho '127.0.0.1 {LATER}'\n")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     node = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_port": port}
     node |= {"motley_address": "127.0.0.1", "motley_state_folder": str(tmp_path), "motley_contact_ask": False}
     (tmp_path / "hosts.yml").write_text(json.dumps({"cluster": {"hosts": {"late": node}}}))
     agreed = {"motley_contact_found": found, "__motley_contact_answer": {"user_input": "yes"}}
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [program, "-i", tmp_path / "hosts.yml", tmp_path / "play.yml", "-e", json.dumps(agreed)]
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    command = [playbook, "-i", tmp_path / "hosts.yml", tmp_path / "play.yml", "-e", json.dumps(agreed)]
     where = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     done = subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Template
 
+from tests.support.stand_ins import program
+
 TEMPLATE = Path(__file__).parents[3] / "templates/motley-run-ended.sh.j2"
 WANTED, PRELOAD = "config/run-wanted", "config/run-preload"
 STARTED_AGAIN = "12 motley-run.service restart waiting\n"
@@ -18,12 +20,11 @@ STOPPED = "9 motley-run.service stop running\n"
 def ended(tmp_path: Path):
     """Whether it is still wanted after it ended so, with these jobs of systemd; None: systemd does not answer."""
     names = {"__motley_run_home": tmp_path, "__motley_run_preload": PRELOAD, "motley_run_wanted": WANTED}
-    script, systemctl = tmp_path / "ended", tmp_path / "bin/systemctl"
+    script = tmp_path / "ended"
     script.write_text(Template(TEMPLATE.read_text()).render(names) + "\n")
     (tmp_path / "config").mkdir()
-    systemctl.parent.mkdir()
-    systemctl.write_text('#!/bin/sh\n[ "$*" = "list-jobs --no-legend shutdown.target u.service" ] && cat "$JOBS"\n')
-    systemctl.chmod(0o755)
+    answers = '[ "$*" = "list-jobs --no-legend shutdown.target u.service" ] && cat "$JOBS"'
+    program(tmp_path / "bin/systemctl", f"#!/bin/sh\n{answers}\n")
 
     def is_wanted(how: str, jobs: str | None = "") -> bool:
         for name in (WANTED, PRELOAD):
@@ -32,7 +33,7 @@ def ended(tmp_path: Path):
             (tmp_path / "jobs").write_text(jobs)
         result, _, status = how.partition(" ")
         env = {"SERVICE_RESULT": result, "EXIT_STATUS": status, "JOBS": str(tmp_path / "jobs")}
-        env["PATH"] = f"{systemctl.parent}:{os.environ['PATH']}"
+        env["PATH"] = f"{tmp_path}/bin:{os.environ['PATH']}"
         subprocess.run(["sh", script, "u.service"], env=env, check=True)
         assert not (tmp_path / PRELOAD).exists()
         return (tmp_path / WANTED).exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stand_ins import program
 from train import nvidia_smi
 
 GOOD = "NVIDIA GeForce RTX 4070, 12282"
@@ -13,9 +14,7 @@ WARNING = "WARNING: infoROM is corrupted at gpu 0000:B3:00.0"
 
 
 def prints(text: str, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = folder / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}\nEOF\nexit {code}\n")
-    program.chmod(0o755)
+    program(folder / "nvidia-smi", f"#!/bin/sh\ncat <<'EOF'\n{text}\nEOF\nexit {code}\n")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 

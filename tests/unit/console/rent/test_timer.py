@@ -20,6 +20,7 @@ from console.rent.clore import Clore
 from console.rent.lease import Book, Lease
 from lab.market import KEY, Books
 from tests.support.rented import rented_there
+from tests.support.stand_ins import program
 from train.errors import BadInput
 
 SYSTEMCTL = '#!/bin/sh\necho "$@" >>"$ASKED"\nexit ${SYSTEMCTL_FAILS:-0}\n'
@@ -27,11 +28,8 @@ SYSTEMCTL = '#!/bin/sh\necho "$@" >>"$ASKED"\nexit ${SYSTEMCTL_FAILS:-0}\n'
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "systemctl").write_text(SYSTEMCTL)
-    (programs / "systemctl").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    program(tmp_path / "bin/systemctl", SYSTEMCTL)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "asked"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from plugins.action import hub_download
+from tests.support.stand_ins import program
 
 FETCH = """#!/usr/bin/env python3
 import json, sys
@@ -21,10 +22,7 @@ print(json.dumps({"ok": True, "folder": "/there", "files": files}), flush=True)
 
 @pytest.mark.timeout(60)
 def test_a_data_set_of_many_files_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "python"
-    program.write_text(FETCH)
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path / "python", FETCH)))
     shown: list[str] = []
     action: Any = SimpleNamespace(_token={}, _display=SimpleNamespace(display=shown.append))
     fetched = hub_download.ActionModule._fetch(action, ["fetch", "--dataset", "some/photos"], "some/photos")

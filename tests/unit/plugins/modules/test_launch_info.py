@@ -8,6 +8,7 @@ import pytest
 
 from console.electricity import limit_of
 from plugins.modules import launch_info
+from tests.support.stand_ins import program
 from train.plan.machines.facts import Card
 
 SHOWN = {
@@ -64,11 +65,9 @@ def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:
 
 def test_the_head_proves_a_model_by_the_environment_that_trains(tmp_path: Path) -> None:
     assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {}
-    python = tmp_path / "env/bin/python"
-    python.parent.mkdir(parents=True)
     answers = """printf '{"verdict": {"given": %s}}\\n' "$(cat)"; exit 1"""
-    python.write_text(f'#!/bin/sh\n[ -z "$MOTLEY_HOME" ] || exit 3  # a mark of runs\necho "a warning"\n{answers}\n')
-    python.chmod(0o755)
+    text = f'#!/bin/sh\n[ -z "$MOTLEY_HOME" ] || exit 3  # a mark of runs\necho "a warning"\n{answers}\n'
+    python = program(tmp_path / "env/bin/python", text)
     assert launch_info.prove(tmp_path, {"model_type": "llama"}) == {"given": {"model_type": "llama"}}
     assert launch_info.prove(tmp_path, {}) == {}
     python.write_text("#!/bin/sh\necho unknown command check-model >&2; exit 2\n")

@@ -9,6 +9,7 @@ import pytest
 
 from plugins.module_utils.motley import slurm_login_node
 from plugins.modules import slurm_info
+from tests.support.stand_ins import program
 
 SBATCH = """#!/usr/bin/env python3
 import json, pathlib, sys
@@ -20,9 +21,7 @@ print(f"sbatch: Job 7 to start at {when} on {where}", file=sys.stderr)
 
 @pytest.fixture
 def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program = tmp_path / "sbatch"
-    program.write_text(SBATCH)
-    program.chmod(0o755)
+    program(tmp_path / "sbatch", SBATCH)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     return tmp_path
 

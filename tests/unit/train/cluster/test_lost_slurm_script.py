@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pace
+from tests.support import ROOT, pace
+from tests.support.stand_ins import program
 
-ROOT = Path(__file__).parents[4]
 PARENT = """
 import os, sys
 from pathlib import Path
@@ -37,9 +37,7 @@ class Node:
         self.folder, self.beating = folder, True
         self.process: subprocess.Popen[str] | None = None
         for name in ("scancel", "scontrol"):
-            program = folder / name
-            program.write_text(f'#!/bin/sh\necho {name} "$@" >>{folder}/asked\n')
-            program.chmod(0o755)
+            program(folder / name, f'#!/bin/sh\necho {name} "$@" >>{folder}/asked\n')
         self.thread = threading.Thread(target=self._beat, daemon=True)
         self.thread.start()
 

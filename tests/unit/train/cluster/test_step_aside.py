@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stand_ins import program
 from train.cluster import owner_uses_machine
 from train.cluster.may_run_here import Fitness
 from train.cluster.owner_uses_machine import InUse, running_program
@@ -161,8 +162,7 @@ def test_game_mode_and_the_card_are_asked(tmp_path, monkeypatch):
     assert owner_uses_machine.who_uses_it(()) == "", "a machine without either"
     xml = XML.format(process("G", "/opt/game", "4000 MiB"))
     for name, said in (("gamemoded", "gamemode is inactive"), ("nvidia-smi", xml)):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
     assert owner_uses_machine.who_uses_it(()) == "game"
     (tmp_path / "gamemoded").write_text("#!/bin/sh\necho 'gamemode is active'\n")
     assert owner_uses_machine.who_uses_it(()) == "a game (GameMode)"

@@ -18,10 +18,10 @@ from console.infra.node import Silent, from_inventory
 from console.inventory.check import check
 from console.run_commands import stop_lines
 from console.watch.status import run_lines, status_lines
+from tests.support import ROOT
 from tests.support.kube_server import NODE, VOLUME, Server, stopped
+from tests.support.stand_ins import program
 from train.errors import BadInput
-
-ROOT = Path(__file__).parents[5]
 
 
 def test_the_inventory_of_the_project_is_one_cluster_by_kubectl() -> None:
@@ -127,9 +127,7 @@ def test_a_server_that_is_off_is_the_reason_of_each_verb(monkeypatch: pytest.Mon
     """As kubectl 1.32 says it."""
     log = 'E1127 03:26:44.883914 12008 memcache.go:265] "Unhandled Error" err="could not get API group list"'
     why = "The connection to the server 127.0.0.1:9 was refused - did you specify the right host or port?"
-    program = tmp_path / "kubectl"
-    program.write_text(f"#!/bin/sh\nprintf '%s\\n' '{log}' '{log}' '{why}' >&2\nexit 1\n")
-    program.chmod(0o755)
+    program(tmp_path / "kubectl", f"#!/bin/sh\nprintf '%s\\n' '{log}' '{log}' '{why}' >&2\nexit 1\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     for verb in (NODE.status, NODE.runs, NODE.stop, lambda: NODE.parts("")[0].files("")):
         with pytest.raises(Silent) as silent:

@@ -14,6 +14,7 @@ import pytest
 from console.infra.slurm.files import SCRIPT, SlurmPlan, SweptRun, files, rendered
 from console.infra.slurm.sbatch_options import options_of
 from tests.support.plans import node, slurm_plan
+from tests.support.stand_ins import program
 from train.errors import BadInput
 from train.plan.model.sources import DataSource
 from train.runlog.secret import Secret
@@ -87,9 +88,7 @@ def test_a_job_whose_starts_bring_it_no_further_ends_with_that_reason(tmp_path: 
     """The launch's own script: its time is over while it still starts, each time."""
     (tmp_path / "code").symlink_to(Path(__file__).parents[5])
     for name, does in STAND_INS.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, f"#!/bin/sh\n{does}\n")
     script = tmp_path / "script"
     script.write_text(written(home=str(tmp_path))[SCRIPT])
     (tmp_path / "jobs/qa").mkdir(parents=True)

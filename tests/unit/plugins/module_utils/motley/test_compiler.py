@@ -10,6 +10,7 @@ import pytest
 
 from plugins.module_utils.motley import compiler
 from plugins.module_utils.motley.driver_packages import Simulated
+from tests.support.stand_ins import program
 
 STOCK: dict[str, Any] = {
     "python": "3.12",
@@ -62,8 +63,7 @@ def test_what_apt_refuses_or_would_take_away_is_said_with_the_packages() -> None
 
 def on_the_path(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
     for name, lines in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
-        (folder / name).chmod(0o755)
+        program(folder / name, f"#!/bin/sh\n{lines}\n")
     monkeypatch.setenv("PATH", str(folder))
 
 

@@ -7,6 +7,7 @@ import pytest
 from plugins.callback.calm import unfit
 from plugins.module_utils.motley import try_key
 from tests.support import pace
+from tests.support.stand_ins import program
 
 
 def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) -> None:
@@ -32,9 +33,7 @@ def test_they_are_needed_only_where_ours_opens_nothing(
 def test_a_key_that_waits_for_a_touch_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "ssh"
-    program.write_text("#!/bin/sh\nexec sleep 60\n")
-    program.chmod(0o755)
+    program(tmp_path / "ssh", "#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(try_key, "TOUCH_S", 0.5)
     began = pace.now()
