@@ -22,10 +22,10 @@ VOLUME = {"storage": "100Gi", "gpu_type": "RTX 3090"}
 NODE = KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))
 
 
-def plan_of(run: str = "qa", pods: int = 3, **changes: Any) -> LaunchPlan:
+def plan_of(run: str = "qa", **changes: Any) -> LaunchPlan:
     nodes = [
         node(name, address=address, device="cuda", home=objects.HOME)
-        for name, address in objects.nodes_of(run, pods).items()
+        for name, address in objects.nodes_of(run, 3).items()
     ]
     settings = {"recipe": "sft", "model": "tiny", "dataset": "stdlib-qa", "max_steps": 8}
     return launch_plan(settings, run=run, nodes=nodes, help=HELP, **changes)

@@ -47,11 +47,11 @@ def train(model: torch.nn.Module, steps: int = 4) -> tuple[list[float], str]:
     return losses, digest.hexdigest()
 
 
-def train_part(model: torch.nn.Module, steps: int = 2) -> None:
+def train_part(model: torch.nn.Module) -> None:
     """Of a stage in the middle: what comes in and what comes back are made up."""
     part, backbone = model.get_base_model().part, model.get_base_model().get_decoder()
     optimizer = torch.optim.AdamW(trained_weights(model).values(), lr=2e-3, weight_decay=0.0)
-    for step in range(steps):
+    for step in range(2):
         hidden = torch.randn(ROWS, TOKENS, model.config.hidden_size, requires_grad=True)
         out = part.states(backbone, batch(step), hidden)
         out.backward(torch.ones_like(out))

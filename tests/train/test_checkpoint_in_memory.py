@@ -13,8 +13,8 @@ from train.engine import checkpoint, checkpoint_in_memory
 from train.engine.checkpoint_in_memory import Staging
 
 
-def checkpoint_in(folder: Path, step: int, text: str = "weights") -> Path:
-    made = folder / f"step-{step}"
+def checkpoint_in(folder: Path, text: str = "weights") -> Path:
+    made = folder / "step-7"
     made.mkdir(parents=True)
     (made / "state.json").write_text(text)
     return made
@@ -32,7 +32,7 @@ def stage(tmp_path) -> Staging:
 
 
 def test_what_was_left_there_is_kept_also_from_an_agent_that_was_killed(stage, tmp_path):
-    checkpoint_in(Path(stage.open()), 7)
+    checkpoint_in(Path(stage.open()))
     again = Staging(stage.root, "node-0", memory=tmp_path)
     assert again.folder == stage.folder != Staging(stage.root, "node-1", memory=tmp_path).folder
     until_kept(again)
@@ -44,14 +44,14 @@ def test_what_was_left_there_is_kept_also_from_an_agent_that_was_killed(stage, t
 
 
 def test_the_same_step_made_again_replaces_the_old(stage):
-    checkpoint_in(stage.root, 7, "old")
-    checkpoint_in(Path(stage.open()), 7, "new")
+    checkpoint_in(stage.root, "old")
+    checkpoint_in(Path(stage.open()), "new")
     until_kept(stage)
     assert (stage.root / "step-7/state.json").read_text() == "new"
 
 
 def test_what_cannot_be_kept_leaves_nothing_half_done(stage, monkeypatch, capsys):
-    checkpoint_in(Path(stage.open()), 7)
+    checkpoint_in(Path(stage.open()))
     full = OSError(28, "No space left on device")
     monkeypatch.setattr(shutil, "copytree", lambda *_, **__: (_ for _ in ()).throw(full))
     until_kept(stage)
@@ -60,7 +60,7 @@ def test_what_cannot_be_kept_leaves_nothing_half_done(stage, monkeypatch, capsys
 
 def test_what_the_disk_makes_of_it_is_noticed(stage, monkeypatch):
     """The hash is of what the worker has written, not of what came to lie on the disk."""
-    checkpoint_in(Path(stage.open()), 7)
+    checkpoint_in(Path(stage.open()))
     copied = shutil.copytree
 
     def torn(source: Path, target: Path, **how: object) -> None:

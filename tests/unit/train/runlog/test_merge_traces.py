@@ -24,14 +24,14 @@ def span(name: str, begin_s: float, end_s: float, cat: str = "user_annotation", 
     return {"ph": "X", "name": name, "cat": cat, "pid": 4000, "tid": tid, **times}
 
 
-def real_spans(name: str, exchange: str = EXCHANGE, late: float = 0.1) -> list[Event]:
+def real_spans(name: str, exchange: str = EXCHANGE) -> list[Event]:
     """Four long steps: each exchange ends for all within some milliseconds, one time in ten much later."""
     chance, found = random.Random(name), []
     kind = "kernel" if exchange.startswith("nccl") else "user_annotation"
     for number, step in enumerate(STEPS):
         at = STEP_S * number
         computed = at + {"head": 15, "worker-1": 20, "worker-2": 8}[name]
-        delays = [chance.uniform(0, 0.003) + (chance.random() < late) * 0.4 for _ in range(2)]
+        delays = [chance.uniform(0, 0.003) + (chance.random() < 0.1) * 0.4 for _ in range(2)]
         found += [
             span(f"{STEP}{step}", at, at + 24),
             span("aten::mm", at + 1, computed, "cpu_op"),
