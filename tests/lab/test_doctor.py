@@ -182,8 +182,7 @@ def doctor(ready_trio: Person) -> Doctor:
     )
     lacking = "hostname,firewall,clock,power,gpu_driver,python_env"
     secret = {"ansible_become_password": PASSWORD}
-    played = ready_trio.cluster.play("playbooks/bootstrap.yml", ready_trio.inventory, tags=lacking, extravars=secret)
-    assert played.rc == 0, played.stdout
+    ready_trio.cluster.play("playbooks/bootstrap.yml", ready_trio.inventory, tags=lacking, extravars=secret).went_well()
     return Doctor(ready_trio)
 
 
@@ -234,8 +233,7 @@ def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) 
 
 
 def test_without_a_password_and_by_ansible_alone(doctor: Doctor) -> None:
-    said = doctor.person.launches(playbook="playbooks/doctor.yml", motley_doctor_load="false")
-    assert said.rc == 0, said.out
+    said = doctor.person.launches(playbook="playbooks/doctor.yml", motley_doctor_load="false").went_well()
     assert "no password was given: probes that need root are skipped" in said.out and "· healthy" in said.out
 
 

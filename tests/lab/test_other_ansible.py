@@ -39,8 +39,7 @@ def test_newest_takes_a_machine_through_two_phases_without_a_warning(
     inventory = person.writes()
     secret = {"ansible_password": PASSWORD, "ansible_become_password": PASSWORD, "motley_contact_accept": True}
     phase = {"tags": "ssh_trust,power", "extravars": secret}
-    played = pair.play("playbooks/bootstrap.yml", inventory, python=newest.python(tmp_path.parent), **phase)
-    assert played.rc == 0, played.stdout
+    played = pair.play("playbooks/bootstrap.yml", inventory, python=newest.python(tmp_path.parent), **phase).went_well()
     assert set(played.changed()) >= {host.name for host in pair.hosts}, played.stdout
     assert "WARNING" not in played.stdout and "DEPRECATION" not in played.stdout, played.stdout
 

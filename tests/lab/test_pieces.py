@@ -45,8 +45,7 @@ def test_the_best_of_a_sweep_is_trained_and_asked_tasks(person: Person, tmp_path
     data = str(REPOSITORY / "examples/household.jsonl")
     asked = ("--model", "tiny", "--set", "max_steps=6", "--set", "eval_fraction=0.2", "--set", "max_seq_length=128")
     values = "learning_rate=1e-4,1e-3,1e-2"
-    swept = person.types("sweep", "--dataset", data, *asked, "--set", values, "--grid", "--then", "train")
-    assert swept.rc == 0, swept.out
+    swept = person.types("sweep", "--dataset", data, *asked, "--set", values, "--grid", "--then", "train").went_well()
     nodes = {event["node"] for event in events_of(person, "tiny-sweep") if event["event"] == "piece"}
     assert nodes == {MASTER, LAPTOP, OLD} and "tiny-sweep-best trains the best one's settings" in swept.out, swept.out
     scored = person.types("eval", "--tasks", str(task), "--run", "tiny-sweep-best")

@@ -107,22 +107,18 @@ def test_what_it_has_made_is_used_from_where_one_sits(account: Account) -> None:
     runs = person.types("runs").out
     assert re.search(r"first +150/150 .* done", runs), runs
     assert re.search(r"second +\d+/5000 .* stopped", runs), runs
-    fetched = person.types("fetch", "--run", "first", "--results", str(person.folder / "results"))
-    assert fetched.rc == 0, fetched.out
+    fetched = person.types("fetch", "--run", "first", "--results", str(person.folder / "results")).went_well()
     assert "adapter  the same on place-0, place-1, place-2" in re.sub(r"/\S+/adapter", "adapter", fetched.out)
     results = person.folder / "results/first"
     assert sorted(path.name for path in (results / "nodes").iterdir()) == ["place-0", "place-1", "place-2"]
     (results / "report.html").unlink(missing_ok=True)
     words = ("console", "report", "--run", "first", "--results", results.parent)
-    page = person.cluster.controller(sys.executable, "-m", *words)
-    assert page.returncode == 0, page.stdout + page.stderr
+    pace.went_well(person.cluster.controller(sys.executable, "-m", *words))
     assert "150" in (results / "report.html").read_text()
-    asked = person.types("ask", "--run", "first", "--question", "What does len do?", "--tokens", "5")
-    assert asked.rc == 0, asked.out
+    asked = person.types("ask", "--run", "first", "--question", "What does len do?", "--tokens", "5").went_well()
     assert "before" in asked.out
     assert "after" in asked.out
-    exported = person.types("export", "--run", "first", "--to", "merged")
-    assert exported.rc == 0, exported.out
+    exported = person.types("export", "--run", "first", "--to", "merged").went_well()
     assert [*(account.shared / "jobs/first").glob("place-*/exports/first/merged/*.safetensors")], exported.out
     said = person.types("logs", "--no-follow")
     assert "the agents left with" in said.out, said.out

@@ -19,8 +19,7 @@ def person(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     person.writes()
     assert not armed(pair[LAPTOP])
     for phase in ("ssh_trust", "power"):
-        said = person.types("bootstrap", phase=phase)
-        assert said.rc == 0, said.out
+        person.types("bootstrap", phase=phase).went_well()
     return person
 
 
@@ -38,8 +37,7 @@ def test_who_is_off_is_woken_from_another_node_and_is_armed_again(person: Person
     laptop = person.cluster[LAPTOP]
     assert armed(laptop)
     switched_off(laptop)
-    said = person.types("wake")
-    assert said.rc == 0, said.out
+    said = person.types("wake").went_well()
     assert f"{HEAD}    is awake" in said.out and f"{LAPTOP}  awake after " in said.out
     pace.until(lambda: armed(laptop), 60, "its card was not armed at its start")
     assert person.types("wake", limit=LAPTOP).rc == 0
@@ -49,8 +47,7 @@ def test_who_is_off_is_woken_from_another_node_and_is_armed_again(person: Person
 def test_the_head_is_woken_by_the_controller_itself(person: Person) -> None:
     for host in person.cluster.hosts:
         switched_off(host)
-    said = person.types("wake", limit=HEAD)
-    assert said.rc == 0, said.out
+    person.types("wake", limit=HEAD).went_well()
     assert not person.cluster[LAPTOP].running
     assert person.types("wake").rc == 0
 
@@ -66,8 +63,7 @@ def test_who_sleeps_is_woken(person: Person) -> None:
 @pytest.mark.long
 def test_one_that_was_put_back_does_not_wake_and_is_named(person: Person) -> None:
     laptop = person.cluster[LAPTOP]
-    said = person.types("undo", phase="power", limit=LAPTOP)
-    assert said.rc == 0, said.out
+    person.types("undo", phase="power", limit=LAPTOP).went_well()
     assert not armed(laptop)
     switched_off(laptop)
     said = person.types("wake")

@@ -121,8 +121,7 @@ def opens(cluster: Cluster, user: str, here: str, there: str, *, by_name: bool =
 @pytest.fixture(scope="module")
 def checked(person: Person, before: Photographs) -> Photographs:
     """--check --diff on the fresh machines; then what they look like."""
-    said = person.types("bootstrap", "--check")
-    assert said.rc == 0, said.out
+    said = person.types("bootstrap", "--check").went_well()
     assert all(count > 0 for count in said.changed().values()), said.out
     assert "reaches every" not in said.proven(NODES[0]), "nothing is proven by not looking"
     log = (person.state / "logs/bootstrap.log").read_text()
@@ -306,8 +305,7 @@ def test_the_receipt_can_be_read(bootstrapped: Person) -> None:
 @each
 def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photographs]) -> None:
     for phase, photographs in reversed(found.items()):
-        said = bootstrapped.types("undo", phase=phase)
-        assert said.rc == 0, said.out
+        bootstrapped.types("undo", phase=phase).went_well()
         bootstrapped.cluster[NODES[2]].run("systemctl", "--quiet", "enable", "systemd-timesyncd")  # BROKEN disabled it
         after = photographed(bootstrapped)
         for name, photograph in photographs.items():

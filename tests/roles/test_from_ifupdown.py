@@ -101,8 +101,7 @@ def test_a_fixed_address_of_ifupdown_becomes_netplans_and_comes_back(person: Per
     has(host, host.spec.address)
     assert state(host) == adopted
 
-    said = person.types("undo", limit=FIXED, phase="static_ip")
-    assert said.rc == 0, said.out
+    person.types("undo", limit=FIXED, phase="static_ip").went_well()
     assert state(host) == before
 
 
@@ -142,8 +141,7 @@ def test_an_address_from_the_router_by_ifupdown_becomes_netplans_also_after_a_po
     ]
     assert host.run("getent", "ahostsv4", "pypi.org").startswith("198.51.100.7")
 
-    said = person.types("undo", limit=LEASED, phase="static_ip")
-    assert said.rc == 0, said.out
+    person.types("undo", limit=LEASED, phase="static_ip").went_well()
     assert router.address_by_lease(host) == leased
     time.sleep(router.LEASE_S + 1)
     assert router.address_by_lease(host) == leased, "the client that renews it lives on"

@@ -120,8 +120,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     faults.inject(cluster.lab, old, "driver-570")
     before = fresh.looks()
 
-    checked = fresh.plays(check=True)
-    assert checked.rc == 0, checked.stdout
+    checked = fresh.plays(check=True).went_well()
     assert "580-open on all nodes (RTX 50 (Blackwell) needs the open modules" in say(checked, "gpu-master")
     difference = checked.of_task(INSTALL)[OLD]["diff"]
     assert "nvidia-driver-570" in difference["before"]
@@ -140,8 +139,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     assert "this is the machine you are working on" in failure(own, OLD), "as if the controller ran on that node"
     assert boot(old) == boots[OLD]
 
-    allowed = fresh.plays(env={"REBOOT": "yes"})  # as make hands it on
-    assert allowed.rc == 0, allowed.stdout
+    fresh.plays(env={"REBOOT": "yes"}).went_well()  # as make hands it on
     again = {host.name: boot(host) for host in cluster.hosts}
     assert [name for name in NODES if again[name] != boots[name]] == [OLD]
     for host in cluster.hosts:
@@ -164,8 +162,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
         faults.fix(cluster.lab, host, "newer-packages")
         host.run("apt-get", "-qq", "update")
 
-    undone = fresh.plays("undo")
-    assert undone.rc == 0, undone.stdout
+    fresh.plays("undo").went_well()
     assert fresh.looks() == before
 
 
@@ -201,8 +198,7 @@ def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(ol
 def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "driver-570")
-    played = old_alone.plays(limit=OLD)
-    assert played.rc == 0, played.stdout
+    played = old_alone.plays(limit=OLD).went_well()
     assert "keeps 570.195.03" in say(played, OLD)
     assert "570.195.03 is there and works" in say(played, OLD)
     assert old_alone.record()["set"] == "node-gpu-r570"
@@ -215,8 +211,7 @@ def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> No
 
     host.run("sh", "-c", "dpkg --unpack /var/cache/apt/archives/nvidia-utils-570_*.deb")  # as a power cut leaves it
     assert "nvidia-utils-570" in host.run("dpkg", "--audit")
-    fixed = old_alone.plays(limit=OLD)
-    assert fixed.rc == 0, fixed.stdout
+    old_alone.plays(limit=OLD).went_well()
     assert host.run("dpkg", "--audit") == ""
     assert upgrade_would_change(host) == []
 
@@ -227,8 +222,7 @@ def test_a_kernel_that_would_come_along_is_not_let_in(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "newer-packages")
     kernels = host.run("ls", "/boot")
-    played = old_alone.plays(limit=OLD)
-    assert played.rc == 0, played.stdout
+    played = old_alone.plays(limit=OLD).went_well()
     assert "modules built here; kernel unmoved (6.8.0-88-generic)" in say(played, OLD)
     assert host.run("ls", "/boot") == kernels
 
@@ -240,8 +234,7 @@ def test_it_waits_for_another_program_that_uses_apt(owner: Owner) -> None:
     busy = f"import fcntl, time; {lock}; time.sleep({pace.seconds(12)})"
     host.run("systemd-run", "--quiet", "--unit=busy-with-apt", "python3", "-c", busy)
     started = time.monotonic()
-    played = owner.plays(limit=OLD)
-    assert played.rc == 0, played.stdout
+    played = owner.plays(limit=OLD).went_well()
     assert time.monotonic() - started > 8
     told = re.search(r"waited (\d+) s for python3 \(process \d+\).*, which used apt", say(played, OLD))
     assert told and int(told[1]) >= 3, say(played, OLD)
@@ -266,8 +259,7 @@ def test_secure_boot_takes_signed_modules_and_tells_what_its_screen_would_ask(ol
     assert old_alone.looks(OLD) == before
 
     host.run("rm", "/etc/apt/preferences.d/no-signed")
-    signed = old_alone.plays(limit=OLD)
-    assert signed.rc == 0, signed.stdout
+    signed = old_alone.plays(limit=OLD).went_well()
     assert "signed modules that follow the kernel" in say(signed, OLD)
 
 
@@ -308,8 +300,7 @@ def test_a_driver_that_runs_under_secure_boot_is_kept_whoever_signed_it(old_alon
     host.run(*"apt-get -qq -y install nvidia-headless-580 nvidia-dkms-580 nvidia-utils-580".split(), image)
     host.run("modprobe", "nvidia")
     host.run("rm", "-r", "/var/lib/shim-signed")  # its owner keeps the key elsewhere
-    played = old_alone.plays(limit=OLD)
-    assert played.rc == 0, played.stdout
+    played = old_alone.plays(limit=OLD).went_well()
     assert "keeps 580.95.05" in say(played, OLD)
 
 
@@ -357,8 +348,7 @@ def test_what_kernels_are_built_with_comes_and_goes_but_for_what_others_need(old
 
     needs_it = deb.Deb(name="needs-gcc", version="1", summary="built at home", depends=("gcc",))
     host.run("dpkg", "--install", f"/root/{deb.build(needs_it, host.disk.root / 'root').name}")
-    undone = old_alone.plays("undo", limit=OLD)
-    assert undone.rc == 0, undone.stdout
+    undone = old_alone.plays("undo", limit=OLD).went_well()
     told = undone.of_task("Put back its driver, its kernel's freedom and its holds")[OLD]["motley_say"]
     assert re.search(r"^gcc and \d+ more stay, needed by needs-gcc; \d+ packages go", told), told
     left = host.run("dpkg-query", "-W", "-f", "${Package}\n").split()

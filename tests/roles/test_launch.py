@@ -26,8 +26,7 @@ NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 def tiny(ready_trio: Person) -> Person:
     """After a first launch of the smallest model, which is built on the head and handed on, and trained to its end."""
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
-    said = ready_trio.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="first", starts=True)
-    assert said.rc == 0, said.out
+    said = ready_trio.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="first", starts=True).went_well()
     (ready_trio.folder / "launch.txt").write_text(said.out)  # as somebody keeps it who asks for help
     return ready_trio
 
@@ -79,8 +78,7 @@ def test_a_launch_in_check_mode_ends_with_the_plan_and_asks_who_takes_part(tiny:
 
 
 def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
-    fetched = tiny.types("fetch", "--run", "first", "--results", str(tiny.folder / "results"))
-    assert fetched.rc == 0, fetched.out
+    tiny.types("fetch", "--run", "first", "--results", str(tiny.folder / "results")).went_well()
     token = Secret.from_json(tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/secret.json")).token
     assert len(token) == 32
     kept = [f"{host.name}: {HOME}/config/secret.json" for host in tiny.cluster.hosts]
@@ -152,8 +150,7 @@ def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: 
     variables.write_text(tiny.cluster.controller(*lock).stdout)
     said = launches_llama(tiny, hub, "-e", f"@{variables}")
     assert said.rc != 0 and "--ask-vault-pass" in said.out, said.out
-    said = launches_llama(tiny, hub, "-e", f"@{variables}", "--vault-password-file", str(vault))
-    assert said.rc == 0, said.out
+    said = launches_llama(tiny, hub, "-e", f"@{variables}", "--vault-password-file", str(vault)).went_well()
     assert "tokenizer.json arrived damaged: it is fetched again" in said.out
     assert size <= hub.bytes_sent("model.safetensors") < size + (2 << 20)  # it went on where it broke off
     assert [entry for entry in hub.requests() if str(entry["range"]).startswith("bytes=")]

@@ -49,8 +49,7 @@ pytestmark = pytest.mark.long
 def ready(ready_trio: Person) -> Person:
     """After a launch of the smallest model, whose tokenizer the others take."""
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})
-    said = ready_trio.launches(model="tiny", max_steps=4, rows_per_step=6, run="first")
-    assert said.rc == 0, said.out
+    ready_trio.launches(model="tiny", max_steps=4, rows_per_step=6, run="first").went_well()
     return ready_trio
 
 
@@ -187,8 +186,7 @@ def test_a_13b_is_held_by_the_large_card_and_streamed_to_the_small_ones(cards: P
 def test_a_13b_is_handed_on_whole_to_each_node(cards: Person, hub: Hub) -> None:
     """All its bytes, most of them zeros: each node keeps the whole file, whatever part of it it computes with."""
     asked = {"model": "llama2-13b", "dataset": "stdlib-qa", "max_steps": 4, "max_seq_length": 1024, "run": "handed"}
-    said = cards.launches(**asked, env={"HF_ENDPOINT": hub.endpoint})
-    assert said.rc == 0, said.out
+    cards.launches(**asked, env={"HF_ENDPOINT": hub.endpoint}).went_well()
     facts = resolve_model("llama2-13b").facts
     assert isinstance(facts, Facts)
     for host in cards.cluster.hosts:

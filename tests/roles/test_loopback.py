@@ -225,8 +225,7 @@ def test_its_versions_can_be_checked(visitor: Visitor) -> None:
 def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     told = "SET=max_steps=4000 rows_per_step=6 max_seq_length=32 follow=false save_every=10"
     here = "INVENTORY=inventory/loopback"
-    started = visitor.runs("make", "launch", here, "MODEL=tiny", "DATASET=stdlib-qa", "RUN=mine", told)
-    assert started.returncode == 0, started.stdout
+    pace.went_well(visitor.runs("make", "launch", here, "MODEL=tiny", "DATASET=stdlib-qa", "RUN=mine", told))
     status = visitor.types("status").stdout
     assert "run mine" in status and status.count("checkpoint") == 3, status
     stopped = visitor.types("stop")
@@ -239,8 +238,7 @@ def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     asked = visitor.types("ask", "--run", "mine", "--question", "Why?")
     stopped_at = r"run mine · stopped at step \d+ of 4000 · on "
     assert asked.returncode == 0 and re.search(stopped_at, asked.stdout), asked.stdout
-    asked = visitor.runs("make", "ask", here, "RUN=demo", 'QUESTION=What is a "list" in `python`?')
-    assert asked.returncode == 0, asked.stdout
+    asked = pace.went_well(visitor.runs("make", "ask", here, "RUN=demo", 'QUESTION=What is a "list" in `python`?'))
     turn = r"\nWhat is a \"list\" in `python`\?\n  before  (?s:.*)\n  after   "
     assert "run demo · on gpu-master\n" in asked.stdout and re.search(turn, asked.stdout), asked.stdout
 
@@ -252,8 +250,7 @@ def test_a_run_can_be_read_as_data(visitor: Visitor) -> None:
     apart = {"stderr": subprocess.PIPE}
     planned = visitor.types("plan", "--json", *asked, **apart)
     assert planned.returncode == 0 and json.loads(planned.stdout)["run"] == "read", planned.stderr
-    read = visitor.types("launch", "--json", "--follow", *asked, **apart)
-    assert read.returncode == 0, read.stdout + read.stderr
+    read = pace.went_well(visitor.types("launch", "--json", "--follow", *asked, **apart))
     events = [json.loads(line) for line in read.stdout.splitlines()]
     assert events[0] == {"event": "started", "run": "read", "nodes": list(NODES)}
     assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
@@ -303,8 +300,7 @@ def test_any_training_script_runs_over_unequal_nodes(visitor: Visitor, tmp_path:
     (tmp_path / "parts/net.py").write_text("import torch\n\n\ndef net():\n    return torch.nn.Linear(4, 1)\n")
     script = tmp_path / "ddp.py"
     script.write_text(PLAIN_DDP)
-    done = visitor.types("torchrun", script, "5")
-    assert done.returncode == 0, done.stdout
+    done = pace.went_well(visitor.types("torchrun", script, "5"))
     assert "4 processes on 3 nodes" in done.stdout and "exact resume" in done.stdout
     ends = re.findall(r"(\S+) +(?:\[\d\] )?rank (\d) of 4: (\S+)", done.stdout)
     assert sorted((node, rank) for node, rank, _ in ends) == [*zip([NODES[0], *NODES], "0123", strict=True)]
@@ -339,8 +335,7 @@ def stops_one_that_runs(visitor: Visitor, script: Path) -> None:
 def test_undo_takes_the_folders_away_and_keeps_what_a_run_left(visitor: Visitor) -> None:
     *used, fresh = map(visitor.node, NODES)
     as_bootstrapped_but_for_a_result(fresh)
-    undone = visitor.types("undo", "--phase", "all")
-    assert undone.returncode == 0, undone.stdout
+    pace.went_well(visitor.types("undo", "--phase", "all"))
     assert sorted(str(path.relative_to(fresh)) for path in fresh.rglob("*")) == ["results", "results/qa"]
     for node in used:
         left = {path.name for path in node.iterdir()}

@@ -155,8 +155,7 @@ def test_a_fixed_address_and_a_leased_one_become_motleys_and_go_back_to_what_the
     time.sleep(max(0, since + router.LEASE_S + 1 - time.monotonic()))
     assert_fixed(server, leased)
 
-    undone = person.types("undo", limit=BOTH, phase="static_ip")
-    assert undone.rc == 0, undone.out
+    person.types("undo", limit=BOTH, phase="static_ip").went_well()
     assert_has(host, before)
     assert files(host) == before_files
     assert profiles(host) == before_profiles
@@ -195,8 +194,7 @@ def test_who_asks_its_router_gets_another_fixed_address_and_keeps_its_name_serve
     assert "names resolve" in done
     assert host.run("getent", "ahostsv4", "pypi.org").startswith("198.51.100.7")
 
-    undone = person.types("undo", limit=BOTH, phase="static_ip")
-    assert undone.rc == 0, undone.out
+    person.types("undo", limit=BOTH, phase="static_ip").went_well()
     assert {machine.name: router.address_by_lease(machine) for machine in (host, server)} == leased
     assert host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0]) == profile
     loses_its_lease(server)
@@ -234,8 +232,7 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     assert spare in theirs and f"{lan}:" not in theirs
     assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
 
-    said = person.types("undo", limit=SERVER, phase="static_ip")
-    assert said.rc == 0, said.out
+    person.types("undo", limit=SERVER, phase="static_ip").went_well()
     assert_has(host, before)
     assert files(host) == before_files
 
@@ -259,7 +256,6 @@ def test_an_old_line_for_a_nodes_name_is_taken_out_and_comes_back_byte_for_byte(
     assert "127.0.1.1" not in host.outcome("getent", "ahostsv4", "debian", "printer").stdout
     assert host.run("hostname").strip() == ROUTER
     assert person.bootstraps(limit=ROUTER, phase="hostname").changed() == {ROUTER: 0}
-    said = person.types("undo", limit=ROUTER, phase="hostname")
-    assert said.rc == 0, said.out
+    person.types("undo", limit=ROUTER, phase="hostname").went_well()
     assert host.run("base64", "-w0", "/etc/hosts") == base64.b64encode(LIVED_IN.encode()).decode()
     assert host.run("hostname").strip() == "debian"

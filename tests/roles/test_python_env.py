@@ -150,8 +150,7 @@ def test_what_somebody_added_is_left_behind_and_make_goes_back_to_it_and_forward
     settings = [f"INVENTORY={owner.person.inventory}", "PHASE=python_env", "ROLLBACK=yes", f"LIMIT={host.name}"]
     environment = owner.person.environment() | {"MOTLEY_CACHE": str(owner.cache)}
     for expected in (before, now):
-        done = owner.cluster.controller("make", "bootstrap", *settings, env=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
+        pace.went_well(owner.cluster.controller("make", "bootstrap", *settings, env=environment))
         assert env(host) == expected
     refused = owner.plays(limit="gpu-master", motley_python_env_rollback=True)
     assert refused.rc != 0 and "no previous environment" in refused.stdout
@@ -190,8 +189,7 @@ def test_a_folder_outside_the_home_is_made_for_the_login_user_and_taken_back(own
     assert refused.rc == 1 and "does not let the login user work in /root" in refused.out, refused.out
     assert not host.run("sh", "-c", "ls -A /root | grep cluster || true")
     for phase in ("python_env", "workspace"):
-        done = at("/srv/cluster", "bootstrap", phase)
-        assert done.rc == 0, done.out
+        at("/srv/cluster", "bootstrap", phase).went_well()
     assert host.run("stat", "-c", "%U %a", "/srv/cluster").strip() == f"{USER} 755"
     assert host.run("sh", "-c", "ls /srv/cluster/env/bin/python /srv/cluster/code/train/__init__.py")
     assert at("/srv/cluster", "bootstrap", "workspace").changed() == {host.name: 0}

@@ -39,14 +39,12 @@ def renter_of_bare_machines(lab_allowed: None, tmp_path: Path) -> Iterator[Rente
 
 def test_a_whole_evening(renter: Renter) -> None:
     """Rented, proven, trained on, fetched, given back: one order, one bill, and the adapter is at home."""
-    done = renter.rents()
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pace.went_well(renter.rents())
     assert "left out  server 7" in done.stdout
     assert "rented-1000  proven" in done.stdout
     shutil.rmtree(ROOT / "results/rent-test", ignore_errors=True)
     words = ["--nodes", "rented-1000", "--run", "rent-test", "--steps", "4", *SMALL]
-    launched = renter.types("launch", "--inventory", renter.inventory, *words)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
+    pace.went_well(renter.types("launch", "--inventory", renter.inventory, *words))
     pace.until(lambda: renter.bill[0]["status"] == "terminated", 60, "the machine is given back")
     assert (ROOT / "results/rent-test/adapter/adapter_model.safetensors").is_file()
     shutil.rmtree(ROOT / "results/rent-test")
@@ -80,8 +78,7 @@ def test_when_its_time_is_over_the_machine_ends_the_run_and_the_watcher_gives_it
     """Nobody types anything any more after the launch: 0.1 hours are six minutes."""
     assert renter.rents("0.1").returncode == 0
     words = ["--nodes", "rented-1000", "--run", "rent-long", "--steps", "100000", *SMALL, "--set", "follow=false"]
-    launched = renter.types("launch", "--inventory", renter.inventory, *words)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
+    pace.went_well(renter.types("launch", "--inventory", renter.inventory, *words))
     pace.until(lambda: not list(renter.state.glob("motley-*.json")), 400, "the watcher closes the lease")
     assert "run rent-long has ended and is fetched" in (renter.state / "watcher.log").read_text()
     (kept,) = (ROOT / "results/rent-long/checkpoint").glob("step-*")
@@ -114,8 +111,7 @@ def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkey
         ["launch", "--inventory", folder, "--run", "elsewhere", "--steps", "2", *SMALL],
         ["status", "--inventory", folder],
     ):
-        done = pace.run(*command, sys.executable, "-m", "console", *map(str, words), cwd=ROOT, env=renter.environment)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = pace.does(*command, sys.executable, "-m", "console", *map(str, words), cwd=ROOT, env=renter.environment)
     assert "elsewhere" in done.stdout
 
 
@@ -144,8 +140,7 @@ def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock
     assert [order["status"] for order in renter.bill] == ["terminated"]
     spoiled.unlink()
     shutil.copyfile(Path(kept["folder"]) / spoiled.name, spoiled)
-    done = renter.rents()
-    assert done.returncode == 0, done.stdout + done.stderr
+    pace.went_well(renter.rents())
     assert f"GET /wheels/{spoiled.name}" in (renter.lab.place.root / "repository.log").read_text()
 
 
@@ -206,8 +201,7 @@ def test_a_script_of_ones_own_ends_and_gives_back_as_a_launch_does(renter: Rente
     script = tmp_path / "own.py"
     script.write_text("import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n")
     words = ["--run", "rent-own", "--nodes", "rented-1000", "--inventory", renter.inventory, script]
-    done = renter.types("torchrun", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pace.went_well(renter.types("torchrun", *words))
     assert "rank 0 of 1" in done.stdout
     assert "run rent-own has ended and is fetched to results/rent-own" in done.stdout
     assert [order["status"] for order in renter.bill] == ["terminated"]

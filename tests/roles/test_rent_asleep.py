@@ -99,8 +99,7 @@ def leaves_the_laptop_alone(renter: Renter) -> None:
 
 
 def test_a_machine_at_home_gives_back_and_its_key_was_on_no_disk(renter: Renter, at_home: str, hours: str) -> None:
-    done = renter.rents(hours, "--keeper", at_home)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pace.went_well(renter.rents(hours, "--keeper", at_home))
     assert "in the memory of gpu-master alone" in done.stdout
     leaves_the_laptop_alone(renter)
     assert traces([renter.lab.host("gpu-master")], KEY) == []
@@ -112,8 +111,7 @@ def test_a_machine_at_home_that_was_restarted_gives_back_and_has_no_key_any_more
 ) -> None:
     host = renter.lab.host("gpu-master")
     lingers(host)
-    done = renter.rents(hours, "--keeper", at_home)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pace.went_well(renter.rents(hours, "--keeper", at_home))
     assert "in a file on gpu-master (0600)" in done.stdout
     leaves_the_laptop_alone(renter)
     folder = host.disk.root / f"home/{USER}/.motley-keeper"

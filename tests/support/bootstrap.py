@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lab import base
 from lab.profile import PASSWORD, USER
@@ -32,6 +32,10 @@ class Said:
     rc: int
     out: str
     receipt: dict[str, Any]
+
+    def went_well(self) -> Self:
+        assert self.rc == 0, self.out
+        return self
 
     def changed(self) -> dict[str, int]:
         return {name: node["changed"] for name, node in self.receipt["nodes"].items()}
@@ -151,9 +155,7 @@ class Person:
         return [json.loads(path.read_text()) for path in self.receipts()]
 
     def bootstraps(self, *words: str, **chosen: Any) -> Said:
-        said = self.types("bootstrap", *words, **chosen)
-        assert said.rc == 0, said.out
-        return said
+        return self.types("bootstrap", *words, **chosen).went_well()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -41,6 +41,10 @@ class Played:
     """Per kind (ok, changed, failures, dark, skipped …) and host: how many tasks."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """Per task and host: task, host, event, result."""
+
+    def went_well(self) -> Self:
+        assert self.rc == 0, self.stdout
+        return self
 
     def changed(self) -> dict[str, int]:
         hosts = {host for kind in self.stats.values() for host in kind}

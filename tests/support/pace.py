@@ -122,3 +122,13 @@ def run(*command: str | Path, limit_s: float = HANG_S, **settings: Any) -> subpr
             process.kill()
             raise
         return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def does(*command: str | Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """The same for one that has to go well."""
+    return went_well(run(*command, **settings))
+
+
+def went_well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done

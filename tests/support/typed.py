@@ -11,6 +11,4 @@ def variables(*assignments: str) -> list[str]:
 
 
 def says(person: Person, *words: str) -> str:
-    said = person.types(*words)
-    assert said.rc == 0, said.out
-    return said.out
+    return person.types(*words).went_well().out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pace
 from tests.support.local_hub import local_hub
 from train.hub import calm
 from train.models.model_files import model_folder
@@ -46,16 +47,14 @@ def test_a_data_set_of_the_hub_is_prepared(hub, tmp_path):
 
 
 def test_a_model_of_the_hub_is_planned_from_its_config_alone(hub):
-    done = hub.asked_by("-c", PLAN, "me/small")
-    assert done.returncode == 0, done.stderr
+    done = pace.went_well(hub.asked_by("-c", PLAN, "me/small"))
     assert json.loads(done.stdout)["parameters"] == 1_049_728
     assert done.stderr == ""
 
 
 def test_a_hub_that_does_not_answer_at_once_is_asked_again_and_one_calm_line_says_so(hub):
     hub.behave(busy=2)
-    done = hub.asked_by("-c", PLAN, "me/small")
-    assert done.returncode == 0, done.stderr
+    done = pace.went_well(hub.asked_by("-c", PLAN, "me/small"))
     assert [entry["status"] for entry in hub.requests()].count(503) == 2
     calm_line = r"me/small: the hub does not answer \(.*\) · trying again for half a minute; check the .*\n"
     assert re.fullmatch(calm_line, done.stderr)

@@ -198,8 +198,7 @@ def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
     lost = there.agents()[2]
     there.folder.lose(lost["metadata"]["name"])
     there.together(0, 1, since=time.time(), step=there.step(0))
-    forced = pace.run(there.folder.path / "bin/kubectl", "delete", "pod", "--force", lost["metadata"]["name"])
-    assert forced.returncode == 0, forced.stderr
+    pace.does(there.folder.path / "bin/kubectl", "delete", "pod", "--force", lost["metadata"]["name"])
     trained = there.together(0, 1, 2, since=there.replaced(2, lost), step=there.step(0))
     back = there.agents()[2]
     assert back["status"]["podIP"] != lost["status"]["podIP"] and back["spec"]["nodeName"] != lost["spec"]["nodeName"]
@@ -214,8 +213,7 @@ def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
 
 
 def begins(there: Kubernetes) -> None:
-    launched = there.launch("follow=false", "save_every=100000", steps=STEPS)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
+    launched = pace.went_well(there.launch("follow=false", "save_every=100000", steps=STEPS))
     assert "the API server would take them" in launched.stdout
 
 
@@ -246,14 +244,12 @@ def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp
     there = kubernetes(storage="10Gi", pods=2)
     quota = [f"{kind}.{resource}" for kind in ("limits", "requests") for resource in ("cpu", "memory")]
     there.folder.allow(quota=quota, security="restricted")
-    launched = there.launch(steps=12)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
+    launched = pace.went_well(there.launch(steps=12))
     assert "done · 12 steps" in launched.stdout
     pace.until(lambda: there.folder.ended(f"motley-{there.run}"), 60, there.logs)
     assert re.search(rf"{there.run} .* 12/.* done", there.motley("runs").stdout)
     assert f"the last was {there.run}: done at step 12" in there.motley("status").stdout
-    fetched = there.motley("fetch", "--results", str(tmp_path / "results"))
-    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    fetched = pace.went_well(there.motley("fetch", "--results", str(tmp_path / "results")))
     assert (tmp_path / "results" / there.run / "adapter/adapter_model.safetensors").exists()
     assert "the same on" in fetched.stdout
     pace.until(lambda: not any("files" in name for name in there.folder.pods()), 30, "the pod that read is left")
@@ -304,8 +300,7 @@ def test_what_a_namespace_refuses_is_told_by_the_plan_or_where_it_waits(kubernet
 @pytest.mark.long
 def test_without_kubectl_it_writes_the_file_and_says_how(kubernetes):
     there = kubernetes(claim="training")
-    written = there.launch(kubectl=False)
-    assert written.returncode == 0, written.stdout + written.stderr
+    written = pace.went_well(there.launch(kubectl=False))
     file = there.home / f"state/kubernetes/{there.run}.yaml"
     assert f"kubectl apply -f {file}" in written.stdout and file.stat().st_mode & 0o077 == 0
     applied = pace.run(there.folder.path / "bin/kubectl", "apply", "-f", file)

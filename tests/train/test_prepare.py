@@ -295,8 +295,7 @@ def in_its_own_process(data, out):
         f"code = main(['prepare', '--dataset', {str(data)!r}, '--model', 'tiny', '--out', {str(out)!r}])\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\nsys.exit(code)"
     )
-    done = pace.run(sys.executable, "-c", program, env=environment(), cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    done = pace.does(sys.executable, "-c", program, env=environment(), cwd=ROOT)
     return int(done.stdout.split()[-1]) // 1024
 
 

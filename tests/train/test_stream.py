@@ -147,8 +147,7 @@ def test_what_a_streamed_step_takes_beyond_one_with_a_held_base_is_planned():
 @functools.cache
 def measured(folder, weights, form="16bit"):
     program = str(ROOT / "tests/train/streaming.py")
-    done = pace.run(sys.executable, program, str(folder), weights, form, cwd=ROOT, env=environment())
-    assert done.returncode == 0, done.stderr
+    done = pace.does(sys.executable, program, str(folder), weights, form, cwd=ROOT, env=environment())
     return json.loads(done.stdout.splitlines()[-1])
 
 

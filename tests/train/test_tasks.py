@@ -235,8 +235,7 @@ def test_a_task_of_the_harness_reads_its_data_from_the_hub_once(tmp_path):
     asked = {"recipe": "evaluate", "model": "tiny", "tasks": "arc_easy", "out": tmp_path / "out"}
     with stand_ins.hub(tmp_path / "hub") as address:
         where = {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
-        done = pace.run(sys.executable, "-m", "train", "prepare", *flags(asked), cwd=ROOT, env=environment() | where)
-    assert done.returncode == 0, done.stderr
+        pace.does(sys.executable, "-m", "train", "prepare", *flags(asked), cwd=ROOT, env=environment() | where)
     assert prepare.read(tmp_path / "out")["documents"] == {"arc_easy": 5}
     assert len(json.loads((tmp_path / "out/tasks.json").read_text())["folders"]) == 1
     wanted = requests.build(load_tasks.kept(tmp_path / "out"), limit=0, shots=None, seed=SEED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, pace
 
 PACKAGES = ("train", "console", "lab")
 WITHOUT_TORCH = ("train.plan", "train.runlog")
@@ -101,5 +100,4 @@ def test_a_plan_is_made_without_torch() -> None:
     names = [name for name in modules("train") if name.startswith(WITHOUT_TORCH)]
     assert len(names) > 5
     program = f"import sys; sys.modules['torch'] = None; import {', '.join(names)}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    pace.does(sys.executable, "-c", program, cwd=ROOT)

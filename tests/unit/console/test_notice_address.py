@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from console.infra.machines.node import LocalNode
 from console.infra.node import Silent
 from console.inventory.check import check
 from console.inventory.read import Inventory
+from tests.support import pace
 from tests.support.folders import inventory_of
 from tests.support.plans import launch_plan, node
 from tests.support.webhook import Webhook, webhook
@@ -107,8 +107,7 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
     for address in ("https://ntfy.example/secret", ""):
         if not address:
             (found.path / "group_vars/cluster.yml").unlink()
-        done = subprocess.run(command, cwd=notice_address.ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        done = pace.does(*command, cwd=notice_address.ROOT)
         assert "example/secret" not in done.stdout + done.stderr
         assert secret_of(file) == Secret(token="5f", messages=address)
         if address:

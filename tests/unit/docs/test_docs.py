@@ -21,7 +21,7 @@ from console.command_line.shared_options import PHASES
 from console.command_line.verbs import VERBS, parser
 from console.launch_commands import launch_words
 from lab import __main__ as lab
-from tests.support import ROOT
+from tests.support import ROOT, pace
 from tests.support.pages import COMMANDS, OPEN, PAGES, Command, of
 from train import __main__ as train
 from train.plan.settings.read_settings import SETTINGS, names_of, recipe_of
@@ -40,9 +40,7 @@ def test_the_pages_have_commands() -> None:
 
 @cache
 def dry_run(*words: str) -> str:
-    done = subprocess.run(["make", "-n", "-B", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.replace("\\\n", " ")
+    return pace.does("make", "-n", "-B", *words, cwd=ROOT).stdout.replace("\\\n", " ")
 
 
 def target_of(command: Command) -> str:
@@ -203,8 +201,7 @@ def quick() -> list[Command]:
 @pytest.mark.parametrize("command", quick(), ids=str)
 def test_what_is_shown_is_what_comes(command: Command) -> None:
     words = [sys.executable, "-m", "console", *command.words[1:]]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = pace.does(*words, cwd=ROOT)
     came = {" ".join(line.split()) for line in done.stdout.splitlines()}
     for line in command.output:
         shown = " ".join(line.split())
@@ -216,8 +213,7 @@ def test_what_is_shown_is_what_comes(command: Command) -> None:
 )
 def test_what_needs_no_cluster_runs(words: list[str]) -> None:
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
-    assert done.returncode == 0, done.stdout + done.stderr
+    pace.does(*words, cwd=ROOT, env=quiet)
 
 
 def test_help_names_every_target() -> None:

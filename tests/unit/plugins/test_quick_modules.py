@@ -16,7 +16,7 @@ from ansible import constants
 
 from plugins.callback import quick_modules
 from plugins.callback.quick_modules import CallbackModule
-from tests.support import ROOT
+from tests.support import ROOT, pace
 
 HOSTS = """
 all:
@@ -38,9 +38,7 @@ def plays(folder: Path, cache: Path) -> str:
     env["ANSIBLE_PIPELINING"] = "1"
     program = Path(sys.executable).with_name("ansible-playbook")
     command = [program, "-v", "-i", folder / "hosts.yml", folder / "play.yml"]
-    done = subprocess.run(command, env=os.environ | env, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return pace.does(*command, env=os.environ | env, cwd=ROOT).stdout
 
 
 def built(cache: Path) -> dict[str, int]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 from plugins.module_utils.motley.hostkeys import read_pins
-from tests.support import ROOT
+from tests.support import ROOT, pace
 from tests.support.stand_ins import program
 
 SHOWN, LATER = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "AB")
@@ -31,6 +30,5 @@ def test_a_key_that_is_shown_later_is_not_pinned_in_its_place(tmp_path: Path) ->
     playbook = Path(sys.executable).with_name("ansible-playbook")
     command = [playbook, "-i", tmp_path / "hosts.yml", tmp_path / "play.yml", "-e", json.dumps(agreed)]
     where = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(command, cwd=ROOT, env=where, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    pace.does(*command, cwd=ROOT, env=where)
     assert {name: key for name, (key, _) in read_pins(tmp_path / "known_hosts").items()} == {"late": SHOWN}

@@ -294,6 +294,5 @@ def test_the_program_itself_reads_it(kind: str, tmp_path: Path, monkeypatch: pyt
     program = f"FOLDER = {str(folder / trackers.FOLDER)!r}\n{READ[kind]}"
     words = [tensorboard_view.environment(kind), "-c", program]
     allowed = os.environ | {"MLFLOW_ALLOW_FILE_STORE": "true"}
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=allowed)
-    assert done.returncode == 0, done.stderr
+    done = pace.does(*words, cwd=ROOT, env=allowed)
     assert json.loads(done.stdout.splitlines()[-1]) == STEPS

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
-from tests.support import ROOT
+from tests.support import ROOT, pace
 
 TEMPLATE = """\
 {# a comment #}
@@ -36,8 +35,7 @@ def test_it_is_what_ansibles_own_lookup_gives(tmp_path: Path) -> None:
     words = f"msg={{{{ [{', '.join(lookups)}] | to_json }}}}"
     command = [program, "localhost", "-c", "local", "-m", "debug", "-a", words, "-e", json.dumps(variables)]
     env = os.environ | {"ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg", "ANSIBLE_INVENTORY": f"{ROOT}/inventory/loopback"}
-    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = pace.does(*command, env=env, cwd=ROOT)
     said = yaml.safe_load(done.stdout.partition("=>")[2])["msg"]
     ours, theirs, our_number, their_number = json.loads(said)
     assert "Wants=B" in ours and "42" in ours

@@ -1,7 +1,6 @@
 """What `ansible-doc` shows of our modules is there, and is what they take."""
 
 import importlib
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from ansible.plugins.loader import become_loader, callback_loader, fragment_load
 from ansible.utils.plugin_docs import get_docstring
 
 from plugins.module_utils.motley import documented
-from tests.support import ROOT
+from tests.support import ROOT, pace
 
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
 
@@ -31,8 +30,7 @@ def docs() -> dict[str, dict[str, Any]]:
 def test_every_module_has_a_page_to_read() -> None:
     program = Path(sys.executable).with_name("ansible-doc")
     words = [program, "-t", "module", "-M", "plugins/modules", *MODULES]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = pace.does(*words, cwd=ROOT)
     assert done.stdout.count("> MODULE ") == len(MODULES)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, pace
 from tests.support.pids import is_alive
 from train.errors import BadInput
 from train.rewards.judge import Judge, RewardFailed, Scored, valid
@@ -273,5 +273,4 @@ def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path
 def test_torch_is_not_needed():
     without = "sys.modules['torch'] = sys.modules['numpy'] = sys.modules['yaml'] = None"
     program = f"import sys; {without}; import train.rewards.judge, train.rewards.child"
-    done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    pace.does(sys.executable, "-S", "-c", program, cwd=ROOT)
