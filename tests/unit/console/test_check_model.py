@@ -24,7 +24,7 @@ def test_without_torch_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_p
         check_model.check_model(model="", as_json=False)
 
 
-def test_the_environment_that_trains_computes_it(
+def test_without_such_an_environment_it_runs_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')

@@ -1,4 +1,5 @@
-"""Each run that is shown as a file can be launched as it stands: read, asked for and planned, with no word of error."""
+"""Each run that is shown as a file can be launched as it stands: read, asked for and planned, with no word of error.
+The recipe that is shown is the one that runs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from console import launch_request, run_file
 from tests.support import ROOT
 from train.plan.launch.plan_cards import what_if
 from train.plan.model import catalogue
-from train.plan.settings import request
+from train.plan.settings import own_recipe, request
 
 RUNS = sorted(
     path.name for path in (ROOT / "examples").glob("*.yml") if re.search(r"(?m)^model:|^recipe:", path.read_text())
@@ -51,3 +52,12 @@ def test_it_is_a_request_and_a_plan(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_it_says_how_it_is_launched(name: str) -> None:
     assert f"./motley launch -f examples/{name}" in (ROOT / "examples" / name).read_text()
+
+
+def test_the_page_shows_the_recipe_as_it_runs_and_it_is_short_enough_to_be_read() -> None:
+    file = ROOT / "examples/table.py"
+    text = file.read_text()
+    shown = "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
+    assert shown in (ROOT / "docs/recipes.md").read_text()
+    assert len(text.splitlines()) <= 40
+    assert own_recipe.read(str(file)).settings["target"] == "kwh"
