@@ -9,9 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import base
-from lab import lab as labs
 from lab.host import Host
-from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support import pace, photos, router
@@ -35,17 +33,13 @@ AS_FOUND = (
 @pytest.fixture(scope="module")
 def person(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     folder = tmp_path_factory.mktemp("five")
-    place = Place(name=f"f{folder.stat().st_ino % 10**9}")
-    try:
-        cluster = clusters.start(place.name, "five", base.default_suite(), folder, ["train"])
-        person = Person(cluster, folder)
-        pihole = ["ip", "netns", "exec", cluster.lab.place.stranger, "python3", "-c", router.NAME_SERVER]
+    with clusters.hosts(f"f{folder.stat().st_ino % 10**9}", "five", base.default_suite(), ["train"]) as lab:
+        person = Person(clusters.Cluster(lab, folder), folder)
+        pihole = ["ip", "netns", "exec", lab.place.stranger, "python3", "-c", router.NAME_SERVER]
         with subprocess.Popen(pihole) as names:
             lived_in(person)
             yield person
             names.kill()
-    finally:
-        labs.down(place)
 
 
 def lived_in(person: Person) -> None:

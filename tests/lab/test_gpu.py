@@ -3,9 +3,6 @@
 The tests of a base share one trio and each puts back what it changed. Nothing here has met NVIDIA hardware.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from lab import faults
@@ -15,18 +12,6 @@ from tests.support.cluster import Cluster
 
 RTX_50, LAPTOP, RTX_30 = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 QUIET = "env DEBIAN_FRONTEND=noninteractive apt-get -qq -y".split()
-
-
-@contextmanager
-def broken(cluster: Cluster, host: str, *names: str) -> Iterator[Host]:
-    """The host with these faults, fixed in the end."""
-    for name in names:
-        faults.inject(cluster.lab, cluster[host], name)
-    try:
-        yield cluster[host]
-    finally:
-        for name in reversed(names):
-            faults.fix(cluster.lab, cluster[host], name)
 
 
 def install(host: Host, *packages: str) -> None:
@@ -67,7 +52,7 @@ def test_a_laptop_is_known_by_its_case_battery_and_lid(trio_on_each_base: Cluste
     assert desktop.run("cat", "/sys/class/dmi/id/chassis_type") == "3\n"
     assert "BAT0" in laptop.run("ls", "/sys/class/power_supply")
     assert "BAT0" not in desktop.run("ls", "/sys/class/power_supply")
-    with broken(trio_on_each_base, LAPTOP, "on-battery"):
+    with trio_on_each_base.suffers(LAPTOP, "on-battery"):
         assert laptop.run("cat", "/sys/class/power_supply/AC0/online", "/sys/class/power_supply/BAT0/status") == (
             "0\nDischarging\n"
         )
@@ -82,7 +67,7 @@ def test_the_real_machines_network_is_still_where_netplan_looks(trio_on_each_bas
 
 
 def test_a_driver_is_installed_told_set_and_gone_again_whatever_happens_to_the_card(trio_on_each_base: Cluster) -> None:
-    with broken(trio_on_each_base, RTX_30, "driver-570") as host:
+    with trio_on_each_base.suffers(RTX_30, "driver-570") as host:
         assert query(host, "name,driver_version,memory.total") == ["NVIDIA GeForce RTX 3070 Ti", "570.195.03", "8192"]
         assert "570.195.03" in host.run("cat", "/proc/driver/nvidia/version")
         assert host.run("modinfo", "--field", "version", "nvidia") == "570.195.03\n"
@@ -92,14 +77,14 @@ def test_a_driver_is_installed_told_set_and_gone_again_whatever_happens_to_the_c
         assert (refused.returncode, "Insufficient Permissions" in refused.stdout) == (4, True)
 
         what_can_happen_to_a_card_is_seen_at_once(trio_on_each_base)
-        with broken(trio_on_each_base, RTX_30, "processor-graphics"):
+        with trio_on_each_base.suffers(RTX_30, "processor-graphics"):
             assert host.run("prime-select", "query") == "intel\n"
             assert "10de" not in host.run("lspci", "-n")
             assert host.outcome("test", "-e", "/proc/driver/nvidia/version").returncode != 0
         assert "10de:2482" in host.run("lspci", "-n")
 
         host.run("apt-mark", "hold", "nvidia-driver-570")
-        with broken(trio_on_each_base, RTX_30, "driver-none"):
+        with trio_on_each_base.suffers(RTX_30, "driver-none"):
             assert host.outcome("sh", "-c", "command -v nvidia-smi").returncode != 0
             assert host.outcome("test", "-e", "/proc/driver/nvidia/version").returncode != 0
         assert query(host, "driver_version") == ["570.195.03"]
@@ -108,19 +93,19 @@ def test_a_driver_is_installed_told_set_and_gone_again_whatever_happens_to_the_c
 
 
 def what_can_happen_to_a_card_is_seen_at_once(cluster: Cluster) -> None:
-    with broken(cluster, RTX_30, "gpu-busy") as host:
+    with cluster.suffers(RTX_30, "gpu-busy") as host:
         usage, used = query(host, "utilization.gpu,memory.used")
         assert int(usage) > 90 and int(used) > 4000
-    with broken(cluster, RTX_30, "gpu-hot"):
+    with cluster.suffers(RTX_30, "gpu-hot"):
         reasons, degrees = query(host, "clocks_throttle_reasons.active,temperature.gpu")
         assert int(reasons, 16) & 0x40 and int(degrees) > 90
-    with broken(cluster, RTX_30, "gpu-lost"):
+    with cluster.suffers(RTX_30, "gpu-lost"):
         said = host.outcome("nvidia-smi")
         assert said.returncode == 15 and "GPU is lost" in said.stdout
         assert "Unknown header type" in host.run("lspci", "-v", "-s", "01:00.0")
         assert "Xid (PCI:0000:01:00): 79" in kernel_log(host)
         assert "Xid (PCI:0000:01:00): 79" in host.run("dmesg")
-    with broken(cluster, RTX_30, "driver-mismatch"):
+    with cluster.suffers(RTX_30, "driver-mismatch"):
         said = host.outcome("nvidia-smi")
         assert said.returncode == 18 and "Driver/library version mismatch" in said.stdout
     assert query(host, "utilization.gpu") == ["0"]
@@ -164,7 +149,7 @@ def test_newer_cards_need_open_modules_and_secure_boot_signed_ones(trio_on_each_
     assert "requires use of the NVIDIA open kernel modules" in kernel_log(host)
 
     install(host, "nvidia-driver-580-open", "nvidia-driver-580-")
-    with broken(trio_on_each_base, RTX_50, "secure-boot"):
+    with trio_on_each_base.suffers(RTX_50, "secure-boot"):
         assert host.run("mokutil", "--sb-state") == "SecureBoot enabled\n"
         assert "couldn't communicate with the NVIDIA driver" in host.run("nvidia-smi", check=False)
         assert "Key was rejected by service" in host.outcome("modprobe", "nvidia").stderr

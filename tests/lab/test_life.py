@@ -15,7 +15,7 @@ from lab import lab as labs
 from lab.host import Host
 from lab.place import Place
 from lab.shell import LabError, run
-from tests.support.cluster import REPOSITORY, Cluster, start
+from tests.support.cluster import REPOSITORY, Cluster, hosts
 
 
 def left_of(place: Place) -> dict[str, list[str]]:
@@ -38,16 +38,14 @@ NOTHING: dict[str, list[str]] = {
 
 def test_two_labs_do_not_meet_and_down_leaves_nothing_of_one(trio: Cluster, tmp_path: Path) -> None:
     other = Place(name="second")
-    try:
-        second = start(other.name, "pair", trio.lab.suite, tmp_path)
+    with hosts(other.name, "pair", trio.lab.suite) as lab:
+        second = Cluster(lab, tmp_path)
         theirs, ours = second["gpu-master"], trio["gpu-master"]
         assert theirs.spec.installed_address == ours.spec.installed_address
         assert theirs.run("cat", "/etc/machine-id") != ours.run("cat", "/etc/machine-id")
         assert second.ssh("gpu-master", "cat /etc/machine-id").stdout == theirs.run("cat", "/etc/machine-id")
         theirs.outcome("systemctl", "stop", "ssh")
         assert all(left_of(other).values()), "a lab that is up must be seen by the search that looks for its remains"
-    finally:
-        labs.down(other)
     assert left_of(other) == NOTHING
     assert trio["gpu-master"].answers()
 
@@ -152,8 +150,7 @@ def test_hosts_come_up_in_another_lab_as_they_were_kept(fresh_trio: Cluster, tmp
     as_kept = host.run(*DESCRIBES_ITSELF)
     labs.keep(fresh_trio.lab, kept)
     labs.each(fresh_trio.hosts, Host.boot)
-    try:
-        lab = labs.up(other, "trio", fresh_trio.lab.suite, kept=kept)
+    with hosts(other.name, "trio", fresh_trio.lab.suite, kept=kept) as lab:
         assert lab.host("gpu-worker-1").run(*DESCRIBES_ITSELF) == as_kept
         assert lab.host("gpu-worker-1").outcome("test", "-e", "/etc/debian_version").returncode == 1
         with pytest.raises(LabError, match="come from a snapshot themselves"):
@@ -161,8 +158,6 @@ def test_hosts_come_up_in_another_lab_as_they_were_kept(fresh_trio: Cluster, tmp
         labs.reset(lab, ["gpu-worker-1"])
         assert labs.current(other).host("gpu-worker-1").outcome("id", "kept").returncode == 1
         assert lab.host("gpu-worker-2").answers()
-    finally:
-        labs.down(other)
     assert left_of(other) == NOTHING
     assert fresh_trio["gpu-worker-1"].run(*DESCRIBES_ITSELF) == as_kept
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lab import cgroups, faults, shaping
+from lab import cgroups, shaping
 from lab import lab as labs
 from lab.shell import run
 from tests.support import pace
@@ -54,10 +54,9 @@ def test_a_gigabit_link_carries_a_gigabit(trio: Cluster) -> None:
 
 
 def test_a_slow_link_is_slow_in_both_directions_and_mended_to_what_it_was(limited: Cluster) -> None:
-    faults.inject(limited.lab, limited["gpu-worker-1"], "slow-link", {"rate_mbit": 20.0})
-    assert 18 <= transfer_mbit(limited, "gpu-master", "gpu-worker-1", 5) <= 22
-    assert 18 <= transfer_mbit(limited, "gpu-worker-1", "gpu-master", 5) <= 22
-    faults.fix(limited.lab, limited["gpu-worker-1"], "slow-link")
+    with limited.suffers("gpu-worker-1", "slow-link", rate_mbit=20.0):
+        assert 18 <= transfer_mbit(limited, "gpu-master", "gpu-worker-1", 5) <= 22
+        assert 18 <= transfer_mbit(limited, "gpu-worker-1", "gpu-master", 5) <= 22
     assert shaping.rate_mbit(limited["gpu-worker-1"].cable) == 1000
 
 
@@ -74,11 +73,9 @@ def test_each_host_gets_its_share_of_a_core(limited: Cluster) -> None:
 
 @pytest.mark.long  # tests/unit/lab
 def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
-    host = limited["gpu-master"]
-    faults.inject(limited.lab, host, "cpu-throttle", {"percent": 10.0})
-    assert share_of_a_core(limited, host.name) == pytest.approx(0.1, rel=0.15)
-    faults.fix(limited.lab, host, "cpu-throttle")
-    assert share_of_a_core(limited, host.name) == pytest.approx(0.6, rel=0.1)
+    with limited.suffers("gpu-master", "cpu-throttle", percent=10.0):
+        assert share_of_a_core(limited, "gpu-master") == pytest.approx(0.1, rel=0.15)
+    assert share_of_a_core(limited, "gpu-master") == pytest.approx(0.6, rel=0.1)
 
 
 @pytest.mark.long  # test_a_slow_link_is_slow…

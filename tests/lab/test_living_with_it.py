@@ -10,9 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import base, faults
-from lab import lab as labs
 from lab.host import Host
-from lab.place import Place
 from tests.support import cluster as clusters
 from tests.support.training import HOME, Training
 
@@ -22,11 +20,8 @@ LOST_S, BACK_S, BEGUN_S, FREE_S = 45, 60, 180, 5
 
 @pytest.fixture(scope="module")
 def machines(lab_allowed: None) -> Iterator[Training]:
-    place = Place(name=f"l{os.getpid()}")
-    try:
-        yield Training(clusters.up(place, "trio", base.default_suite(), ["train"]))
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"l{os.getpid()}", "trio", base.default_suite(), ["train"]) as lab:
+        yield Training(lab)
 
 
 def pause(host: Host, lasts: str = "") -> None:

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from lab import base, faults
-from lab import lab as labs
-from lab.place import Place
 from tests.support import cluster as clusters
 from tests.support import pace
 from tests.support.training import Split, Training
@@ -24,11 +22,8 @@ STOPPED_S = 8
 
 
 def _training(profile: str, name: str, processes: dict[str, int] | None = None) -> Iterator[Training]:
-    place = Place(name=f"{name}{os.getpid()}")
-    try:
-        yield Training(clusters.up(place, profile, base.default_suite(), ["train"]), processes)
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"{name}{os.getpid()}", profile, base.default_suite(), ["train"]) as lab:
+        yield Training(lab, processes)
 
 
 @pytest.fixture(scope="module")

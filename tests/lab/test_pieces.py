@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab import faults
 from lab.profile import CLUSTER_HOME as HOME
 from tests.support import pace, small_set
 from tests.support.bootstrap import Person, python_of
@@ -63,11 +62,8 @@ def test_a_machine_without_power_takes_no_answer_with_it(person: Person, tmp_pat
     out, asked = tmp_path / "answers.jsonl", ("--model", "tiny", "--set", "piece=1", "--set", "max_seq_length=128")
     command = Watching(person, "generate", str(prompts), *asked, "--max-new-tokens", "60", "--out", str(out))
     pace.until(lambda: OLD in {event["node"] for event in done()}, ENDS_S, lambda: command.said)
-    faults.inject(person.cluster.lab, person.cluster[OLD], "power-cut")
-    try:
+    with person.cluster.suffers(OLD, "power-cut"):
         assert command.ends(ENDS_S) == 0, command.said
-    finally:
-        faults.fix(person.cluster.lab, person.cluster[OLD], "power-cut")
     assert f"done · {PROMPTS} pieces" in command.said and f"⚡ {OLD} lost" in command.said, command.said
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(line["day"], line["prompt"]) for line in answers] == [(line["day"], line["prompt"]) for line in lines]

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from lab import base, faults
-from lab import lab as labs
-from lab.place import Place
 from tests.support import cluster as clusters
 from tests.support.training import Training
 
@@ -23,11 +21,8 @@ PIPES = {"pipes": f"{HEAD}+{FIRST}+{SECOND}", "micro_batch": 2}
 
 @pytest.fixture(scope="module")
 def machines(lab_allowed: None) -> Iterator[Training]:
-    place = Place(name=f"p{os.getpid()}")
-    try:
-        yield Training(clusters.up(place, "trio", base.default_suite(), ["train"]))
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"p{os.getpid()}", "trio", base.default_suite(), ["train"]) as lab:
+        yield Training(lab)
 
 
 def holding(holds: dict[str, int]) -> dict[str, object]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from lab import faults
 from lab.profile import CLUSTER_HOME as HOME
 from lab.profile import USER
 from tests.support import pace, photos
@@ -221,11 +220,8 @@ def test_the_curve_of_one_process_whatever_happens(person: Person, name: str, tm
     )
     launched.hears("started on 3 of 3 nodes within", 180)
     launched.hears(r"step (?:1[2-9]|[2-9]\d|\d{3,})/", 180)
-    faults.inject(person.cluster.lab, person.cluster[OLD], "power-cut")
-    try:
+    with person.cluster.suffers(OLD, "power-cut"):
         launched.hears(r"training again with 2 of 3", LOST_S)
-    finally:
-        faults.fix(person.cluster.lab, person.cluster[OLD], "power-cut")
     launched.hears(rf"{OLD} back · 3 of 3", BACK_S)
     launched.hears(rf"done · {drill.steps} steps", 600)
     assert launched.ends(30) == 0

@@ -156,16 +156,6 @@ def follows(person: Person) -> Watching:
     return following
 
 
-@contextmanager
-def suffers(person: Person, name: str, fault: str, **how: float) -> Iterator[None]:
-    """Fixed whatever was found, or the tests that follow would fail for it too."""
-    faults.inject(person.cluster.lab, person.cluster[name], fault, how)
-    try:
-        yield
-    finally:
-        faults.fix(person.cluster.lab, person.cluster[name], fault)
-
-
 def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:
     """The step at which all train again."""
     heard = following.hears(words, within_s)
@@ -179,7 +169,7 @@ def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:
 def loses(person: Person, name: str, fault: str) -> Iterator[Watching]:
     """Who follows reads that the node is lost, that the others go on, that it is back; nothing saved is repeated."""
     following = follows(person)
-    with suffers(person, name, fault):
+    with person.cluster.suffers(name, fault):
         following.hears(rf"⚡ {name} lost at step \d+ · ", LOST_S)
         goes_on(following, AGAIN, LOST_S, f"{fault} of {name}: again")
         yield following
@@ -222,7 +212,7 @@ def test_a_laptop_that_sleeps_and_wakes(person: Person) -> None:
 def test_a_node_that_throttles_gets_less(person: Person) -> None:
     following = follows(person)
     following.hears(r"step \d+/50000", BACK_S)  # so long that the usual shares are known
-    with suffers(person, OLD, "cpu-throttle", percent=12.0):
+    with person.cluster.suffers(OLD, "cpu-throttle", percent=12.0):
         following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 120)
     following.kill()
 
@@ -240,7 +230,7 @@ def test_an_undo_waits_until_the_run_is_stopped(person: Person) -> None:
 
 @pytest.mark.long  # tests/sim
 def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
-    with suffers(person, OLD, "disk-full"):
+    with person.cluster.suffers(OLD, "disk-full"):
         before = step_of(person)
         pace.until(lambda: step_of(person) > before + 3 * SAVE_EVERY, 120, "the run does not go on")
         status = says(person, "status")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from lab import lab as labs
-from lab.place import Place
 from lab.profile import PASSWORD
 from lab.shapes import desktop_2404, lived_in
 from tests.support import cluster as clusters
@@ -26,11 +25,8 @@ SHAPES = (
 @pytest.fixture(scope="module")
 def shaped(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("shaped")
-    place = Place(name=f"l{folder.stat().st_ino % 10**9}")
-    try:
-        yield clusters.start(place.name, "trio", None, folder, shape=SHAPES)
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"l{folder.stat().st_ino % 10**9}", "trio", None, shape=SHAPES) as lab:
+        yield Cluster(lab, folder)
 
 
 def test_they_boot_without_a_failed_unit_and_are_at_their_installers_address(shaped: Cluster) -> None:

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab import faults, real_packages
-from lab import lab as labs
 from lab.host import Host
-from lab.place import Place
 from tests.support import cluster as clusters
 from tests.support import pace, router
 from tests.support.bootstrap import Person
@@ -31,12 +29,9 @@ OTHER = "# the owner's\r\nauto {nic}\niface {nic} inet static\n\taddress 10.99.0
 
 @pytest.fixture(scope="module")
 def debians(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    place = Place(name=f"t{os.getpid()}i")
     shape = [f"{name}=debian-ifupdown" for name in (LEASED, FIXED)]
-    try:
-        yield clusters.start(place.name, "trio", None, tmp_path_factory.mktemp("debians"), shape=shape)
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"t{os.getpid()}i", "trio", None, shape=shape) as lab:
+        yield Cluster(lab, tmp_path_factory.mktemp("debians"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import faults, gpu
+from lab import gpu
 from lab import hub as hubs
 from lab.host import Host
 from lab.hub import Hub
@@ -205,8 +205,6 @@ def test_a_32b_on_16_and_8_and_8_gb_is_streamed_cut_or_refused_in_words(cards: P
     assert rc != 0 and "gpu-worker-1 and gpu-worker-2 hold" in out and "GB are missing" in out, out
     rc, out = planned(cards, hub, model="qwen2.5-32b", weights="gpu")
     assert rc != 0 and "gpu-master has too little memory" in out, out
-    host = cards.cluster["gpu-worker-2"]
-    faults.inject(cards.cluster.lab, host, "disk-full", {})
-    rc, out = planned(cards, hub, model="qwen2.5-32b")
-    faults.fix(cards.cluster.lab, host, "disk-full")
+    with cards.cluster.suffers("gpu-worker-2", "disk-full"):
+        rc, out = planned(cards, hub, model="qwen2.5-32b")
     assert rc != 0 and "gpu-worker-2: " in out and "are free" in out, out

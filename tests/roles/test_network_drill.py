@@ -131,9 +131,8 @@ def test_killed_while_it_writes_and_its_cable_pulled_it_goes_back(person: Person
     no_answer = pytest.raises(AssertionError, match="netplan_change gives no answer")
     with subprocess.Popen(host.inside("sh", "-c", kill)), no_answer:
         one_node.planned(host).begins(rollback_s=SOON_S)
-    faults.inject(person.cluster.lab, host, "cable-pull")
-    pace.until(lambda: host.outcome("sh", "-c", files).returncode != 0, 60 + SOON_S)
-    faults.fix(person.cluster.lab, host, "cable-pull")
+    with person.cluster.suffers(VICTIM, "cable-pull"):
+        pace.until(lambda: host.outcome("sh", "-c", files).returncode != 0, 60 + SOON_S)
     is_back(person)
     second_try_works(person)
 
@@ -166,14 +165,11 @@ def test_a_renamed_card_keeps_its_address_and_the_second_is_as_installed(person:
     host = person.cluster[VICTIM]
     one_node.moves(one_node.planned(host))
     assert f"{host.spec.nics[1]}:\n      dhcp4: true\n      optional: true" in netplan_files(person, VICTIM)
-    faults.inject(person.cluster.lab, host, "nic-renamed")
-    try:
+    with person.cluster.suffers(VICTIM, "nic-renamed"):
         address = f" {wanted(person, VICTIM)} "
         pace.until(lambda: address in host.run("ip", "-br", "-4", "address"), 60)
         assert "enp99s0" in host.run("ip", "-br", "link")
         assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
-    finally:
-        faults.fix(person.cluster.lab, host, "nic-renamed")
 
 
 @pytest.mark.spoils(VICTIM, OTHER)

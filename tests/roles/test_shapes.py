@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import lab as labs
 from lab.demo_sites import fetch_wheels
 from lab.host import Host
-from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support.bootstrap import Person
@@ -44,11 +42,8 @@ def mixed(lab_allowed: None, tmp_path: Path) -> Iterator[Person]:
 
 
 def three(folder: Path, suite: str | None, shape: tuple[str, ...]) -> Iterator[Person]:
-    place = Place(name=f"s{folder.stat().st_ino % 10**9}")
-    try:
-        yield Person(clusters.start(place.name, "trio", suite, folder, shape=shape), folder)
-    finally:
-        labs.down(place)
+    with clusters.hosts(f"s{folder.stat().st_ino % 10**9}", "trio", suite, shape=shape) as lab:
+        yield Person(clusters.Cluster(lab, folder), folder)
 
 
 def has(host: Host, *names: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import pytest
 
+from lab import faults
 from lab import lab as labs
 from lab.host import Host
 from lab.lab import Lab
@@ -108,6 +109,15 @@ class Cluster:
             env={"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "TEST_PASSWORD": password},
         )
 
+    @contextlib.contextmanager
+    def suffers(self, name: str, fault: str, **how: float | str) -> Iterator[Host]:
+        """Fixed whatever was found, or the tests that follow would fail for it too."""
+        faults.inject(self.lab, self[name], fault, how)
+        try:
+            yield self[name]
+        finally:
+            faults.fix(self.lab, self[name], fault)
+
     def known_hosts(self) -> Path:
         """The hosts' keys as seen on their own disks: what a careful person would compare."""
         file = self.folder / "known_hosts"
@@ -164,36 +174,18 @@ def hosts(
     """Gone afterwards."""
     place = Place(name=name)
     try:
-        yield up(place, profile, suite, layers, shape, kept=kept)
+        with unless_torch_is_lacking():
+            lab = labs.up(place, profile, suite, layers, shape, kept=kept)
+        yield lab
     finally:
         labs.down(place)
 
 
-def start(
-    name: str,
-    profile: str,
-    suite: str | None,
-    folder: Path,
-    layers: Sequence[str] = (),
-    *,
-    shape: Sequence[str] = (),
-    kept: Path | None = None,
-) -> Cluster:
-    return Cluster(up(Place(name=name), profile, suite, layers, shape, kept=kept), folder)
-
-
-def up(
-    place: Place,
-    profile: str,
-    suite: str | None,
-    layers: Sequence[str],
-    shape: Sequence[str] = (),
-    *,
-    kept: Path | None = None,
-) -> Lab:
-    """Where no torch can be had for the hosts' Python, what needs it is named as not run."""
+@contextlib.contextmanager
+def unless_torch_is_lacking() -> Iterator[None]:
+    """Where none can be had for the hosts' Python, what needs it is named as not run."""
     try:
-        return labs.up(place, profile, suite, layers, shape, kept=kept)
+        yield
     except LabError as error:
         if found := re.search(r"there is no CPU build of torch for Python [\d.]+ at hand", str(error)):
             pytest.skip(f"NOT RUN: {found[0]}")
