@@ -135,8 +135,7 @@ class Doctor:
         self.person = person
 
     def says(self, *words: str) -> Said:
-        done = self.person.cluster.controller(*self.person.command("doctor", *words), env=self.person.environment())
-        return Said(done.returncode, done.stdout + done.stderr, {})
+        return self.person.types("doctor", *words)
 
     def finds(self, *words: str) -> dict[str, Any]:
         said = self.says("--json", *words)

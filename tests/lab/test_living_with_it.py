@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import base, faults
+from lab import faults
 from lab.host import Host
-from tests.support import cluster as clusters
-from tests.support.training import HOME, Training
+from tests.support.training import HOME, Training, training_on
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 LOST_S, BACK_S, BEGUN_S, FREE_S = 45, 60, 180, 5
@@ -20,8 +19,8 @@ LOST_S, BACK_S, BEGUN_S, FREE_S = 45, 60, 180, 5
 
 @pytest.fixture(scope="module")
 def machines(lab_allowed: None) -> Iterator[Training]:
-    with clusters.hosts(f"l{os.getpid()}", "trio", base.default_suite(), ["train"]) as lab:
-        yield Training(lab)
+    with training_on(f"l{os.getpid()}") as machines:
+        yield machines
 
 
 def pause(host: Host, lasts: str = "") -> None:

@@ -12,7 +12,7 @@ import pytest
 from lab import base, faults
 from tests.support import cluster as clusters
 from tests.support import pace
-from tests.support.training import Split, Training
+from tests.support.training import Split, Training, training_on
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 LOST_S, BACK_S, BEGUN_S = 45, 60, 180
@@ -21,15 +21,11 @@ STOPPED_S = 8
 """All leave by themselves, and soon: a machine that goes down does not wait for ever."""
 
 
-def _training(profile: str, name: str, processes: dict[str, int] | None = None) -> Iterator[Training]:
-    with clusters.hosts(f"{name}{os.getpid()}", profile, base.default_suite(), ["train"]) as lab:
-        yield Training(lab, processes)
-
-
 @pytest.fixture(scope="module")
 def machines(lab_allowed: None) -> Iterator[Training]:
     """Three hosts with 1 + 2 + 1 processes."""
-    yield from _training("trio", "m", {LAPTOP: 2})
+    with clusters.hosts(f"m{os.getpid()}", "trio", base.default_suite(), ["train"]) as lab:
+        yield Training(lab, {LAPTOP: 2})
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +176,7 @@ def test_two_nodes_with_a_cut_cable(machines: Training) -> None:
 
 @pytest.mark.long  # tests/sim plays it
 def test_five_nodes_cut_three_to_two(lab_allowed: None) -> None:
-    for five in _training("five", "f"):
+    with training_on(f"f{os.getpid()}", "five") as five:
         three, two = five.names[2:], five.names[:2]
         began = time.time()
         five.launch("five", max_steps=100000)

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import base, faults
-from tests.support import cluster as clusters
-from tests.support.training import Training
+from lab import faults
+from tests.support.training import Training, training_on
 
 HEAD, FIRST, SECOND = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 LOST_S, BACK_S, BEGUN_S = 60, 90, 240
@@ -21,8 +20,8 @@ PIPES = {"pipes": f"{HEAD}+{FIRST}+{SECOND}", "micro_batch": 2}
 
 @pytest.fixture(scope="module")
 def machines(lab_allowed: None) -> Iterator[Training]:
-    with clusters.hosts(f"p{os.getpid()}", "trio", base.default_suite(), ["train"]) as lab:
-        yield Training(lab)
+    with training_on(f"p{os.getpid()}") as machines:
+        yield machines
 
 
 def holding(holds: dict[str, int]) -> dict[str, object]:

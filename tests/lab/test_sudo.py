@@ -24,9 +24,7 @@ def person(trixie_trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pe
     for name in (RUST, FREE):
         has_sudo_rs(trixie_trio[name])
     trixie_trio[FREE].run("sh", "-c", f"echo '{USER} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/free")
-    person = Person(trixie_trio, tmp_path_factory.mktemp("person"))
-    person.writes()
-    return person
+    return Person.with_inventory(trixie_trio, tmp_path_factory.mktemp("person"))
 
 
 def has_sudo_rs(host: Host) -> None:

@@ -15,8 +15,7 @@ HEAD, LAPTOP = "gpu-master", "gpu-worker-1"
 
 @pytest.fixture(scope="module")
 def person(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
-    person = Person(pair, tmp_path_factory.mktemp("person"))
-    person.writes()
+    person = Person.with_inventory(pair, tmp_path_factory.mktemp("person"))
     assert not armed(pair[LAPTOP])
     for phase in ("ssh_trust", "power"):
         person.types("bootstrap", phase=phase).went_well()

@@ -15,9 +15,7 @@ ROLES = Path(__file__).parents[2] / "roles"
 
 @pytest.fixture(scope="module")
 def person(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
-    person = Person(pair, tmp_path_factory.mktemp("person"))
-    person.writes()
-    return person
+    return Person.with_inventory(pair, tmp_path_factory.mktemp("person"))
 
 
 def plays(person: Person, role: str, words: str = "", **more: object) -> Played:

@@ -36,9 +36,7 @@ def debians(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def person(debians: Cluster, tmp_path: Path) -> Person:
-    person = Person(debians, tmp_path)
-    person.writes()
-    return person
+    return Person.with_inventory(debians, tmp_path)
 
 
 def state(host: Host) -> str:

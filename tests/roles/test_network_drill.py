@@ -24,9 +24,7 @@ pytestmark = pytest.mark.spoils(VICTIM)
 
 @pytest.fixture
 def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
-    person = Person(fresh_trio, tmp_path)
-    person.writes()
-    return person
+    return Person.with_inventory(fresh_trio, tmp_path)
 
 
 def address_of(person: Person, name: str) -> str:

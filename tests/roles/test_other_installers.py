@@ -29,9 +29,7 @@ OWNERS_PROFILE = "[connection]\nid=office\ntype=vpn\n\n[vpn]\nservice-type=org.f
 
 @pytest.fixture
 def person(trio: Cluster, tmp_path: Path) -> Person:
-    person = Person(trio, tmp_path)
-    person.writes()
-    return person
+    return Person.with_inventory(trio, tmp_path)
 
 
 def as_a_desktop(host: Host) -> None:

@@ -28,8 +28,7 @@ MOVED = "10.77.0.11"
 @pytest.fixture(scope="module")
 def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     """The first test gives back what it has changed."""
-    person = Person(trio, tmp_path_factory.mktemp("person"))
-    person.writes(motley_static_ip_manage=False)
+    person = Person.with_inventory(trio, tmp_path_factory.mktemp("person"), motley_static_ip_manage=False)
     installs_beside_a_dead_source(person.cluster[HEAD], "ufw")
     # The owner lets in what no rule names; one of the rules denies the LAN: Motley's must stand before it.
     rules = "ufw default allow incoming; ufw allow ssh; ufw deny from 10.77.0.0/24 to any port 29500 proto tcp"

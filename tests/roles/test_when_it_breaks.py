@@ -24,9 +24,7 @@ HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 
 @pytest.fixture
 def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
-    person = Person(fresh_trio, tmp_path)
-    person.writes()
-    return person
+    return Person.with_inventory(fresh_trio, tmp_path)
 
 
 def nothing_changed(person: Person) -> bool:
@@ -240,8 +238,7 @@ def test_a_second_controller_takes_nothing_from_the_first_and_undo_never_the_las
     person.bootstraps(phase="ssh_trust", limit=f"{HEAD},{VICTIM}")
     trusted = host.run("cat", keys, "/etc/ssh/motley_known_hosts")
     assert f"motley@{HEAD}" in trusted
-    other = Person(person.cluster, tmp_path / "other")
-    other.writes()
+    other = Person.with_inventory(person.cluster, tmp_path / "other")
     said = other.bootstraps(phase="ssh_trust", limit=VICTIM)
     assert "another controller" in said.out, said.out
     both = host.run("cat", keys, "/etc/ssh/motley_known_hosts")

@@ -82,6 +82,12 @@ class Person:
         (self.inventory / "hosts.yml").write_text(text)
         return self.inventory
 
+    @classmethod
+    def with_inventory(cls, cluster: Cluster, folder: Path, **shared: Any) -> Self:
+        person = cls(cluster, folder)
+        person.writes(**shared)
+        return person
+
     @property
     def inventory(self) -> Path:
         return self.folder / "my inventory"
