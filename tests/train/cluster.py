@@ -219,10 +219,6 @@ def killed(home, settings, step):
     torn.stop()
 
 
-def flags(options: dict) -> list[str]:
-    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-
-
 def answer(capsys, *words) -> tuple[int, dict]:
     """A command's exit code, and what it answers."""
     code = main([*map(str, words), "--json"])

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from console import check_model
-from console.__main__ import ROOT
 from console.command_line.verbs import parser
-from tests.support import pace
+from tests.support import ROOT, pace
 from tests.support.stand_ins import program
 from train.errors import BadInput
 
@@ -24,7 +23,7 @@ def test_without_torch_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_p
         check_model.check_model(model="", as_json=False)
 
 
-def test_without_such_an_environment_it_runs_here(
+def test_the_environment_that_trains_computes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')
