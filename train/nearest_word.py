@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 LIKE = 0.75
@@ -83,6 +84,17 @@ def meant(word: str, known: Iterable[str]) -> str:
     slips = [name for name in plain if slipped(typed, name)]
     close = slips or difflib.get_close_matches(typed, list(plain), n=1, cutoff=LIKE)
     return plain[close[0]] if close else ""
+
+
+def models_meant(word: str, known: Iterable[str]) -> str:
+    """All models whose names begin so, however they are written: llama-3.2-1b-instruct is llama3.2-1b."""
+    typed = _letters(word)
+    return ", ".join(name for name in known if typed and _letters(name).startswith(typed))
+
+
+def _letters(name: str) -> str:
+    words = re.findall(r"[a-z0-9]+", name.rpartition("/")[2].lower())
+    return "".join(word for word in words if word not in ("instruct", "chat", "it", "hf"))
 
 
 def slipped(typed: str, name: str) -> bool:

@@ -187,9 +187,12 @@ def measured(config: RunConfig, recipe: Recipe, part: tuple[int, int] | None) ->
         return time.perf_counter() - started
 
     speed = fit(step, rows * counted)
-    if maker:  # a row is made before it is trained on
-        return replace(speed, rows_per_s=1 / (1 / speed.rows_per_s + maker.answer_s(config, module)))
-    return speed
+    return with_answers(speed, maker.answer_s(config, module)) if maker else speed
+
+
+def with_answers(speed: Speed, answer_s: float) -> Speed:
+    """The speed over both halves of a step: a row is made before it is trained on."""
+    return replace(speed, rows_per_s=1 / (1 / speed.rows_per_s + answer_s))
 
 
 def train_whole(module: Any, batch: Any, parameters: list[Any], device: str) -> Callable[[int], object]:

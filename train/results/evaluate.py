@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Required, TypedDict, cast
 
 from train.errors import BadInput
 from train.plan.settings.read_settings import OwnConfig, SftConfig, add_settings, load_config
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from train.results.answer_question import Messages
     from train.results.finished_run import FinishedRun
 
-SomeRows = TypeVar("SomeRows", bound="Rows")
 ROWS = 200
 
 
@@ -113,7 +112,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     from train.results.answer_question import Questioner
 
     folder = prepared_folder(args)
-    rows = some_held_out(open_rows(folder, "eval"), folder, "prepare it with --eval-fraction 0.05")
+    rows = finished_run.some_held_out(open_rows(folder, "eval"), folder, "prepare it with --eval-fraction 0.05")
     base_folder = model_folder(args.model)
     module, device = built(
         ModelSpec(
@@ -154,7 +153,7 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     from train.results.before_and_after import chat_of
 
     folder = Path(run.dataset)
-    rows = some_held_out(open_rows(folder, "eval"), folder)
+    rows = finished_run.some_held_out(open_rows(folder, "eval"), folder)
     module, device = built(ModelSpec(folder=str(run.folder), method="base"))
     some = list(range(min(args.rows or ROWS, len(rows))))
     result: Evaluated = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
@@ -179,7 +178,7 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     from train.recipes.own.rows import RECIPE, open_rows
 
     folder = Path(run.dataset)
-    rows = some_held_out(open_rows(folder, "eval"), folder)
+    rows = finished_run.some_held_out(open_rows(folder, "eval"), folder)
     config = cast(OwnConfig, load_config(run.settings | {"recipe": str(folder / RECIPE), "dataset": str(folder)}))
     device = best_device()
     recipe = own.OwnRecipe(config)
@@ -205,12 +204,6 @@ def built(spec: ModelSpec) -> tuple[LossModule, str]:
     precision = precision_of(device)
     model = backend.build(replace(spec, device=device, precision=precision))
     return backends.loss_module(backend, model, precision, device), device
-
-
-def some_held_out(rows: SomeRows, folder: Path, fix: str = "use eval_fraction=0.05") -> SomeRows:
-    if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {folder}", fix)
-    return rows
 
 
 def held_out_questions(folder: Path) -> list[Messages]:

@@ -9,7 +9,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from train.cache import home_dir
 from train.errors import BadInput
@@ -19,6 +19,11 @@ from train.plan.settings import own_recipe
 from train.plan.settings.read_settings import RunConfig, Settings, nearest
 from train.runlog import paths
 from train.runlog.tail import read
+
+if TYPE_CHECKING:
+    from train.data.rows import Rows
+
+SomeRows = TypeVar("SomeRows", bound="Rows")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,3 +160,9 @@ def require(args: argparse.Namespace, *names: str) -> None:
             "transformers and vLLM load it as it is, and ./motley ask asks it",
         )
     raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
+
+
+def some_held_out(rows: SomeRows, folder: Path, fix: str = "use eval_fraction=0.05") -> SomeRows:
+    if not len(rows):
+        raise BadInput("nothing is held out in this data set", f"folder: {folder}", fix)
+    return rows

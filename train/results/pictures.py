@@ -14,8 +14,7 @@ from train.data.rows import read_index
 from train.errors import BadInput
 from train.recipes.images.prepare import Seen, Source, decoded
 from train.recipes.images.rows import open_pictures
-from train.results.evaluate import some_held_out
-from train.results.finished_run import FinishedRun
+from train.results.finished_run import FinishedRun, some_held_out
 
 if TYPE_CHECKING:
     from train.models.backends import LossModule

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS
-from train.nearest_word import meant
+from train.nearest_word import meant, models_meant
 from train.plan.home_folder import refuse_home
 from train.plan.model.counts import Counts
 from train.plan.model.picture_facts import PictureFacts
@@ -249,12 +249,6 @@ def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:
     return name, None
 
 
-def _plain(name: str) -> str:
-    """llama-3.2-1b-instruct as llama3.2-1b."""
-    words = re.findall(r"[a-z0-9]+", name.rpartition("/")[2].lower())
-    return "".join(word for word in words if word not in ("instruct", "chat", "it", "hf"))
-
-
 def on_hub(name: str) -> str:
     """The hub id in the address of a page there; empty where it is none."""
     page = re.fullmatch(rf"(?:https?://)?(?:huggingface\.co|hf\.co)/(?:datasets/)?({HUB_ID.pattern})(?:[/?#].*)?", name)
@@ -262,9 +256,7 @@ def on_hub(name: str) -> str:
 
 
 def _unknown(kind: str, name: str, names: Any) -> BadInput:
-    typed = _plain(name)
-    near = on_hub(name) or ", ".join(known for known in names if typed and _plain(known).startswith(typed))
-    near = near or meant(name, names)
+    near = on_hub(name) or models_meant(name, names) or meant(name, names)
     hint = f"did you mean {near}?" if near else f"the catalogue has: {', '.join(names)}"
     return BadInput(
         f"there is no {kind} '{name}': not in the catalogue, no hub id (owner/name), no folder here",

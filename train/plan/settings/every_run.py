@@ -369,10 +369,6 @@ class RunConfig:
         return {name: values[name] for name in names}
 
 
-COLDEST = 0.01
-"""The least temperature: with less, what scores become is no number any more."""
-
-
 def at_least(config: RunConfig, name: str, least: float) -> None:
     if getattr(config, name) < least:
         raise BadInput(f"{name}: {getattr(config, name)} is below {least}")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from train.errors import BadInput
-from train.plan.settings.every_run import COLDEST, at_least, flags, option
+from train.plan.settings.every_run import at_least, flags, option
 from train.plan.settings.only_asks import OnlyAsksConfig
-from train.plan.settings.sft import data_words, require_asking, require_room_for_prompt
+from train.plan.settings.sft import COLDEST, data_words, require_asking, require_room_for_prompt
 from train.runlog import paths
 
 

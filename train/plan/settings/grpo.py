@@ -9,9 +9,16 @@ from typing import ClassVar, Self
 
 from train.errors import BadInput
 from train.plan.model.verdict import Verdict
-from train.plan.settings.every_run import COLDEST, at_least, flags, option
+from train.plan.settings.every_run import at_least, flags, option
 from train.plan.settings.rewards import file_of, parse, rewards_hash, with_file
-from train.plan.settings.sft import SftConfig, data_words, refuse_others, require_asking, require_room_for_prompt
+from train.plan.settings.sft import (
+    COLDEST,
+    SftConfig,
+    data_words,
+    refuse_others,
+    require_asking,
+    require_room_for_prompt,
+)
 
 RATES = {"lora": 1e-4, "full": 2e-6}
 """Peak learning rates: a reward says less than an answer to imitate, and a long step away from the base loses it."""

@@ -207,6 +207,10 @@ def refuse_others(config: SftConfig, recipe: str, not_here: Mapping[str, tuple[t
             raise BadInput(what, fix=f"leave {name} out")
 
 
+COLDEST = 0.01
+"""The least temperature: with less, what scores become is no number any more."""
+
+
 def require_room_for_prompt(row_tokens: int, answer_tokens: int) -> None:
     if (left := row_tokens - answer_tokens) < SHORTEST_PROMPT:
         raise BadInput(
