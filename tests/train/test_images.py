@@ -162,7 +162,7 @@ def test_sgd_and_its_momentum_go_where_the_run_goes(alone):
 @pytest.fixture(scope="module")
 def home(alone, data):
     asked = {"recipe": "images", "model": "resnet18", "dataset": "photos", "max_seq_length": 16}
-    return alone.launched(asked, data, "resnet18")
+    return alone.launched(asked, data)
 
 
 def test_a_picture_is_asked_about(home, photos, capsys):
