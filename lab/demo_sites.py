@@ -94,6 +94,7 @@ class Simulated:
         labs.limit(self.up_lab, there, on=on, scale=scale)
 
     def on_head(self, *words: str) -> list[str]:
+        """The command that runs `python -m train …` there."""
         command = f'cd {CLUSTER_HOME} && PYTHONPATH=code HF_HUB_OFFLINE=1 exec env/bin/python -m train "$@"'
         return self.up_lab.host("gpu-master").inside("runuser", "-u", USER, "--", "sh", "-c", command, "train", *words)
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import sys
-from pathlib import Path
 
 from lab import demo, demo_courses, needs, slurm
 from lab.demo import RESULTS, quietly, run_apart, stage
@@ -128,9 +127,6 @@ def told(lab: Lab) -> int:
     if len(same) != 3 or not (RESULTS / RUN / "adapter/adapter_model.safetensors").exists():
         raise LabError(f"the adapter is the same on {', '.join(same) or 'no node'} only")
     print(f"  done       started again {restarts} × by Slurm's time limit; one adapter, the same on all three nodes")
-    print(f"  adapter    {shown(RESULTS / RUN / 'adapter')}   report: {shown(RESULTS / RUN / 'report.html')}")
+    home = (RESULTS / RUN).relative_to(ROOT)
+    print(f"  adapter    {home}/adapter   report: {home}/report.html")
     return 0
-
-
-def shown(path: Path) -> str:
-    return os.path.relpath(path, ROOT)
