@@ -115,18 +115,6 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """requests.jsonl says it better."""
 
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
     def _serve(self) -> None:
         self.sent, self.status = 0, 200
         try:
@@ -135,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
             self._head(why.status, {"X-Error-Code": why.code, "Content-Length": "0"})
         finally:
             self._note()
+
+    do_HEAD = do_GET = do_POST = do_PUT = _serve
 
     def _answer(self, parts: list[str]) -> None:
         if self.command in ("POST", "PUT"):
@@ -211,9 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         gated = "manual" if name in self.state.behaviour.get("gated", []) else False
         facts = {"id": name, "sha": REVISION, "private": False, "gated": gated, "siblings": siblings}
         facts |= {"tags": [], "downloads": 0} | self.state.behaviour.get("about", {}).get(name, {})
-        body = json.dumps(facts).encode()
-        self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
-        self._send([body])
+        self._say(facts)
 
     def _list(self, name: str, below: str) -> None:
         """The files below a folder, as the library `datasets` asks for them."""
