@@ -91,14 +91,6 @@ def test_versions_see_driver_and_library_apart(tmp_path):
     assert facts["os"] == "Ubuntu 24.04.3 LTS"
 
 
-def test_the_newest_library_is_the_newest_by_number(tmp_path):
-    libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
-    libraries.mkdir(parents=True)
-    for version in ("570.9", "570.133.20"):
-        (libraries / f"libnvidia-ml.so.{version}").touch()
-    assert collect(root=tmp_path)["driver_library"] == "570.133.20"
-
-
 def test_versions_tell_code_models_and_data_apart(tmp_path, trained):
     (tmp_path / "a.py").write_text("x = 1")
     before = package_hash(tmp_path)
