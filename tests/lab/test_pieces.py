@@ -14,6 +14,7 @@ from tests.support import pace, small_set
 from tests.support.bootstrap import Person, python_of
 from tests.support.cluster import REPOSITORY
 from tests.support.watching import Watching
+from train.runlog.tail import read
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 PROMPTS, ENDS_S = 120, 180
@@ -29,8 +30,7 @@ doc_to_target: 0
 
 
 def events_of(person: Person, run: str) -> list[dict[str, Any]]:
-    file = person.cluster[MASTER].disk.root / f"{HOME}/logs/runs/{run}/events.jsonl".lstrip("/")
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return read(person.cluster[MASTER].disk.root / f"{HOME}/logs/runs/{run}/events.jsonl".lstrip("/"))
 
 
 @pytest.mark.long  # tests/train/test_sweep.py, test_tasks.py; tests/unit/console/test_sweep.py has --then

@@ -18,6 +18,7 @@ from lab.host import Host
 from lab.profile import CLUSTER_HOME as HOME
 from tests.support import pace, typed
 from tests.support.bootstrap import Person
+from train.runlog.tail import read
 
 MASTER, OLD = "gpu-master", "gpu-worker-2"
 STEPS = {"first": 50000, "second": 8, "third": 8, "never": 8}
@@ -47,9 +48,8 @@ def at(host: Host, path: str) -> Path:
     return host.disk.root / f"{HOME}/{path}".lstrip("/")
 
 
-def events(host: Host, run: str, log: str = "events") -> list[dict[str, Any]]:
-    file = at(host, f"logs/runs/{run}/{log}.jsonl")
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+def events(host: Host, run: str) -> list[dict[str, Any]]:
+    return read(at(host, f"logs/runs/{run}/events.jsonl"))
 
 
 def kinds(host: Host, run: str) -> list[str]:

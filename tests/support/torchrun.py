@@ -20,6 +20,7 @@ from lab.lab import Lab
 from lab.layer import ENV
 from tests.support import pace
 from tests.support.cluster import REPOSITORY, hosts
+from train.runlog.tail import read
 
 AT = Path("/home/user/motley")
 SETTINGS = {"model": "tiny", "dataset": str(AT / "data"), "home": str(AT / "runs"), "proof_every": 1000}
@@ -92,8 +93,7 @@ class Training:
         return on_disk(self.hosts[0]) / "runs/logs/runs" / self.run / "events.jsonl"
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = self.diary.read_text().split("\n")[:-1] if self.diary.exists() else []
-        return [event for line in lines if (event := json.loads(line))["event"] == kind]
+        return [event for event in read(self.diary) if event["event"] == kind]
 
     def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool], what: str) -> int:
         """Until the steps so far fulfil it; returns how many there are."""

@@ -19,6 +19,7 @@ from lab.network import Cable
 from lab.shell import run
 from tests.support import pace
 from tests.support.cluster import REPOSITORY, hosts
+from train.runlog.tail import Tail, read
 
 HOME = "/home/user/ai-cluster"
 ROWS_PER_STEP = 8
@@ -144,13 +145,14 @@ class Training:
         return dict(json.loads(file.read_text())) if file.exists() else {}
 
     def members(self, name: str, kind: str = "") -> list[dict[str, Any]]:
-        return [event for event in _lines(self.file(name, "members.jsonl")) if kind in ("", event["event"])]
+        return [event for event in read(self.file(name, "members.jsonl")) if kind in ("", event["event"])]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        return _lines(self.file(name, "events.jsonl"))
+        return read(self.file(name, "events.jsonl"))
 
     def last_step(self, name: str) -> dict[str, Any]:
-        steps = [e for e in _lines(self.file(name, "events.jsonl"), tail=1 << 14) if e["event"] == "step"]
+        events = Tail(self.file(name, "events.jsonl"), last_bytes=1 << 14).events()
+        steps = [event for event in events if event["event"] == "step"]
         return steps[-1] if steps else {"step": 0, "nodes": {}, "time": 0.0}
 
     def worker_pids(self, name: str) -> list[str]:
@@ -178,7 +180,7 @@ class Training:
         first = []
         for name in names:
             at = 0.0
-            for event in _lines(self.file(name, "events.jsonl"), tail=1 << 18):
+            for event in Tail(self.file(name, "events.jsonl"), last_bytes=1 << 18).events():
                 same = event["event"] == "step" and {n.split(":")[0] for n in event["nodes"]} == set(names)
                 if event["event"] == "start" or (event["event"] == "step" and not same):
                     at = 0.0
@@ -243,13 +245,3 @@ class Split:
         for cable in self.cables:
             run("ip", "-n", cable.switch, "link", "set", cable.port, "master", network.BRIDGE)
         run("ip", "-n", self.cables[0].switch, "link", "delete", "brcut")
-
-
-def _lines(file: Path, tail: int = 0) -> list[dict[str, Any]]:
-    if not file.exists():
-        return []
-    with file.open("rb") as handle:
-        start = max(0, file.stat().st_size - tail) if tail else 0
-        handle.seek(start)
-        lines = handle.read().split(b"\n")[:-1]
-    return [json.loads(line) for line in (lines[1:] if start else lines)]

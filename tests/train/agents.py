@@ -17,9 +17,8 @@ from tests.train import cluster
 from train.cluster.attach_to_agent import NAME
 from train.cluster.forkserver import Worker
 from train.runlog.state import history
-from train.runlog.tail import read
+from train.runlog.tail import Tail, read
 
-STEP_EVENTS = 1 << 14
 ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 """A run that continues until somebody ends it."""
 
@@ -118,15 +117,10 @@ class Agents:
         return json.loads(file.read_text()) if file.exists() else {}
 
     def members(self, name: str, kind: str = "") -> list[dict]:
-        file = self.log(name) / "members.jsonl"
-        lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
-        events = [json.loads(line) for line in lines]
-        return [event for event in events if kind in ("", event["event"])]
+        return [event for event in read(self.log(name) / "members.jsonl") if kind in ("", event["event"])]
 
     def events(self, name: str, kind: str = "") -> list[dict]:
-        file = self.log(name) / "events.jsonl"
-        events = read(file) if file.exists() else []
-        return [event for event in events if kind in ("", event["event"])]
+        return [event for event in read(self.log(name) / "events.jsonl") if kind in ("", event["event"])]
 
     def checkpoints(self, name: str) -> Path:
         return self.folder(name) / "models/checkpoints/run"
@@ -151,13 +145,8 @@ class Agents:
 
     def last_step(self, name: str) -> dict:
         """From the end of the log: cheap enough to be asked all the time."""
-        file = self.log(name) / "events.jsonl"
-        if not file.exists():
-            return {"step": 0, "nodes": {}, "time": 0.0}
-        with file.open("rb") as handle:
-            handle.seek(max(0, os.fstat(handle.fileno()).st_size - STEP_EVENTS))
-            lines = handle.read().split(b"\n")[1 if handle.tell() > STEP_EVENTS else 0 : -1]
-        steps = [event for event in map(json.loads, lines) if event["event"] == "step"]
+        events = Tail(self.log(name) / "events.jsonl", last_bytes=1 << 14).events()
+        steps = [event for event in events if event["event"] == "step"]
         return steps[-1] if steps else {"step": 0, "nodes": {}, "time": 0.0}
 
     def together(self, *names: str, since: float = 0.0, within_s: float = 60.0, step: int = 0) -> float:

@@ -193,8 +193,7 @@ class Cluster:
         return self.node_home(rank) / "logs" / "runs" / run / "events.jsonl"
 
     def events(self, rank: int = 0, kind: str = "") -> list[dict]:
-        events = read(self.log(rank)) if self.log(rank).exists() else []
-        return [event for event in events if kind in ("", event["event"])]
+        return [event for event in read(self.log(rank)) if kind in ("", event["event"])]
 
     def steps(self, rank: int = 0) -> list[dict]:
         return history(self.events(rank))
