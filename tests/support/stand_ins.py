@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from lab.hub import Handler, State
@@ -59,7 +59,33 @@ def hub(folder: Path, behaviour: str = "{}") -> Iterator[str]:
     class Own(Handler):
         state = State(folder)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+    with served(Own) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def answers(body: bytes, status: int = 200, **headers: str) -> Iterator[int]:
+    """A server that answers so, whatever it is asked; its port."""
+
+    class Own(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    with served(Own) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield server.server_port
         server.shutdown()

@@ -1,14 +1,11 @@
 """The client of Clore.ai against the lab's market over HTTP, with what strangers write into their offers."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
-
 import pytest
 
 from console.rent.clore import Clore, disk_gb, gpu_count, offer_of, order_of
 from console.rent.market import Declined, Request, Unanswered
 from lab.market import KEY, Books
+from tests.support import stand_ins
 
 WISH = Request(mark="motley-me-1", server=6, currency="USD-Blockchain", usd_h=0.38, public_key="ssh-ed25519 AAAA me")
 
@@ -47,18 +44,9 @@ def test_a_wrong_key_is_declined_and_is_in_no_message(market: Clore) -> None:
 
 
 def test_a_redirect_takes_the_key_nowhere(market: Clore, books: Books) -> None:
-    class Redirects(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"{market.url}/my_orders")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Redirects) as served:
-        threading.Thread(target=served.handle_request, daemon=True).start()
-        with pytest.raises(Unanswered, match="302"):
-            Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1")._ask("my_orders", None)
+    redirects = stand_ins.answers(b"", 302, Location=f"{market.url}/my_orders")
+    with redirects as port, pytest.raises(Unanswered, match="302"):
+        Clore(key=KEY, url=f"http://127.0.0.1:{port}/v1")._ask("my_orders", None)
     assert books.asked == []
 
 

@@ -8,10 +8,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -28,6 +27,7 @@ from console.rent.clore import Clore, offer_of, order_of
 from console.rent.lease import Lease
 from console.rent.market import Unanswered
 from lab.market import KEY
+from tests.support import stand_ins
 from tests.support.rented import World, bound_usd
 from train.errors import BadInput
 
@@ -295,12 +295,9 @@ def dripping() -> Iterator[str]:
 
         def log_message(self, *_: Any) -> None: ...
 
-    served = HTTPServer(("127.0.0.1", 0), Drips)
-    Thread(target=partial(served.serve_forever, 0.02), daemon=True).start()
-    yield f"http://127.0.0.1:{served.server_address[1]}/v1"
-    over.set()
-    served.shutdown()
-    served.server_close()
+    with stand_ins.served(Drips) as port:
+        yield f"http://127.0.0.1:{port}/v1"
+        over.set()
 
 
 def test_an_answer_that_drips_has_one_deadline(dripping: str) -> None:

@@ -11,16 +11,14 @@ import signal
 import subprocess
 import sys
 import termios
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from console.inventory.read import Inventory
 from console.serve import chat, client
-from tests.support import pace, served
+from tests.support import pace, served, stand_ins
 from tests.support.pids import is_alive
 from tests.support.played_answers import RUN, install, orders
 from train.errors import BadInput
@@ -179,35 +177,16 @@ def test_an_endpoint_that_is_running_is_used(folder: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("says", ['{"object": "list", "data": null}', "[]", '{"data": ["llama"]}', "hello"])
 def test_another_programs_server_at_that_port_is_not_taken_for_ours(says: str, tmp_path: Path) -> None:
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(says.encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Other) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        assert client.running(Inventory(path=tmp_path), "", server.server_port) is None
+    with stand_ins.answers(says.encode()) as port:
+        assert client.running(Inventory(path=tmp_path), "", port) is None
 
 
 def test_an_answer_whose_server_is_gone_is_not_taken_for_whole() -> None:
     """A server that ends closes its line, which looks like the end of an answer."""
-
-    class Ends(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'data: {"choices": [{"delta": {"content": "At "}}]}\n\n')
-
-        def log_message(self, *_: object) -> None: ...
-
     said: list[str] = []
-    with HTTPServer(("127.0.0.1", 0), Ends) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        with pytest.raises(client.NotAnswered, match="the endpoint is gone: the answer broke off"):
-            said.extend(client.Client(server.server_port, RUN).stream([{"role": "user", "content": "When?"}]))
+    begins = stand_ins.answers(b'data: {"choices": [{"delta": {"content": "At "}}]}\n\n')
+    with begins as port, pytest.raises(client.NotAnswered, match="the endpoint is gone: the answer broke off"):
+        said.extend(client.Client(port, RUN).stream([{"role": "user", "content": "When?"}]))
     assert said == ["At "]
 
 
