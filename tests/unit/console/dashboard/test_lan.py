@@ -1,22 +1,27 @@
-"""The live page for a whole network: asked for, warned of, and read off the terminal by a telephone."""
+"""The live page for a whole network: asked for, warned of, read off the terminal by a telephone, and its cookie."""
 
 from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import pytest
+import segno
 
-from console.dashboard import server
+from console.dashboard import qr, server
 from console.dashboard.feed import Feed
-from console.dashboard.guard import Guard
+from console.dashboard.guard import Guard, cookie
 from console.inventory.read import Inventory
+from tests.support import pace
 from train.errors import BadInput
 
 OWN = "192.0.2.7"
+ADDRESS = "http://192.168.178.23:7007/?token=" + "0123456789abcdefghijklmnopqrstuvwxyz" * 2
+HALVES = {"█": (0, 0), "▀": (0, 1), "▄": (1, 0), " ": (1, 1)}
 
 
 @pytest.mark.parametrize("lan", [False, True])
@@ -77,3 +82,25 @@ def test_without_a_router_the_address_is_that_of_the_nodes_network(monkeypatch: 
     assert server.own_addresses(nodes) == ["192.168.9.1"]
     with pytest.raises(BadInput, match="in no network"):
         server.own_addresses({})
+
+
+def test_on_a_terminal_two_rows_are_a_line_in_colours_of_its_own() -> None:
+    lines = qr.lines(ADDRESS[:60])
+    code = segno.make_qr(ADDRESS[:60], error="l").matrix
+    assert all(line.startswith("\x1b[97;40m") and line.endswith("\x1b[0m") for line in lines)
+    shown = [line.removeprefix("\x1b[97;40m").removesuffix("\x1b[0m") for line in lines]
+    dark = [[HALVES[block][half] for block in line] for line in shown for half in (0, 1)]
+    inner = [row[qr.QUIET : -qr.QUIET] for row in dark[qr.QUIET : qr.QUIET + len(code)]]
+    assert inner == [list(row) for row in code]
+    assert not any(dark[0]) and not any(row[0] or row[-1] for row in dark), "quiet round it"
+
+
+def test_any_length_of_an_address_has_room() -> None:
+    assert all(qr.lines(ADDRESS + "a" * length) for length in (1, 100, 500))
+
+
+def test_of_two_cookies_the_nearer_folders_counts_and_a_long_one_delays_nobody() -> None:
+    assert cookie("a=b; motley=mine; motley=other") == "mine"
+    began = time.monotonic()
+    assert cookie('motley="' + "\\" * 30_000 + '"; x') != ""
+    assert time.monotonic() - began < pace.seconds(0.2)
