@@ -264,10 +264,7 @@ def test_it_ends_with_the_process_that_asked_also_in_a_call_without_end(tmp_path
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    until = time.monotonic() + 10
-    while is_alive(number) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not is_alive(number)
+    pace.until(lambda: not is_alive(number), 10, "it goes on without who asked")
 
 
 def test_torch_is_not_needed():
