@@ -212,10 +212,7 @@ class GrpoConfig(SftConfig):
         return ""
 
     def proven(self, verdict: Verdict) -> Self:
-        verdict.require(self.model)
-        wrong = {"bf16": verdict.bf16, "fp16": verdict.fp16}.get(self.precision, "")
-        if wrong:
-            raise BadInput(f"precision: {self.precision} does not go with this model: {wrong}", fix="leave it out")
+        self.refuse_unproven(verdict)
         return self
 
     @property

@@ -138,6 +138,15 @@ class SftConfig(RunConfig):
         )
 
     def proven(self, verdict: Verdict) -> Self:
+        self.refuse_unproven(verdict)
+        return replace(
+            self,
+            pack=self.pack and not verdict.unpacked,
+            weights="gpu" if verdict.held else self.weights,
+            pipes="off" if verdict.whole else self.pipes,
+        )
+
+    def refuse_unproven(self, verdict: Verdict) -> None:
         verdict.require(self.model)
         reasons = {
             "weights": verdict.held if self.weights == "stream" else "",
@@ -148,12 +157,6 @@ class SftConfig(RunConfig):
         for name, why in reasons.items():
             if why:
                 raise BadInput(f"{name}: {getattr(self, name)} does not go with this model: {why}", fix="leave it out")
-        return replace(
-            self,
-            pack=self.pack and not verdict.unpacked,
-            weights="gpu" if verdict.held else self.weights,
-            pipes="off" if verdict.whole else self.pipes,
-        )
 
     @property
     def subject(self) -> str:

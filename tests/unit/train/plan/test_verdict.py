@@ -123,11 +123,12 @@ def test_a_wrapper_is_planned_by_its_text():
     assert plan.fit.decisions.backend == "hf", "nobody has shown that unsloth leaves its pictures alone"
 
 
-def test_all_weights_of_a_wrapper_are_not_trained():
+@pytest.mark.parametrize("recipe", ["sft", "grpo"])
+def test_all_weights_of_a_wrapper_are_not_trained(recipe):
     """What is saved would lack its part for pictures."""
     found = Verdict(family="gemma3", full="it would be saved without its part for pictures or sounds")
     with pytest.raises(BadInput, match="method: full does not go with this model: it would be saved without"):
-        load_config({"model": "me/gemma", "method": "full"}).proven(found)
+        load_config({"recipe": recipe, "model": "me/gemma", "method": "full"}).proven(found)
     assert "no method=full: it would be saved without" in found.line
 
 
