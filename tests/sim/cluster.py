@@ -41,6 +41,8 @@ from train.runlog import paths
 from train.runlog.queue_order import launch_of
 from train.runlog.secret import Secret
 
+WAIT_ALL_S = 20
+"""How long a machine waits for those that do not answer, before a group begins without them."""
 SETTINGS = load_config({"run": "r", "home": "/played"})
 
 
@@ -186,7 +188,9 @@ class Cluster(ABC):
         outside = dataclasses.replace(keeper.outside, processes=PlayedProcesses(training, node, life))
         workers = LocalWorkers(cluster, settings, [], outside, PlayedStage(node))  # type: ignore[arg-type]
         send = self._sends(life)
-        agent = Watched(cluster, settings, workers, outside, keeper, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
+        agent = Watched(
+            cluster, settings, workers, outside, keeper, gpus=SimpleNamespace(now=[]), wait_s=WAIT_ALL_S, send=send
+        )
         agent.truth, life.agent = truth, agent
         agent.stepping.sources = [lambda *_: Aside("paused", "paused") if life.machine.paused else None]
         return agent

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.sim.cluster import Cluster
+from tests.sim.cluster import WAIT_ALL_S, Cluster
 from tests.sim.faults import HANGS, drawn
 from tests.sim.story import Story
 from tests.sim.stranger import Stranger
@@ -18,7 +18,8 @@ TOGETHER_S = 20.0
 only, and who comes and goes is held: those add to it."""
 AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 20.0
 ENDED_S = 15.0
-SETTLED_S, STILL_S = 14.0, 6.0
+SETTLED_S, STILL_S = WAIT_ALL_S + 6.0, 6.0
+"""Where links stay cut a group may end, and those that reach one another wait before they begin without the rest."""
 STRANGERS = 1_000_000
 """From this seed on, a stranger listens and speaks."""
 ENDINGS = ("whole", "whole", "off", "paused", "cut off", "links")
