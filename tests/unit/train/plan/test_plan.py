@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from console import hub, launch_records, plan_view, playbook_receipt, render
+from console.infra.machines import files as machine_files
 from tests.support.plans import (
     GB,
     VERSIONS,
@@ -273,7 +274,7 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name():
     assert run.from_start and run.given["resume"] == "auto"  # else every restart within the run would begin again
 
 
-def test_who_was_away_when_a_run_was_begun_again_has_the_one_before():
+def test_who_was_away_when_a_run_was_begun_again_has_the_one_before(tmp_path):
     wanted = {"model": "tiny", "run": "qa", "max_steps": 40}
     before = ran(decided(wanted, look()))
     before["runs"]["qa"] |= {"step": 40, "done": True}
@@ -282,6 +283,11 @@ def test_who_was_away_when_a_run_was_begun_again_has_the_one_before():
     assert launch_plan(anew).older_on == ["a"]
     goes_on = decided(wanted, before, ran(anew), look())
     assert (goes_on.request.step, launch_plan(goes_on).older_on) == (12, ["a"])
+    args = {"plan": launch_plan(goes_on).to_json(), "token": "5f", "state_folder": tmp_path}
+    args["ports"] = {"presence_port": 29400, "group_ports": [29410, 29489]}
+    known = {"hostvars": {"a": {}, "b": {}}}
+    moved = [machine_files.files(known | {"inventory_hostname": name}, args).params["aside"] for name in "ab"]
+    assert moved == [["models/checkpoints/qa", "logs/runs/qa", "results/qa"], []]
     assert launch_plan(decided(wanted, ran(anew), ran(goes_on))).older_on == []
     lost = decided(wanted, before, launched={"qa": ran(anew)["runs"]["qa"]["launched"]})
     assert (lost.request.step, launch_plan(lost).older_on) == (0, ["a"]), "known to this computer alone"
