@@ -93,12 +93,14 @@ def order(queue: Queue) -> list[str]:
     return [one.run for one in queue.waiting()]
 
 
-@pytest.mark.usefixtures("machines")
-def test_it_shows_the_order_and_why_each_waits(inventory: Inventory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_shows_the_order_and_why_each_waits(
+    machines: Machines, inventory: Inventory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machines.now["since"] = at = time.time()  # today, also where the tests began yesterday
     assert shows(inventory) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head == "3 runs in the queue"
-    since = f"since {time.strftime('%H:%M', time.localtime(NOW))}"
+    since = f"since {time.strftime('%H:%M', time.localtime(at))}"
     assert lines[0].split("  ") == ["", "1", "notes", "training", since, "a, b", "step 210"]
     assert lines[1].endswith("until notes has ended") and lines[2].endswith("until house has ended")
     assert lines[3] == "  c  nobody answers at 10.0.0.3: it learns of the queue from the others"
