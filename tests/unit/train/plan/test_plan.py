@@ -289,8 +289,11 @@ def test_who_was_away_when_a_run_was_begun_again_has_the_one_before(tmp_path):
     moved = [machine_files.files(known | {"inventory_hostname": name}, args).params["aside"] for name in "ab"]
     assert moved == [["models/checkpoints/qa", "logs/runs/qa", "results/qa"], []]
     assert launch_plan(decided(wanted, ran(anew), ran(goes_on))).older_on == []
-    lost = decided(wanted, before, launched={"qa": ran(anew)["runs"]["qa"]["launched"]})
+    here = {"qa": ran(anew)["runs"]["qa"]["launched"]}
+    lost = decided(wanted, before, launched=here)
     assert (lost.request.step, launch_plan(lost).older_on) == (0, ["a"]), "known to this computer alone"
+    with pytest.raises(BadInput, match="max_steps: the run was launched with 50, 40 is asked for"):
+        decided(wanted | {"max_steps": 40}, before, launched=here)
 
 
 def test_a_run_that_no_node_knows_is_not_resumed():
