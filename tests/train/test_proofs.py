@@ -275,3 +275,11 @@ def test_what_is_sent_at_once_is_of_one_type_and_no_more_than_some_megabytes(mon
     tensors = [*(torch.zeros(size) for size in (3, 5, 4, 30, 2)), torch.zeros(2, dtype=torch.bfloat16)]
     assert [[one.numel() for one in part] for part in in_parts(tensors)] == [[3, 5], [4], [30], [2], [2]]
     assert list(in_parts([])) == []
+
+
+def test_what_is_forgotten_is_out_of_the_store():
+    alone = World()
+    alone.write("answer", "all of it")
+    assert alone.read("answer") == "all of it"
+    alone.forget("answer")
+    assert alone.read("answer") is None
