@@ -170,7 +170,7 @@ ACTS = {
     "plan": "console.launch_commands:plan",
     "sweep": "console.sweep:sweep",
     "check-model": "console.check_model:check_model",
-    "check-rewards": "console.check_model:check_rewards",
+    "check-rewards": "console.check_rewards:check_rewards",
     "launch": "console.launch_commands:launch",
     "torchrun": "console.launch_commands:torchrun",
     "status": "console.watch.status:status",

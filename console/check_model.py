@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 from console import hub
@@ -34,16 +33,3 @@ def check_model(*, model: str, as_json: bool) -> int:
     command = [str(python), "-m", "train", "check-model", "--model", model, *(["--json"] if as_json else [])]
     env = hub.environment() | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}  # a miniature is too small to share
     return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, env=env).returncode
-
-
-def check_rewards(*, rewards: str, dataset: str, rows: int, as_json: bool) -> int:
-    if not rewards:
-        raise BadInput(
-            "name the rewards", fix="./motley check-rewards ./rewards.py sums.jsonl, or exact, number, json …"
-        )
-    # a node's has what a function may import; Motley's own need nothing
-    python = str(node_python() or sys.executable)
-    options = {"--rewards": rewards, "--dataset": dataset, "--rows": rows}
-    words = [f"{name}={value}" for name, value in options.items() if value]
-    command = [python, "-m", "train", "check-rewards", *words, *(["--json"] if as_json else [])]
-    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode

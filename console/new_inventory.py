@@ -132,7 +132,7 @@ def fits(machine: Machine, others: Sequence[Machine], subnet: str = "") -> Machi
 
 
 def network_of(machine: Machine) -> ipaddress.IPv4Network:
-    """As large as this computer knows it, which is in it mostly: a TP-Link Deco's has 1024 addresses; else of 256."""
+    """The network, as large as this computer knows it: a TP-Link Deco's has 1024 addresses; else with 256."""
     own = map(ipaddress.IPv4Network, re.findall(r"^([\d.]+/\d+) dev .* scope link", routes_here(), re.MULTILINE))
     found = [network for network in own if ipaddress.IPv4Address(machine.address) in network]
     usual = ipaddress.IPv4Network(f"{machine.address}/24", strict=False)

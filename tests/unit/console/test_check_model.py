@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console import check_model
+from console import check_model, check_rewards
 from console.command_line.verbs import parser
 from tests.support import ROOT, pace
 from tests.support.stand_ins import program
@@ -37,7 +37,7 @@ def test_it_runs_where_training_does(
 ) -> None:
     program(tmp_path / "env/bin/python", '#!/bin/sh\necho "$@"\nexit 1\n')
     monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none", tmp_path / "env"))
-    assert check_model.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows=3, as_json=True) == 1
+    assert check_rewards.check_rewards(rewards="./r.py", dataset="a b.jsonl", rows=3, as_json=True) == 1
     assert capfd.readouterr().out == "-m train check-rewards --rewards=./r.py --dataset=a b.jsonl --rows=3 --json\n"
 
 
@@ -45,10 +45,10 @@ def test_without_such_an_environment_it_runs_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(check_model, "ENVIRONMENTS", (tmp_path / "none",))
-    assert check_model.check_rewards(**TRIED) == 0
+    assert check_rewards.check_rewards(**TRIED) == 0
     assert "its own" in capfd.readouterr().out
     with pytest.raises(BadInput, match=r"name the rewards\n.*check-rewards ./rewards.py"):
-        check_model.check_rewards(**TRIED | {"rewards": ""})
+        check_rewards.check_rewards(**TRIED | {"rewards": ""})
 
 
 def test_rewards_and_data_set_stand_behind_it() -> None:

@@ -76,8 +76,8 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
     from_start = resume == "never"  # nodes get `auto` in any case: a restart within the run must continue it
     name = request.config.run if request.given.get("run") else free_name(request, runs, from_start=from_start)
     if from_start:
-        anew = replace(read({**request.given, "run": name, "resume": "auto"}, request.home), from_start=True)
-        return replace(anew, begun_again=1 + runs[name].begun_again) if name in runs else anew
+        wanted = replace(read({**request.given, "run": name, "resume": "auto"}, request.home), from_start=True)
+        return replace(wanted, begun_again=1 + runs[name].begun_again) if name in runs else wanted
     known = runs.get(name)
     if known and known.done:
         raise BadInput(

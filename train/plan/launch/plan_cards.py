@@ -45,7 +45,7 @@ PLENTY_GB = 1 << 20
 UNKNOWN = "how many weights it has, what memory it needs and what travels shows only when the model is built"
 LIKE = "like --cards 24,8+8,cpu:16 (in GB, a comma between machines, + between cards of one), or desktop=4090,laptop=6"
 MOST_GB = 300
-"""Of a card: 4090 is its name."""
+"""No card has more memory: 4090 is a name."""
 
 
 @dataclass(frozen=True, slots=True)

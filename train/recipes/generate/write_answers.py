@@ -45,7 +45,7 @@ class Answers:
         self.tokenizer = load_chat(resolve_model(folder)).tokenizer
 
     def make(self, numbers: Sequence[int], is_stopped: threading.Event) -> list[dict[str, Any]]:
-        """Of each its text, how many tokens it has, and whether it was cut before its end. `numbers`: of the answers
+        """The text of each, how many tokens it has, and whether it was cut before its end. `numbers`: of the answers
         among all; fewer at a time after an out-of-memory."""
         found: list[dict[str, Any]] = []
         while len(found) < len(numbers) and not is_stopped.is_set():

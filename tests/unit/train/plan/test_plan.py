@@ -279,17 +279,17 @@ def test_who_was_away_when_a_run_was_begun_again_has_the_one_before(tmp_path):
     before = ran(decided(wanted, look()))
     before["runs"]["qa"] |= {"step": 40, "done": True}
     wanted["max_steps"] = 50
-    anew = decided(wanted | {"resume": "never"}, before)
-    assert launch_plan(anew).older_on == ["a"]
-    goes_on = decided(wanted, before, ran(anew), look())
+    second = decided(wanted | {"resume": "never"}, before)
+    assert launch_plan(second).older_on == ["a"]
+    goes_on = decided(wanted, before, ran(second), look())
     assert (goes_on.request.step, launch_plan(goes_on).older_on) == (12, ["a"])
     args = {"plan": launch_plan(goes_on).to_json(), "token": "5f", "state_folder": tmp_path}
     args["ports"] = {"presence_port": 29400, "group_ports": [29410, 29489]}
     known = {"hostvars": {"a": {}, "b": {}}}
     moved = [machine_files.files(known | {"inventory_hostname": name}, args).params["aside"] for name in "ab"]
     assert moved == [["models/checkpoints/qa", "logs/runs/qa", "results/qa"], []]
-    assert launch_plan(decided(wanted, ran(anew), ran(goes_on))).older_on == []
-    here = {"qa": ran(anew)["runs"]["qa"]["launched"]}
+    assert launch_plan(decided(wanted, ran(second), ran(goes_on))).older_on == []
+    here = {"qa": ran(second)["runs"]["qa"]["launched"]}
     lost = decided(wanted, before, launched=here)
     assert (lost.request.step, launch_plan(lost).older_on) == (0, ["a"]), "known to this computer alone"
     with pytest.raises(BadInput, match="max_steps: the run was launched with 50, 40 is asked for"):
