@@ -1,4 +1,4 @@
-"""Shares follow the machines on real hosts: by what they computed, read from the run's own diary.
+"""Shares follow the machines on real hosts: by what they computed, read from the run's own event log.
 
 One run of four processes (two on the head, as with two cards) over three hosts that become unequal while it trains, one
 of which is throttled later and recovers. The steps are counted, not the seconds of a busy machine.

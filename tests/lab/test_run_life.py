@@ -71,11 +71,11 @@ def two_train(person: Person) -> bool:
 
 def step_of(person: Person) -> int:
     """Of the long run, by the head's own log: a look by the console takes a second from the machines that train."""
-    steps = [event["step"] for event in read(diary_of(person)) if event["event"] == "step"]
+    steps = [event["step"] for event in read(event_log_of(person)) if event["event"] == "step"]
     return steps[-1] if steps else 0
 
 
-def diary_of(person: Person) -> Path:
+def event_log_of(person: Person) -> Path:
     return person.cluster[MASTER].disk.root / f"{HOME}/logs/runs/long/events.jsonl".lstrip("/")
 
 
@@ -241,17 +241,17 @@ def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Pers
 
 def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> None:
     """Each has saved when it is told to end: not a step is repeated, and nobody has to type anything."""
-    diary = diary_of(person)
+    event_log = event_log_of(person)
     following = follows(person)
     labs.each(person.cluster.hosts, lambda host: faults.inject(person.cluster.lab, host, "reboot") and None)
     rebooted = time.time()
 
     def goes_on_with_all() -> bool:
-        last = json.loads(diary.read_text().splitlines()[-1])
+        last = json.loads(event_log.read_text().splitlines()[-1])
         return last["event"] == "step" and last["time"] > rebooted and sorted(last["nodes"]) == [MASTER, LAPTOP, OLD]
 
     pace.until(goes_on_with_all, 2 * BACK_S, lambda: f"they do not train again:\n{what_units_said(person)}")
-    events = [json.loads(line) for line in diary.read_text().splitlines()]
+    events = [json.loads(line) for line in event_log.read_text().splitlines()]
     begun = max(place for place, event in enumerate(events) if event["event"] == "start")
     again = events[begun]["step"]
     trained = max(event["step"] for event in events[:begun] if event["event"] == "step")
@@ -282,7 +282,7 @@ def test_stop_all_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -
 
 
 def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Person) -> None:
-    """Two nodes train on without settings, diary and script; the third has one of its own that nobody launched."""
+    """Two nodes train on without settings, event log and script; the third has one of its own that nobody launched."""
     for name in (MASTER, OLD):
         gone = [f"{HOME}/{part}" for part in ("config", "scripts", "logs/runs/long")]
         person.cluster[name].run("rm", "-r", *gone)

@@ -1,5 +1,5 @@
-"""Training on the lab's hosts without an agent: torchrun with static ranks, started from outside, its diary read from
-the hosts' disks."""
+"""Training on the lab's hosts without an agent: torchrun with static ranks, started from outside, its event log read
+from the hosts' disks."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class Training:
             self.started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
 
     @property
-    def diary(self) -> Path:
+    def event_log(self) -> Path:
         return on_disk(self.hosts[0]) / "runs/logs/runs" / self.run / "events.jsonl"
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        return [event for event in read(self.diary) if event["event"] == kind]
+        return [event for event in read(self.event_log) if event["event"] == kind]
 
     def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool], what: str) -> int:
         """Until the steps so far fulfil it; returns how many there are."""

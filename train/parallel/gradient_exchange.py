@@ -119,8 +119,8 @@ def begun(piece: list[Tensor], wire: torch.dtype) -> tuple[Any, Sequence[Tensor]
 
 
 def fill_in(parameters: list[nn.Parameter]) -> None:
-    """Gives a weight that no row here has reached the gradient 0, also alone: an optimizer passes over what has none, and
-    elsewhere such a row may be."""
+    """Gives a weight that no row here has reached the gradient 0, also alone: an optimizer passes over what has none,
+    and elsewhere such a row may be."""
     for p in parameters:
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
 
