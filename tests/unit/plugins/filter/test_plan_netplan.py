@@ -3,44 +3,9 @@
 from typing import Any
 
 import pytest
-import yaml
 
-from plugins.filter.plan_netplan import CLOUD_INIT, OWN_FILE, motley_netplan
-
-NIC = {
-    "name": "enp5s0",
-    "mac": "3c:7c:3f:00:00:01",
-    "permanent_mac": "3c:7c:3f:00:00:01",
-    "wireless": False,
-    "addresses": ["192.168.1.23/24"],
-    "gateway": "192.168.1.1",
-}
-WIFI = {**NIC, "name": "wlp2s0", "mac": "3c:7c:3f:00:00:02", "wireless": True, "addresses": ["192.168.1.24/24"]}
-PARAMS = {
-    "address": "192.168.1.100",
-    "prefix": 24,
-    "gateway": "192.168.1.1",
-    "dns": ["192.168.1.1"],
-    "mac": "",
-    "reached_at": "192.168.1.23",
-}
-BY_WIFI = {"reached_at": "192.168.1.24"}
-THEIRS = "/etc/netplan/01.yaml"
-
-Files = dict[str, str]
-
-
-def planned(files: Files | str, params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """One text is that of a file of the owner's. `own` has the settings in our file, `rest` what theirs has still."""
-    node = {"nics": [NIC, WIFI], "has_netplan": True, "cloud_init": False} | more
-    node["netplan"] = {THEIRS: files} if isinstance(files, str) else files
-    plan = motley_netplan(node, PARAMS | (params or {}))
-    written = plan.get("files", {})
-    read = {path: yaml.safe_load(text) for path, text in written.items() if "network.d" not in path}
-    devices = [of for section, of in read.get(OWN_FILE, {}).get("network", {}).items() if section != "version"]
-    name, own = next(iter(devices[0].items())) if devices else ("", {})
-    return plan | {"read": read, "name": name, "own": own, "rest": read.get(THEIRS, {}).get("network")}
-
+from plugins.filter.plan_netplan import CLOUD_INIT, OWN_FILE
+from tests.support.netplan import BY_WIFI, MANAGER, NIC, SAVED, THEIRS, Files, planned, radio, saved
 
 SERVER = """
 network:
@@ -151,52 +116,6 @@ def test_a_machine_without_netplan_may_have_its_address_from_elsewhere() -> None
     assert "left alone" in planned({}, {"reached_at": "192.168.1.100"}, has_netplan=False, nics=[right])["skip"]
 
 
-MANAGER = "network: {version: 2, renderer: NetworkManager}"
-PROFILE = """
-network:
-  version: 2
-  ethernets:
-    NM-11:
-      renderer: NetworkManager
-      match: {name: enp5s0}
-      addresses: [192.168.1.23/24]
-      dhcp6: true
-      networkmanager:
-        uuid: "11"
-        name: Wired 1
-        passthrough:
-          connection.timestamp: "1732260000"
-          connection.zone: home
-          connection.autoconnect: "false"
-          connection.autoconnect-priority: "7"
-          connection.interface-name: enp5s0
-          connection.permissions: "user:ada:;"
-          ethernet.mac-address-blacklist: "3c:7c:3f:00:00:01"
-          match.path: pci-0000:05:00.0
-          ethernet.cloned-mac-address: random
-          ipv4.method: manual
-          ipv4.address1: 192.168.1.23/24,192.168.1.1
-          ipv6.ip6-privacy: "-1"
-"""
-FIRST = {"connection.autoconnect-priority": "100"}
-"""Network Manager takes our profile before its own."""
-
-
-@pytest.mark.parametrize(
-    ("files", "passed"),
-    [
-        (MANAGER, {}),
-        (PROFILE, {"connection.timestamp": "1732260000", "connection.zone": "home", "ipv6.ip6-privacy": "-1"}),
-        ({"/etc/netplan/90-NM-11.yaml": PROFILE, "/etc/netplan/90-NM-22.yaml": PROFILE.replace("11", "22")}, {}),
-    ],
-    ids=["no profile", "a profile", "two, of which neither passes its own on"],
-)
-def test_what_network_manager_alone_knows_of_a_profile_is_kept(files: Files | str, passed: Files) -> None:
-    first = planned(files)
-    assert first["own"]["networkmanager"] == {"passthrough": passed | FIRST}
-    assert planned(first["files"])["files"][OWN_FILE] == first["files"][OWN_FILE]
-
-
 def pattern(name: str, match: str = '{name: "en*"}') -> Files:
     """As Debian's cloud images come."""
     return {"/etc/netplan/90-default.yaml": f"network: {{ethernets: {{{name}: {{match: {match}, dhcp4: true}}}}}}"}
@@ -243,65 +162,6 @@ def test_a_pattern_for_all_cards_stays_and_ours_comes_before_it(files: Files, na
 def test_a_card_keeps_its_name_beside_a_pattern_where_that_must_be(pattern: Files, other: str) -> None:
     plan = planned(pattern | {THEIRS: other})
     assert plan["name"] == "enp5s0" and plan["own"]["match"] == {"macaddress": NIC["mac"]}
-
-
-def saved(name: str, uuid: str, match: str = '{name: "wlp2s0"}') -> Files:
-    """As NetworkManager on Ubuntu saves a Wi-Fi connection."""
-    text = f"""network:
-  version: 2
-  wifis:
-    NM-{uuid}:
-      renderer: NetworkManager
-      match: {match}
-      dhcp4: true
-      access-points:
-        "{name}":
-          auth: {{key-management: psk, password: "of {name}"}}
-          networkmanager: {{uuid: "{uuid}", name: "{name}"}}
-      networkmanager: {{uuid: "{uuid}", name: "{name}"}}
-"""
-    return {f"/etc/netplan/90-NM-{uuid}.yaml": text}
-
-
-SAVED = saved("Home", "11") | saved("Work", "22") | saved("Inn", "33")
-
-
-def radio(uuid: str, ssid: str, address: str = "192.168.1.24") -> list[dict[str, Any]]:
-    return [NIC, {**WIFI, "network": {"uuid": uuid, "ssid": ssid}, "addresses": [f"{address}/24"]}]
-
-
-@pytest.mark.parametrize(("uuid", "ssid"), [("11", "Home"), ("", "Home"), ("11", "")])
-@pytest.mark.parametrize("address", ["192.168.1.100", "192.168.1.24"])
-def test_only_the_wifi_network_in_use_gets_the_address(uuid: str, ssid: str, address: str) -> None:
-    plan = planned(SAVED, BY_WIFI | {"address": address}, nics=radio(uuid, ssid))
-    [(changed, text)] = plan["files"].items()
-    was, now = (yaml.safe_load(one)["network"]["wifis"]["NM-11"] for one in (SAVED[changed], text))
-    assert now["addresses"] == [f"{address}/24"] and now["dhcp4"] is False and plan["manager"]
-    kept = ("match", "access-points", "networkmanager", "renderer")
-    assert {key: now[key] for key in kept} == {key: was[key] for key in kept}
-    at = {"reached_at": address, "address": address}
-    assert not planned(SAVED | plan["files"], at, nics=radio(uuid, ssid, address))["files"]
-
-
-def test_an_address_that_was_typed_into_network_managers_window_does_not_win_over_ours() -> None:
-    """netplan passes on what it has no word for, such as an address with its gateway, and that is stronger."""
-    own = {"connection.permissions": "", "ipv6.ip6-privacy": "-1"}
-    typed = {"ipv4.address1": "192.168.1.24/24,192.168.1.1", "ipv4.method": "manual", "ipv4.dns-search": ""}
-    home = yaml.safe_load(SAVED["/etc/netplan/90-NM-11.yaml"])
-    network = home["network"]["wifis"]["NM-11"] | {"addresses": ["192.168.1.24/24"]}
-    network["access-points"]["Home"]["networkmanager"]["passthrough"] = own | typed
-    network["access-points"]["Guests"] = {}
-    home["network"]["wifis"]["NM-11"] = network
-    plan = planned({"/etc/netplan/90-NM-11.yaml": yaml.dump(home)}, BY_WIFI, nics=radio("11", "Home"))
-    [text] = plan["files"].values()
-    now = yaml.safe_load(text)["network"]["wifis"]["NM-11"]
-    assert now["access-points"]["Home"]["networkmanager"] == {"uuid": "11", "name": "Home", "passthrough": own}
-    assert (now["addresses"], now["access-points"]["Guests"]) == (["192.168.1.100/24"], {})
-
-
-def test_a_wifi_network_that_is_saved_for_any_card_is_found_by_its_connection() -> None:
-    plan = planned(saved("Home", "11", "{}") | saved("Home", "22", "{}"), BY_WIFI, nics=radio("22", "Home"))
-    assert list(plan["files"]) == ["/etc/netplan/90-NM-22.yaml"]
 
 
 BURNT_IN = "3c:7c:3f:00:00:aa"
@@ -428,62 +288,6 @@ def test_a_vlan_may_be_the_card_that_is_meant() -> None:
     plan = planned(TAGGED, {"reached_at": "10.9.0.5", "address": "10.9.0.9"}, nics=[NIC, VLAN])
     assert (plan["nic"], plan["name"], plan["own"]["link"]) == ("enp5s0.10", "enp5s0.10", "lan")
     assert "lan" in plan["rest"]["ethernets"]
-
-
-def by_ifupdown(*stanzas: dict[str, Any], **more: list[Any]) -> dict[str, Any]:
-    return {"lo": [], "enp5s0": list(stanzas), **more}
-
-
-def static(*options: list[str]) -> dict[str, Any]:
-    return {"family": "inet", "method": "static", "options": list(options)}
-
-
-STATIC = static(
-    ["address", "192.168.1.23/24"], ["gateway", "192.168.1.1"], ["dns-nameservers", "192.168.1.5"], ["mtu", "9000"]
-)
-ADOPT = {"adopt": "netplan"}
-
-
-@pytest.mark.parametrize("has_netplan", [True, False])
-def test_a_card_that_ifupdown_has_is_taken_over_with_consent(has_netplan: bool) -> None:
-    auto6 = {"family": "inet6", "method": "auto", "options": []}
-    second = static(["address", "10.20.0.5"], ["netmask", "255.255.0.0"])
-    more = {"has_netplan": has_netplan, "ifupdown": by_ifupdown(STATIC, second, auto6), "resolv_conf": "file"}
-    refused = planned({}, **more)
-    assert "enp5s0 is set up without netplan" in refused["error"]
-    assert "motley_static_ip_adopt: netplan" in refused["fix"]
-    plan = planned({}, ADOPT | {"dns": []}, dns={"enp5s0": {"servers": ["192.168.1.5"], "search": ["home"]}}, **more)
-    assert plan["own"]["addresses"] == ["192.168.1.100/24", "10.20.0.5/16"] and plan["own"]["mtu"] == 9000
-    assert plan["own"]["nameservers"] == {"addresses": ["192.168.1.5"], "search": ["home"]}
-    assert "/etc/resolv.conf" not in plan["files"]
-    assert plan["adopts"] and plan["install"] == ([] if has_netplan else ["netplan.io"])
-
-
-def test_where_no_service_writes_resolv_conf_it_gets_the_name_servers_that_are_wished_for() -> None:
-    more = {"ifupdown": by_ifupdown(STATIC), "resolv_conf": "file"}
-    plan = planned(
-        {}, ADOPT | {"dns": ["9.9.9.9"]}, dns={"enp5s0": {"servers": ["1.1.1.1"], "search": ["home"]}}, **more
-    )
-    assert "nameserver 9.9.9.9\nsearch home\n" in plan["files"]["/etc/resolv.conf"]
-
-
-@pytest.mark.parametrize(
-    ("stanza", "more", "word"),
-    [
-        (static(["post-up", "/usr/local/bin/wake"]), {}, "post-up"),
-        (static(["bridge_ports", "enp6s0"]), {}, "bridge_ports"),
-        ({**STATIC, "method": "ppp"}, {}, "ppp"),
-        (STATIC, {"enp5s0.10": []}, "enp5s0.10"),
-        (STATIC, {"enp5s0:1": []}, "enp5s0:1"),
-        (STATIC, {"br0": [static(["bridge_ports", "enp5s0"])]}, "br0"),
-    ],
-)
-def test_what_netplan_could_not_do_as_well_is_not_taken_over(
-    stanza: dict[str, Any], more: dict[str, Any], word: str
-) -> None:
-    plan = planned({}, ADOPT, has_netplan=False, ifupdown=by_ifupdown(stanza, **more))
-    assert "enp5s0 is set up without netplan" in plan["error"] and word in plan["error"]
-    assert "in your router" in plan["fix"]
 
 
 def test_what_two_files_say_of_one_card_is_joined_as_netplan_does() -> None:
